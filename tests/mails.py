@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from typing import Any
 
-from tests.documents.reading.papers import picture
+from tests.documents.reading.samples import picture
 
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj <<>> endobj trailer <<>>\n%%EOF\n"
 XML = b'<?xml version="1.0"?>\n<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-2"/>\n'

@@ -24,7 +24,7 @@ MAX_CLAUSES = 3
 MIN_PROSE_WORDS, MIN_CELL_WORDS, MIN_ASCII_SHARE = 4, 3, 0.9
 
 _SKIPPED = re.compile(
-    r"^LICENSE$|^tests/fuzz/regressions/|/text/strangers/|(^|/)schema\.sql$|(^|/)(uv|package-lock)\.|^docs/api\.md$"
+    r"^LICENSE$|^tests/fuzz/regressions/|/text/drawn_documents/|(^|/)schema\.sql$|(^|/)(uv|package-lock)\.|^docs/api\.md$"
 )
 _RULES = tomllib.loads(Path(__file__).with_name("prose_rules.toml").read_text())
 _PHRASES = [

@@ -26,7 +26,7 @@ from tests.benchmarks.matching.peers import (
 from tests.benchmarks.matching.quality import Figures, Scored, average
 from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
 from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold, compare, reach
-from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, contract, delivery, invoice, line, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tools.evaluation.agreement import Agreement, Edge
 from tools.evaluation.command import Matched, document_ids

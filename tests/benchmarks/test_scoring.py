@@ -5,7 +5,7 @@ import pytest
 from tests.benchmarks.extraction.__main__ import main
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header, is_same
 from tests.benchmarks.extraction.stated import PageText
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 
 def on_page(name: str, value: str) -> bool:
@@ -96,7 +96,7 @@ def test_value_on_page_is_found_in_any_format(field: str, value: str):
     drawing = (
         "vom 05.03.2018, fällig 12. April 2018\n1.234,50 € \nD-80333 München\nDE08 7009 0100 1234 5678 90\n1 Anker"
     )
-    assert PageText([paper(drawing)]).states(field, value)
+    assert PageText([draw_page(drawing)]).states(field, value)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_value_on_page_is_found_in_any_format(field: str, value: str):
     [("invoice_date", "2018-03-06"), ("total_gross", "1234.51"), ("currency", "GBP"), ("issuer.country", "FR")],
 )
 def test_value_not_on_page_is_not_found(field: str, value: str):
-    assert not PageText([paper("vom 05.03.2018\n1.234,50 €\nD-80333 München")]).states(field, value)
+    assert not PageText([draw_page("vom 05.03.2018\n1.234,50 €\nD-80333 München")]).states(field, value)
 
 
 def test_empty_folder_error_names_the_corpus(tmp_path, capsys: pytest.CaptureFixture[str]):

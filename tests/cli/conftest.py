@@ -6,13 +6,13 @@ import pytest
 
 from tests.cli.reaching import connect_commands
 from tests.cli.storage import storage
-from tests.functions.admin_api.conftest import Ask, ask, queue
+from tests.functions.admin_api.conftest import CallApi, call_api, queue
 
-__all__ = ["ask", "queue", "storage"]
+__all__ = ["call_api", "queue", "storage"]
 
 
 @pytest.fixture
-def api(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:  # `ask` configures the function
+def api(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:  # `call_api` configures the function
     """Connect commands to the API function and the test database."""
     connect_commands(monkeypatch)
 

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import SampleDocument as Paper
-from tests.documents.matching.papers import contract, delivery, invoice, line, order
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.samples import contract, delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.test_differences import compute
 
 CASE = [
@@ -27,14 +27,14 @@ CASE = [
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> Office:
-    office = Office(database, admin, CASE)
+def office(api: None, database: Database, admin: Connection) -> TenantHarness:
+    office = TenantHarness(database, admin, CASE)
     admin.execute("UPDATE tenant SET slug = 'acme'")
     office.match_all()
     return office
 
 
-def shown(office: Office, position: int = 0, width: int = 100) -> list[str]:
+def shown(office: TenantHarness, position: int = 0, width: int = 100) -> list[str]:
     page = call(str(office.ids[position]), width=width)
     return [line.rstrip() for line in page.splitlines() if "To decide:" not in line]
 
@@ -52,14 +52,14 @@ def find(lines: Sequence[str], *words: str) -> str:
     return match
 
 
-def test_outcome_is_shown_first_with_its_reasons(office: Office):
+def test_outcome_is_shown_first_with_its_reasons(office: TenantHarness):
     compute(office)
     lines = shown(office)
     assert lines[0].split()[-2:] == ["acme", "exception"]
     assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
 
 
-def test_quantities_of_a_line_item_share_one_row(office: Office):
+def test_quantities_of_a_line_item_share_one_row(office: TenantHarness):
     compute(office)
     lines = shown(office)
     assert find(lines, "line", "price").split() == [
@@ -69,7 +69,7 @@ def test_quantities_of_a_line_item_share_one_row(office: Office):
     assert [word for word in find(lines, "A-200", "12.50").split() if word.isdigit()][-3:] == ["5", "4", "5"]
 
 
-def test_variances_and_links_show_their_reasons(office: Office):
+def test_variances_and_links_show_their_reasons(office: TenantHarness):
     compute(office)
     text = "\n".join(shown(office, width=200))
     for code in ("price mismatch", "over billed quantity", "under delivered"):
@@ -79,7 +79,7 @@ def test_variances_and_links_show_their_reasons(office: Office):
     assert "purchase order 4711 ↔ contract RV-60" in text
 
 
-def test_missing_facts_are_named(office: Office, admin: Connection):
+def test_missing_facts_are_named(office: TenantHarness, admin: Connection):
     assert not any("not read" in line for line in shown(office))
     admin.execute("UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [office.ids[2]])
 
@@ -88,7 +88,7 @@ def test_missing_facts_are_named(office: Office, admin: Connection):
     assert row[heading.index("not read") :].startswith("supplier ")
 
 
-def test_variance_awaiting_a_document_is_marked_differently(office: Office):
+def test_variance_awaiting_a_document_is_marked_differently(office: TenantHarness):
     compute(office)
     cluster = office.ids[0]
     office.admin.execute(
@@ -101,7 +101,7 @@ def test_variance_awaiting_a_document_is_marked_differently(office: Office):
     assert page.count("It names delivery L2, which has not been received.") == 1
 
 
-def test_control_characters_of_documents_are_replaced(office: Office):
+def test_control_characters_of_documents_are_replaced(office: TenantHarness):
     """The file name clears the screen and writes to the clipboard."""
     office.admin.execute("UPDATE document SET file_name = %s", ["a\x1b[2J\x1b]52;c;eA==\x07\x9b2Jb.pdf"])
     compute(office)
@@ -110,29 +110,29 @@ def test_control_characters_of_documents_are_replaced(office: Office):
     assert "\N{REPLACEMENT CHARACTER}" in page
 
 
-def test_output_fits_the_terminal(office: Office):
+def test_output_fits_the_terminal(office: TenantHarness):
     compute(office)
     assert max(map(len, shown(office))) <= 100
 
 
-def test_any_document_id_shows_its_cluster(office: Office):
+def test_any_document_id_shows_its_cluster(office: TenantHarness):
     compute(office)
     assert shown(office, 0) == shown(office, 1) == shown(office, 2)
 
 
-def test_pending_cluster_is_shown_as_being_recomputed(office: Office):
+def test_pending_cluster_is_shown_as_being_recomputed(office: TenantHarness):
     compute(office)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
     assert "  It is being recomputed." in shown(office)
 
 
-def test_uncomputed_cluster_shows_its_documents(office: Office):
+def test_uncomputed_cluster_shows_its_documents(office: TenantHarness):
     lines = shown(office)
     assert lines[1] == "  It has not been computed yet."
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 
 
-def test_json_output_contains_the_api_response(office: Office):
+def test_json_output_contains_the_api_response(office: TenantHarness):
     compute(office)
     cluster = json.loads(call(str(office.ids[1]), "--json"))
     assert cluster["id"] == str(office.ids[0])
@@ -146,7 +146,7 @@ def test_json_output_contains_the_api_response(office: Office):
     assert cluster["comparison"]["outcome"] == "exception"
 
 
-def test_unmatched_document_is_rejected(office: Office):
+def test_unmatched_document_is_rejected(office: TenantHarness):
     documents: list[Paper] = [order("9000", 300)]
     position = office.file(documents[0])
     with pytest.raises(UsageError, match="has no cluster, because it has not been matched"):
@@ -154,11 +154,11 @@ def test_unmatched_document_is_rejected(office: Office):
 
 
 @pytest.mark.parametrize("text", ["zzzz", "abc", "ffffffff"])
-def test_unknown_id_is_refused(office: Office, text: str):
+def test_unknown_id_is_refused(office: TenantHarness, text: str):
     with pytest.raises(UsageError, match=f"No document id ends with '{text}'"):
         call(text)
 
 
-def test_ambiguous_id_suffix_is_rejected(office: Office):
+def test_ambiguous_id_suffix_is_rejected(office: TenantHarness):
     with pytest.raises(UsageError, match="More than one document id ends with"):
         call(str(office.ids[0])[-4:])

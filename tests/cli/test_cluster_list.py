@@ -9,14 +9,14 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from counterfoil.db import Connection, Database
 from tests.delivery.harness import FakeSqs
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import order
+from tests.documents.matching.samples import order
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.test_differences import compute
-from tests.functions.admin_api.papers import ORDER, OTHER_ORDER, acme
+from tests.functions.admin_api.samples import ORDER, OTHER_ORDER, acme
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> Office:
+def office(api: None, database: Database, admin: Connection) -> TenantHarness:
     office = acme(database, admin)
     compute(office, OTHER_ORDER)
     return office
@@ -34,18 +34,18 @@ def rows(*words: object) -> list[dict[str, Any]]:
     return cluster_rows
 
 
-def listed(office: Office, *words: object) -> list[int]:
+def listed(office: TenantHarness, *words: object) -> list[int]:
     return [[str(id_) for id_ in office.ids].index(row["id"]) for row in rows(*words)]
 
 
-def test_list_shows_status_order_and_amount_at_stake(office: Office):
+def test_list_shows_status_order_and_amount_at_stake(office: TenantHarness):
     (row,) = [row for row in run().splitlines() if "PO-2026-00397" in row]
 
     assert "exception" in row
     assert "1062.50" in row
 
 
-def test_list_is_filtered_and_sorted(office: Office):
+def test_list_is_filtered_and_sorted(office: TenantHarness):
     assert listed(office) == [ORDER, OTHER_ORDER]
     assert listed(office, "--status", "exception") == [ORDER]
     assert listed(office, "--status", "matched") == []
@@ -56,9 +56,9 @@ def test_list_is_filtered_and_sorted(office: Office):
 
 
 @pytest.fixture
-def other(office: Office, database: Database, admin: Connection) -> Office:
+def other(office: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
     """Another tenant, whose clusters are older and newer than those of the first."""
-    other = Office(database, admin, [order("4800", when=20), order("4801", when=60)])
+    other = TenantHarness(database, admin, [order("4800", when=20), order("4801", when=60)])
     other.match_all()
     compute(other, 0)
     compute(other, 1)
@@ -68,7 +68,7 @@ def other(office: Office, database: Database, admin: Connection) -> Office:
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_tenants_share_one_order_and_limit(office: Office, other: Office, sort: str):
+def test_tenants_share_one_order_and_limit(office: TenantHarness, other: TenantHarness, sort: str):
     whole = rows("--sort", sort)
     keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")
@@ -77,7 +77,7 @@ def test_tenants_share_one_order_and_limit(office: Office, other: Office, sort: 
     assert rows("--sort", sort, "--limit", 3) == whole[:3]
 
 
-def test_truncated_list_has_a_note(office: Office, other: Office):
+def test_truncated_list_has_a_note(office: TenantHarness, other: TenantHarness):
     assert "There are more" in run("--limit", 3)
     assert "There are more" not in run("--limit", 4)
 
@@ -89,7 +89,7 @@ def test_unknown_value_is_rejected(wrong: tuple[str, str]):
     assert f"'{wrong[1]}' is not one of" in result.output
 
 
-def test_accepting_starts_diagnostics_and_hides_the_decision(office: Office, queue: FakeSqs):
+def test_accepting_starts_diagnostics_and_hides_the_decision(office: TenantHarness, queue: FakeSqs):
     assert "To decide: counterfoil clusters accept" in run("show", office.ids[ORDER])
 
     run("accept", office.ids[ORDER], "--by", "ann")

@@ -16,19 +16,19 @@ from counterfoil.documents import document_list
 from tests.cli.storage import Storage
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import invoice, order
+from tests.documents.matching.samples import invoice, order
+from tests.documents.matching.tenant_harness import TenantHarness
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> Office:
-    office = Office(database, admin, [order(), invoice(po_reference="4711")])
+def office(api: None, database: Database, admin: Connection) -> TenantHarness:
+    office = TenantHarness(database, admin, [order(), invoice(po_reference="4711")])
     office.match_all()
     return office
 
 
 @pytest.fixture
-def call(office: Office) -> Callable[..., Any]:
+def call(office: TenantHarness) -> Callable[..., Any]:
     def call(*words: str) -> Any:
         result = CliRunner().invoke(app, words)
         if result.exception is not None:
@@ -38,7 +38,7 @@ def call(office: Office) -> Callable[..., Any]:
     return call
 
 
-def test_deleted_document_is_not_listed(office: Office, call: Callable[..., Any]):
+def test_deleted_document_is_not_listed(office: TenantHarness, call: Callable[..., Any]):
     office.admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at, status) SELECT id, tenant_id, now(), 'succeeded' "
         "FROM document"
@@ -53,7 +53,7 @@ def test_deleted_document_is_not_listed(office: Office, call: Callable[..., Any]
     assert (entry["actor"], entry["action"], entry["detail"]["files"]) == ("ann", "document erased", 1)
 
 
-def test_delete_prints_json(office: Office, call: Callable[..., Any]):
+def test_delete_prints_json(office: TenantHarness, call: Callable[..., Any]):
     done = call("delete", str(office.ids[1]), "--json")
     assert (done["documents"], done["rematched"]) == ([str(office.ids[1])], 1)
     with pytest.raises(UsageError, match="There is no such document"):
@@ -61,7 +61,7 @@ def test_delete_prints_json(office: Office, call: Callable[..., Any]):
 
 
 def test_document_is_deleted_by_id_suffix(
-    office: Office, call: Callable[..., Any], make_document: Callable[..., UUID], admin: Connection
+    office: TenantHarness, call: Callable[..., Any], make_document: Callable[..., UUID], admin: Connection
 ):
     id_ = make_document(office.tenant_id, id=UUID("01a00000-0000-7000-8000-0000abcd1234"))
     assert "abcd1234" in call()
@@ -70,7 +70,7 @@ def test_document_is_deleted_by_id_suffix(
 
 
 def test_replacement_is_requested_with_an_upload_form(
-    office: Office, call: Callable[..., Any], tmp_path: Path, admin: Connection, storage: Storage
+    office: TenantHarness, call: Callable[..., Any], tmp_path: Path, admin: Connection, storage: Storage
 ) -> None:
     path = tmp_path / "order.xml"
     path.write_text("<Order/>")
@@ -82,20 +82,20 @@ def test_replacement_is_requested_with_an_upload_form(
     assert len(rows(admin, "document")) == 2  # until the file is acquired
 
 
-def test_missing_file_requests_no_replacement(office: Office, call: Callable[..., Any], tmp_path: Path):
+def test_missing_file_requests_no_replacement(office: TenantHarness, call: Callable[..., Any], tmp_path: Path):
     with pytest.raises(UsageError, match="File not found:"):
         call("replace", str(office.ids[0]), str(tmp_path / "none.xml"))
     assert rows(office.admin, "document_replacement") == []
 
 
 @pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "failed"), ("--json",)])
-def test_list_option_before_delete_is_refused(option: tuple[str, ...], office: Office, call: Callable[..., Any]):
+def test_list_option_before_delete_is_refused(option: tuple[str, ...], office: TenantHarness, call: Callable[..., Any]):
     with pytest.raises(UsageError, match="before 'delete' applies to the list"):
         call(*option, "delete", str(office.ids[0]))
     assert len(rows(office.admin, "document")) == 2
 
 
-def test_documents_are_found_by_number_and_words(office: Office, call: Callable[..., Any]):
+def test_documents_are_found_by_number_and_words(office: TenantHarness, call: Callable[..., Any]):
     assert [row["number"] for row in call("list", "--json")] == ["R-81", "4711"]
     assert [row["id"] for row in call("list", "--text", "4711", "--json")] == [str(office.ids[0])]
     assert call("list", "--text", "nobody", "--json") == []
@@ -104,7 +104,7 @@ def test_documents_are_found_by_number_and_words(office: Office, call: Callable[
     assert "4711" not in shown
 
 
-def test_list_names_missing_facts(office: Office, call: Callable[..., Any], admin: Connection):
+def test_list_names_missing_facts(office: TenantHarness, call: Callable[..., Any], admin: Connection):
     admin.execute(
         "UPDATE document SET structured_data = structured_data - 'issuer' - 'total_net' WHERE type = 'invoice'"
     )
@@ -118,8 +118,10 @@ def test_list_names_missing_facts(office: Office, call: Callable[..., Any], admi
     assert "supplier," not in complete
 
 
-def test_failed_files_of_all_tenants_share_the_limit(office: Office, call: Callable[..., Any], admin: Connection):
-    other = Office(office.database, admin, [order(), invoice()])
+def test_failed_files_of_all_tenants_share_the_limit(
+    office: TenantHarness, call: Callable[..., Any], admin: Connection
+):
+    other = TenantHarness(office.database, admin, [order(), invoice()])
     admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
     failed = [
         admin.execute(
@@ -142,13 +144,13 @@ def test_failed_files_of_all_tenants_share_the_limit(office: Office, call: Calla
     assert "It is empty" in output
 
 
-def test_timeline_of_a_document_is_shown(office: Office, call: Callable[..., Any]):
+def test_timeline_of_a_document_is_shown(office: TenantHarness, call: Callable[..., Any]):
     (link,) = [event for event in call("timeline", str(office.ids[1]), "--json") if event["kind"] == "link"]
     assert link["other"] == str(office.ids[0])
     assert "arrival received" in call("timeline", str(office.ids[1]))
 
 
-def test_documents_are_found_by_state_and_time(office: Office, call: Callable[..., Any], admin: Connection):
+def test_documents_are_found_by_state_and_time(office: TenantHarness, call: Callable[..., Any], admin: Connection):
     order_id, invoice_id = office.ids
     admin.execute("UPDATE document SET received_at = '2026-03-01T09:00Z' WHERE id = %s", [order_id])
     admin.execute("UPDATE document SET received_at = '2026-03-02T09:00Z' WHERE id = %s", [invoice_id])
@@ -167,7 +169,7 @@ def test_documents_are_found_by_state_and_time(office: Office, call: Callable[..
 
 
 def test_list_reads_short_pages_to_its_limit(
-    office: Office, call: Callable[..., Any], admin: Connection, monkeypatch: pytest.MonkeyPatch
+    office: TenantHarness, call: Callable[..., Any], admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_list, "SCAN_LIMIT", (1,))  # makes filtered pages short or empty
     for day in range(1, 6):
@@ -179,7 +181,7 @@ def test_list_reads_short_pages_to_its_limit(
     assert call("list", *narrow, "--limit", "2") == call("list", *narrow)[:2]
 
 
-def test_show_prints_facts_and_links_of_a_document(office: Office, call: Callable[..., Any]):
+def test_show_prints_facts_and_links_of_a_document(office: TenantHarness, call: Callable[..., Any]):
     order_id, invoice_id = office.ids
     document = call("show", str(invoice_id), "--json")
     assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["matches"]]) == (

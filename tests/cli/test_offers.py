@@ -13,7 +13,7 @@ from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.settings import settings
 from tests.factories import make_jobs, make_pool, make_profile, make_shard, make_tenant
-from tests.functions.mappings import FakeLambda
+from tests.functions.fake_lambda import FakeLambda
 
 DAY = timedelta(days=1)
 

@@ -23,7 +23,7 @@ from tests.cli.reaching import connect_commands
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
-from tests.functions.mappings import MAPPING, FakeLambda
+from tests.functions.fake_lambda import MAPPING, FakeLambda
 
 QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")

@@ -10,16 +10,16 @@ from typer.testing import CliRunner
 from cli.commands.review import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, order
+from tests.documents.matching.samples import delivery, invoice, order
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> Office:
+def office(api: None, database: Database, admin: Connection) -> TenantHarness:
     """An ambiguous invoice with two candidates, and a certain pair."""
     documents = [*TWICE, order("X-900", 1, lines=[]), delivery("L-900", 2, po_reference="X-900", lines=[])]
-    office = Office(database, admin, documents)
+    office = TenantHarness(database, admin, documents)
     office.match_all()
     assert (office.links(), office.reviews()) == ({(3, 4)}, {2: [[0, 1]]})
     return office
@@ -37,7 +37,7 @@ def call(*words: object) -> Any:
     return json.loads(run(*words, "--json"))
 
 
-def test_list_shows_documents_with_their_candidates(office: Office) -> None:
+def test_list_shows_documents_with_their_candidates(office: TenantHarness) -> None:
     (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
     assert "purchase order 4711 or purchase order 4711" in row
     assert run("--document-type", "credit_note").strip() == "No document is waiting for review."
@@ -45,7 +45,7 @@ def test_list_shows_documents_with_their_candidates(office: Office) -> None:
     assert [review["id"] for review in call()] == [str(office.ids[2])]
 
 
-def test_missing_facts_are_named(office: Office, admin: Connection) -> None:
+def test_missing_facts_are_named(office: TenantHarness, admin: Connection) -> None:
     change = "UPDATE document SET structured_data = structured_data - %s::text WHERE id = %s"
     admin.execute(change, ["total_net", office.ids[2]])
     admin.execute(change, ["buyer", office.ids[1]])
@@ -56,7 +56,7 @@ def test_missing_facts_are_named(office: Office, admin: Connection) -> None:
     assert shown.split() == ["not", "read", "total", "buyer"]
 
 
-def test_show_compares_candidates_with_their_evidence(office: Office) -> None:
+def test_show_compares_candidates_with_their_evidence(office: TenantHarness) -> None:
     shown = run("show", office.ids[2])
     assert "Two documents fit equally: order 4711, order 4711." in shown
     (total,) = [line for line in shown.splitlines() if line.startswith("sum")]
@@ -66,7 +66,7 @@ def test_show_compares_candidates_with_their_evidence(office: Office) -> None:
         assert any(line.startswith(step["label"]) and step["text"][:12] in line for line in shown.splitlines())
 
 
-def test_confirmation_stores_reviewer_and_reason(office: Office) -> None:
+def test_confirmation_stores_reviewer_and_reason(office: TenantHarness) -> None:
     output = run("confirm", office.ids[2], office.ids[1], "--by", "ann", "--reason", "the driver's note")
     assert "invoice R-81" in output
     assert "were confirmed as a match." in output
@@ -76,12 +76,12 @@ def test_confirmation_stores_reviewer_and_reason(office: Office) -> None:
     assert "the driver's note" in run("show", office.ids[2])
 
 
-def test_all_candidates_are_rejected_together(office: Office) -> None:
+def test_all_candidates_are_rejected_together(office: TenantHarness) -> None:
     done = call("reject", office.ids[2], "--all", "--by", "ann")
     assert (done["verdict"], len(done["decided"]), office.reviews()) == ("rejected", 2, {})
 
 
-def test_earlier_decision_requires_supersede(office: Office) -> None:
+def test_earlier_decision_requires_supersede(office: TenantHarness) -> None:
     run("confirm", office.ids[2], office.ids[1], "--by", "ann")
     with pytest.raises(UsageError, match="ann confirmed this pair"):
         run("reject", office.ids[2], office.ids[1], "--by", "bob")
@@ -89,15 +89,15 @@ def test_earlier_decision_requires_supersede(office: Office) -> None:
     assert office.links() == {(0, 2), (3, 4)}
 
 
-def test_clusters_are_merged_and_split(office: Office) -> None:
+def test_clusters_are_merged_and_split(office: TenantHarness) -> None:
     assert call("merge", office.ids[2], office.ids[4], "--by", "ann")["verdict"] == "confirmed"
     assert office.clusters() == [0, 1, 2, 2, 2]
     run("split", office.ids[2], "--supersede", "--by", "ann")
     assert office.clusters() == [0, 1, 2, 3, 3]
 
 
-def test_impossible_decision_is_refused(office: Office, database: Database, admin: Connection) -> None:
-    other = Office(database, admin, [invoice()])
+def test_impossible_decision_is_refused(office: TenantHarness, database: Database, admin: Connection) -> None:
+    other = TenantHarness(database, admin, [invoice()])
     with pytest.raises(UsageError, match="no such document"):
         run("merge", office.ids[2], other.ids[0])
     with pytest.raises(UsageError, match="There is no such review"):
@@ -113,13 +113,13 @@ def test_impossible_decision_is_refused(office: Office, database: Database, admi
 
 
 @pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "resolved"), ("--limit", "3"), ("--json",)])
-def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], office: Office) -> None:
+def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], office: TenantHarness) -> None:
     with pytest.raises(UsageError, match=f"{option[0]} before 'reject' applies to the list"):
         run(*option, "reject", office.ids[2], "--all")
     assert office.reviews() == {2: [[0, 1]]}
 
 
-def test_list_footer_shows_state_and_truncation(office: Office) -> None:
+def test_list_footer_shows_state_and_truncation(office: TenantHarness) -> None:
     assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review. ")
     office.match(office.file(invoice("R-82", 40, po_reference="4711", lines=[], total_gross="333.00")))
     assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review, and there are more: raise --limit. ")

@@ -13,27 +13,27 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from tests.cli.test_review import run
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.test_judge import CHOICE, TWICE, MakeJudge, again, answer, make_judge, scripted
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
+from tests.documents.matching.test_judge import CHOICE, TWICE, MakeJudge, answer, duplicate_of, make_judge, model_server
 from tests.llm.server import Failure, Server
 
-__all__ = ["make_judge", "scripted"]
+__all__ = ["make_judge", "model_server"]
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> Office:
-    office = Office(database, admin, TWICE, make_judge)
+def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
+    office = TenantHarness(database, admin, TWICE, make_judge)
     office.match_all([0, 1])
     return office
 
 
-def questions(office: Office) -> list[dict[str, Any]]:
+def questions(office: TenantHarness) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
     return listed
 
 
-def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: Server) -> None:
-    scripted.then(answer(CHOICE))
+def test_question_is_shown_with_candidates_and_answer(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer(CHOICE))
     office.match(2)
     shown = run("questions", office.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
@@ -42,10 +42,10 @@ def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: 
     assert "<case>" not in shown
 
 
-def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> None:
-    scripted.then(answer(CHOICE))
+def test_json_contains_the_request_as_sent(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer(CHOICE))
     office.match(2)
-    (request,) = scripted.requests
+    (request,) = model_server.requests
     (question,) = questions(office)
     assert (question["system"], question["user"]) == (request.system, request.user)
     assert (question["prompt"], question["model"], question["temperature"]) == ("matching-4", "the-model", 0)
@@ -55,18 +55,20 @@ def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> 
     assert "".join(request.user.split()) in "".join(run("questions", office.ids[2], "--text").split())
 
 
-def test_control_characters_of_questions_are_removed(office: Office, scripted: Server, admin: Connection) -> None:
+def test_control_characters_of_questions_are_removed(
+    office: TenantHarness, model_server: Server, admin: Connection
+) -> None:
     admin.execute(
         "UPDATE document SET structured_data = structured_data || %s WHERE id = %s",
         [Jsonb({"notes": "\x9b31m\u202ered"}), office.ids[2]],
     )
-    scripted.then(answer(CHOICE))
+    model_server.then(answer(CHOICE))
     office.match(2)
     assert not {"\x9b", "\u202e"} & set(run("questions", office.ids[2], "--text"))
 
 
-def test_review_shows_the_answer_of_the_model(office: Office, scripted: Server) -> None:
-    scripted.then(answer(CHOICE | {"confidence": "low"}))
+def test_review_shows_the_answer_of_the_model(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer(CHOICE | {"confidence": "low"}))
     office.match(2)
     shown = run("show", office.ids[2])
     assert "Questions to a language model" in shown
@@ -74,25 +76,25 @@ def test_review_shows_the_answer_of_the_model(office: Office, scripted: Server) 
     assert f"counterfoil review questions {str(office.ids[2])[-8:]}" in shown
 
 
-def test_answer_without_a_candidate_is_shown(office: Office, scripted: Server) -> None:
-    scripted.then(answer())
+def test_answer_without_a_candidate_is_shown(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer())
     office.match(2)
     assert "It chose no candidate." in run("questions", office.ids[2])
 
 
-def test_refused_question_is_shown(office: Office, scripted: Server) -> None:
+def test_refused_question_is_shown(office: TenantHarness, model_server: Server) -> None:
     office.judge, judge = None, office.judge
     office.match(2)
     office.judge = judge
-    scripted.then(Failure(400))
-    office.match(office.file(again(2)))
+    model_server.then(Failure(400))
+    office.match(office.file(duplicate_of(2)))
     shown = run("questions", office.ids[2])
     assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
 
-def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server) -> None:
-    scripted.then(answer(CHOICE))
+def test_text_of_a_deleted_candidate_is_hidden(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer(CHOICE))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
         removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
@@ -103,8 +105,8 @@ def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server)
     assert questions(office)[0]["user"] is None
 
 
-def test_link_shows_the_command_for_its_question(office: Office, scripted: Server) -> None:
-    scripted.then(answer(CHOICE))
+def test_link_shows_the_command_for_its_question(office: TenantHarness, model_server: Server) -> None:
+    model_server.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
     assert f"LLM judgment: counterfoil review questions {str(office.ids[2])[-8:]}" in result.output
@@ -112,12 +114,12 @@ def test_link_shows_the_command_for_its_question(office: Office, scripted: Serve
         run("show", office.ids[2])
 
 
-def test_document_without_questions_prints_a_sentence(office: Office) -> None:
+def test_document_without_questions_prints_a_sentence(office: TenantHarness) -> None:
     assert "No questions about this document were sent to a language model." in run("questions", office.ids[0])
     assert "questions" in CliRunner().invoke(app, ["--help"]).output
 
 
-def test_review_shows_an_exhausted_budget(office: Office, admin: Connection) -> None:
+def test_review_shows_an_exhausted_budget(office: TenantHarness, admin: Connection) -> None:
     office.judge = None
     office.match(2)
     admin.execute(

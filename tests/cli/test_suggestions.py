@@ -16,20 +16,20 @@ from counterfoil.audit import Change
 from counterfoil.db import Connection, Database
 from counterfoil.documents import tolerances
 from tests.delivery.harness import rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.test_differences import compute
 from tests.factories import NOW
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> Office:
-    office = Office(database, admin)
+def office(api: None, database: Database, admin: Connection) -> TenantHarness:
+    office = TenantHarness(database, admin)
     admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
     return office
 
 
-def invoiced_order(office: Office, number: int, price: str) -> int:
+def invoiced_order(office: TenantHarness, number: int, price: str) -> int:
     """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
     position = office.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
@@ -47,7 +47,7 @@ def call(program: Any, *words: str) -> str:
     return result.output
 
 
-def accept(office: Office, position: int, *words: str) -> str:
+def accept(office: TenantHarness, position: int, *words: str) -> str:
     return call(clusters.app, "accept", str(office.ids[position]), "--by", "ann", *words)
 
 
@@ -56,13 +56,13 @@ def suggested() -> dict[str, Any]:
     return suggestions
 
 
-def outcome_of(office: Office, position: int) -> str:
+def outcome_of(office: TenantHarness, position: int) -> str:
     outcome: str = compute(office, position)["outcome"]
     return outcome
 
 
 @pytest.fixture
-def accepted(office: Office) -> Office:
+def accepted(office: TenantHarness) -> TenantHarness:
     """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
     for number in range(20):
         accept(office, invoiced_order(office, number, "101.50"))
@@ -71,7 +71,7 @@ def accepted(office: Office) -> Office:
     return office
 
 
-def test_accepted_suggestion_becomes_a_tolerance(accepted: Office, admin: Connection):
+def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin: Connection):
     proposal = suggested()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
@@ -98,7 +98,7 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: Office, admin: Connec
     assert suggested()["proposals"] == []
 
 
-def test_outdated_suggestion_is_refused(accepted: Office, admin: Connection):
+def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connection):
     proposal = suggested()["proposals"][0]["proposal"]
     another = invoiced_order(accepted, 30, "101.20")
     call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
@@ -109,7 +109,7 @@ def test_outdated_suggestion_is_refused(accepted: Office, admin: Connection):
     assert withheld["why"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
-def test_one_of_two_concurrent_acceptances_succeeds(accepted: Office, api_database_url: str, admin: Connection):
+def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api_database_url: str, admin: Connection):
     proposal = suggested()["proposals"][0]["proposal"]
 
     def put(by: str) -> bool:
@@ -122,7 +122,7 @@ def test_one_of_two_concurrent_acceptances_succeeds(accepted: Office, api_databa
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_suggest_nothing(office: Office):
+def test_too_few_acceptances_suggest_nothing(office: TenantHarness):
     for number in range(3):
         accept(office, invoiced_order(office, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
@@ -138,7 +138,7 @@ def test_empty_suggestions_show_how_to_accept():
     assert "counterfoil clusters accept ID" in call(app, "tolerances", "acme", "--suggest")
 
 
-def test_acceptance_lists_accepted_and_open_variances(office: Office):
+def test_acceptance_lists_accepted_and_open_variances(office: TenantHarness):
     position = office.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
     office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
     office.match_all()
@@ -156,7 +156,7 @@ def test_acceptance_lists_accepted_and_open_variances(office: Office):
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(office: Office):
+def test_decision_changes_only_with_supersede(office: TenantHarness):
     position = invoiced_order(office, 1, "101.50")
     accept(office, position)
     id_ = str(office.ids[position])
@@ -166,7 +166,7 @@ def test_decision_changes_only_with_supersede(office: Office):
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_invalid_selection_of_variances_is_refused(office: Office):
+def test_invalid_selection_of_variances_is_refused(office: TenantHarness):
     position, other = invoiced_order(office, 1, "101.50"), invoiced_order(office, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
         accept(office, position, "--code", "prices")

@@ -126,7 +126,7 @@ def ubl(kind: str, body: str, *, prolog: str = '<?xml version="1.0" encoding="UT
 
 def ubl_invoice(*changes: tuple[str, str]) -> bytes:
     """EN 16931 UBL invoice with text replacements, each of which must match."""
-    return ubl("Invoice", changed(INVOICE_BODY, *changes))
+    return ubl("Invoice", replace_text(INVOICE_BODY, *changes))
 
 
 def cii_invoice(*changes: tuple[str, str]) -> bytes:
@@ -200,14 +200,14 @@ def cii_invoice(*changes: tuple[str, str]) -> bytes:
         </ram:ApplicableHeaderTradeSettlement>
       </rsm:SupplyChainTradeTransaction>
     </rsm:CrossIndustryInvoice>"""
-    return changed(document, *changes).encode()
+    return replace_text(document, *changes).encode()
 
 
-def changed(document: str, *changes: tuple[str, str]) -> str:
+def replace_text(document: str, *changes: tuple[str, str]) -> str:
     """Replace parts of a text, each of which must occur."""
-    for old, new in changes:
-        assert old in document
-        document = document.replace(old, new)
+    for text, replacement_ in changes:
+        assert text in document
+        document = document.replace(text, replacement_)
     return document
 
 
@@ -222,10 +222,10 @@ def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] 
     writer = PdfWriter(io.BytesIO(bytes(document.output())))
     for name, content in files:
         writer.add_attachment(name, content)
-    return written(writer)
+    return write_pdf(writer)
 
 
-def written(writer: PdfWriter) -> bytes:
+def write_pdf(writer: PdfWriter) -> bytes:
     """Return the bytes of a pypdf writer."""
     buffer = io.BytesIO()
     writer.write(buffer)

@@ -11,8 +11,8 @@ from counterfoil.documents import clusters, diagnostics
 from counterfoil.documents.clusters import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus
 from tests import factories
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.test_differences import compute, decide
 
 LINES = [line("A-100", "10", "100.00")]
@@ -20,7 +20,7 @@ DEARER = [line("A-100", "10", "101.50")]
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     """One cluster with a price difference, one matched, and one order without an invoice."""
     documents = [
         order(lines=LINES),
@@ -31,120 +31,128 @@ def office(database: Database, admin: Connection) -> Office:
         invoice("R-82", po_reference="4712", lines=LINES, seller=OTHER_SELLER),
         order("4713", when=40, lines=[line("C-1", "3", "9.00")]),
     ]
-    office = Office(database, admin, documents)
-    office.match_all()
+    harness = TenantHarness(database, admin, documents)
+    harness.match_all()
     for position in (0, 3, 6):
-        compute(office, position)
-    return office
+        compute(harness, position)
+    return harness
 
 
-def page(office: Office, wanted: ClusterFilter | None = None, *, limit: int = 20, after: Cursor | None = None) -> Any:
-    with office.database.tenant(office.tenant_id) as connection:
-        return clusters.page(connection, office.tenant_id, wanted or ClusterFilter(), limit=limit, after=after)
+def page(
+    harness: TenantHarness,
+    cluster_filter: ClusterFilter | None = None,
+    *,
+    limit: int = 20,
+    cursor: Cursor | None = None,
+) -> Any:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        return clusters.page(
+            connection, harness.tenant_id, cluster_filter or ClusterFilter(), limit=limit, after=cursor
+        )
 
 
-def listed(office: Office, wanted: ClusterFilter | None = None) -> list[int]:
+def listed_ids(harness: TenantHarness, cluster_filter: ClusterFilter | None = None) -> list[int]:
     """Positions of the documents that identify the clusters."""
-    return [office.ids.index(entry.id) for entry in page(office, wanted).clusters]
+    return [harness.ids.index(entry.id) for entry in page(harness, cluster_filter).clusters]
 
 
-def test_list_shows_status_parties_amounts_and_age(office: Office):
-    (found,) = page(office, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
+def test_list_shows_status_parties_amounts_and_age(harness: TenantHarness):
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
 
-    assert isinstance(found, ClusterSummary)
-    assert (found.id, found.order_numbers, found.documents) == (office.ids[0], ["4711"], 3)
-    assert [found.ordered, found.delivered, found.billed, found.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
-    assert found.currency == "EUR"
-    assert "is billed at" in found.reason
-    assert found.supplier is not None
-    assert not found.is_computing
+    assert isinstance(entry, ClusterSummary)
+    assert (entry.id, entry.order_numbers, entry.documents) == (harness.ids[0], ["4711"], 3)
+    assert [entry.ordered, entry.delivered, entry.billed, entry.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
+    assert entry.currency == "EUR"
+    assert "is billed at" in entry.reason
+    assert entry.supplier is not None
+    assert not entry.is_computing
 
 
-def test_filters_narrow_the_list(office: Office):
-    assert set(listed(office)) == {0, 3, 6}
-    assert listed(office, ClusterFilter([ClusterStatus.MATCHED])) == [3]
-    assert listed(office, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
-    assert listed(office, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
-    assert listed(office, ClusterFilter(number="4712")) == [3]
-    assert listed(office, ClusterFilter(number="R-81")) == [0]
-    assert listed(office, ClusterFilter(number="no number")) == []
+def test_filters_narrow_the_list(harness: TenantHarness):
+    assert set(listed_ids(harness)) == {0, 3, 6}
+    assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+    assert listed_ids(harness, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
+    assert listed_ids(harness, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
+    assert listed_ids(harness, ClusterFilter(number="4712")) == [3]
+    assert listed_ids(harness, ClusterFilter(number="R-81")) == [0]
+    assert listed_ids(harness, ClusterFilter(number="no number")) == []
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_pages_cover_the_whole_list(office: Office, sort: Sort):
-    whole = [entry.id for entry in page(office, ClusterFilter(sort=sort)).clusters]
-    seen: list[UUID] = []
-    after = None
+def test_pages_cover_the_whole_list(harness: TenantHarness, sort: Sort):
+    all_ids = [entry.id for entry in page(harness, ClusterFilter(sort=sort)).clusters]
+    collected: list[UUID] = []
+    cursor = None
     while True:
-        found = page(office, ClusterFilter(sort=sort), limit=1, after=after)
-        seen += [entry.id for entry in found.clusters]
-        after = found.next_cursor
-        if after is None:
+        page_ = page(harness, ClusterFilter(sort=sort), limit=1, cursor=cursor)
+        collected += [entry.id for entry in page_.clusters]
+        cursor = page_.next_cursor
+        if cursor is None:
             break
 
-    assert seen == whole
-    assert len(whole) == 3
+    assert collected == all_ids
+    assert len(all_ids) == 3
 
 
-def test_counts_are_by_status(office: Office):
-    with office.database.tenant(office.tenant_id) as connection:
-        found = clusters.counts(connection, office.tenant_id)
+def test_counts_are_by_status(harness: TenantHarness):
+    with harness.database.tenant(harness.tenant_id) as connection:
+        counts = clusters.counts(connection, harness.tenant_id)
 
-    assert found == {
+    assert counts == {
         status: int(status in {ClusterStatus.EXCEPTION, ClusterStatus.MATCHED, ClusterStatus.INCOMPLETE})
         for status in ClusterStatus
     }
 
 
-def test_another_tenant_sees_nothing(office: Office, database: Database, admin: Connection):
+def test_another_tenant_sees_nothing(harness: TenantHarness, database: Database, admin: Connection):
     other = factories.make_tenant(admin, "other")
     with database.tenant(other) as connection:
         assert clusters.page(connection, other, ClusterFilter(), limit=20).clusters == []
-        assert clusters.page(connection, office.tenant_id, ClusterFilter(), limit=20).clusters == []
+        assert clusters.page(connection, harness.tenant_id, ClusterFilter(), limit=20).clusters == []
 
 
-def test_changed_cluster_is_marked_as_being_computed(office: Office):
-    decide(office, "disputed")
+def test_changed_cluster_is_marked_as_being_computed(harness: TenantHarness):
+    decide(harness, "disputed")
 
-    (found,) = page(office, ClusterFilter(number="4711")).clusters
+    (entry,) = page(harness, ClusterFilter(number="4711")).clusters
 
-    assert found.is_computing
+    assert entry.is_computing
 
 
-def test_cluster_without_documents_leaves_the_list(office: Office, admin: Connection):
-    with office.database.tenant(office.tenant_id) as connection:
-        diagnostics.enqueue_diagnostics(connection, office.tenant_id, [office.ids[6]], NOW)
+def test_cluster_without_documents_leaves_the_list(harness: TenantHarness, admin: Connection):
+    with harness.database.tenant(harness.tenant_id) as connection:
+        diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [harness.ids[6]], NOW)
         (token,) = connection.execute(
-            "SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [office.ids[6]]
+            "SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [harness.ids[6]]
         ).fetchone() or (0,)
-        diagnostics.write(connection, office.ids[6], token, None, NOW)
+        diagnostics.write(connection, harness.ids[6], token, None, NOW)
 
-    assert set(listed(office)) == {0, 3}
+    assert set(listed_ids(harness)) == {0, 3}
 
 
-def test_open_review_puts_the_cluster_in_review(office: Office, admin: Connection):
+def test_open_review_puts_the_cluster_in_review(harness: TenantHarness, admin: Connection):
     admin.execute(
         "INSERT INTO document_review "
         "(document_id, tenant_id, type, ambiguous_matches, probability, weights_version, opened_at, changed_at)"
         " VALUES (%s, %s, 'invoice', '[]', 0.5, '1', %s, %s)",
-        [office.ids[5], office.tenant_id, NOW, NOW],
+        [harness.ids[5], harness.tenant_id, NOW, NOW],
     )
-    compute(office, 3)
+    compute(harness, 3)
 
-    (found,) = page(office, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
-    assert (found.id, found.reason) == (office.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert (entry.id, entry.reason) == (harness.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
 
 
-def test_confirmed_match_resolves_a_missing_supplier(office: Office, admin: Connection):
-    admin.execute("UPDATE document SET structured_data = structured_data - 'supplier' WHERE id = %s", [office.ids[4]])
-    compute(office, 3)
-    (found,) = page(office, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
-    assert found.reason == "Delivery note LS-2 names no supplier."
+def test_confirmed_match_resolves_a_missing_supplier(harness: TenantHarness, admin: Connection):
+    admin.execute("UPDATE document SET structured_data = structured_data - 'supplier' WHERE id = %s", [harness.ids[4]])
+    compute(harness, 3)
+    (entry,) = page(harness, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
+    assert entry.reason == "Delivery note LS-2 names no supplier."
 
-    office.decide(3, 4, "confirmed")
-    compute(office, 3)
+    harness.decide(3, 4, "confirmed")
+    compute(harness, 3)
 
-    assert listed(office, ClusterFilter([ClusterStatus.MATCHED])) == [3]
+    assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
 
 
 _MANY = """
@@ -159,14 +167,14 @@ FROM generate_series(1, 100000) AS n
 
 
 @pytest.fixture
-def many(database: Database, admin: Connection) -> Office:
-    office = Office(database, admin)
-    admin.execute(_MANY, {"tenant": office.tenant_id, "now": NOW})
+def many_clusters(database: Database, admin: Connection) -> TenantHarness:
+    harness = TenantHarness(database, admin)
+    admin.execute(_MANY, {"tenant": harness.tenant_id, "now": NOW})
     admin.execute("ANALYZE cluster_diagnostics")
-    return office
+    return harness
 
 
-def test_page_of_many_clusters_reads_an_index(many: Office):
+def test_page_of_many_clusters_reads_an_index(many_clusters: TenantHarness):
     deep = NOW - timedelta(minutes=50_000)
     cases: list[tuple[ClusterFilter, Cursor | None, str]] = [
         (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
@@ -175,25 +183,29 @@ def test_page_of_many_clusters_reads_an_index(many: Office):
         (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]
-    for wanted, after, index in cases:
-        values = {"tenant": many.tenant_id, "statuses": [entry.value for entry in wanted.statuses], "most": 21}
-        with many.database.tenant(many.tenant_id) as connection:
-            statement = clusters._statement(connection, many.tenant_id, wanted, after, values)
+    for cluster_filter, cursor, index in cases:
+        values = {
+            "tenant": many_clusters.tenant_id,
+            "statuses": [entry.value for entry in cluster_filter.statuses],
+            "most": 21,
+        }
+        with many_clusters.database.tenant(many_clusters.tenant_id) as connection:
+            statement = clusters._statement(connection, many_clusters.tenant_id, cluster_filter, cursor, values)
             rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode(), values).fetchall()
         nodes = list(plan_nodes(rows[0][0][0]["Plan"]))
         scans = [entry for entry in nodes if entry.get("Relation Name") == "cluster_diagnostics"]
         assert index in str(nodes)
         assert all("Scan" in entry["Node Type"] and entry["Node Type"] != "Seq Scan" for entry in scans)
-        if wanted.supplier is None:  # reads at most one page of rows per status
+        if cluster_filter.supplier is None:  # reads at most one page of rows per status
             assert all(entry["Actual Rows"] <= 21 for entry in scans)
             assert all(entry.get("Rows Removed by Filter", 0) == 0 for entry in scans)
 
 
-def test_cluster_counts_stop_at_the_limit(many: Office):
-    with many.database.tenant(many.tenant_id) as connection:
-        found = clusters.counts(connection, many.tenant_id)
+def test_cluster_counts_stop_at_the_limit(many_clusters: TenantHarness):
+    with many_clusters.database.tenant(many_clusters.tenant_id) as connection:
+        counts = clusters.counts(connection, many_clusters.tenant_id)
 
-    assert set(found.values()) == {clusters.COUNTED + 1}
+    assert set(counts.values()) == {clusters.COUNTED + 1}
 
 
 def plan_nodes(node: dict[str, Any]) -> Any:

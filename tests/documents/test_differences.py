@@ -19,8 +19,8 @@ from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 ORDERED = [line("A-100", "10", "100.00"), line("A-200", "5", "12.50")]
 BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]
@@ -28,54 +28,59 @@ BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     documents = [order(lines=ORDERED), delivery(po_reference="4711", lines=ORDERED)]
-    office = Office(database, admin, [*documents, invoice(po_reference="4711", lines=BILLED)])
-    office.match_all()
-    compute(office)
-    return office
+    harness = TenantHarness(database, admin, [*documents, invoice(po_reference="4711", lines=BILLED)])
+    harness.match_all()
+    compute(harness)
+    return harness
 
 
-def compute(office: Office, position: int = 0) -> dict[str, Any]:
+def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
     """Compute the three-way match of a document's cluster like the worker."""
-    cluster_id = office.ids[position]
-    with office.database.tenant(office.tenant_id) as connection:
-        diagnostics.enqueue_diagnostics(connection, office.tenant_id, [cluster_id], NOW)
-        found = diagnostics.load(connection, office.tenant_id, cluster_id)
-        assert found is not None
-        result = found.examine()
+    cluster_id = harness.ids[position]
+    with harness.database.tenant(harness.tenant_id) as connection:
+        diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)
+        match_result = diagnostics.load(connection, harness.tenant_id, cluster_id)
+        assert match_result is not None
+        result = match_result.examine()
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
-    office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+    harness.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     return result.record
 
 
 def decide(
-    office: Office,
+    harness: TenantHarness,
     word: Word,
-    which: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
+    selector: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
     *,
     by: str = "ann",
     overrides: Sequence[int] = (),
     cluster: UUID | None = None,
 ) -> DecisionResult | DecisionRejected:
-    def once() -> DecisionResult | DecisionRejected:
-        with office.database.tenant(office.tenant_id) as connection:
-            who = DecisionContext(by, "agreed", overrides)
-            return differences.say(connection, office.tenant_id, cluster or office.ids[0], which, word, NOW, who)
+    def attempt() -> DecisionResult | DecisionRejected:
+        with harness.database.tenant(harness.tenant_id) as connection:
+            context = DecisionContext(by, "agreed", overrides)
+            return differences.say(
+                connection, harness.tenant_id, cluster or harness.ids[0], selector, word, NOW, context
+            )
 
-    return retry_on_conflict(once)
+    return retry_on_conflict(attempt)
 
 
-def test_accepted_variances_resolve_and_recompute_the_cluster(office: Office, admin: Connection):
-    assert compute(office)["outcome"] == "exception"
-    decided = decide(office, "accepted")
-    assert isinstance(decided, DecisionResult)
-    assert (len(decided.sentences), decided.left) == (3, ())  # a price, and a quantity above order and delivery
+def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHarness, admin: Connection):
+    assert compute(harness)["outcome"] == "exception"
+    decision_result = decide(harness, "accepted")
+    assert isinstance(decision_result, DecisionResult)
+    assert (len(decision_result.sentences), decision_result.left) == (
+        3,
+        (),
+    )  # a price, and a quantity above order and delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
-    assert {send.message.work_id for send in decided.sends} == {office.ids[0]}
-    result = compute(office)
+    assert {message.message.work_id for message in decision_result.sends} == {harness.ids[0]}
+    result = compute(harness)
     assert result["outcome"] == "matched"
     assert all(variance["decided_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])
 
@@ -83,159 +88,159 @@ def test_accepted_variances_resolve_and_recompute_the_cluster(office: Office, ad
 @pytest.mark.parametrize(
     ("word", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
 )
-def test_decision_shows_before_the_cluster_is_recomputed(office: Office, word: Word, outcome: str, status: str):
-    assert isinstance(decide(office, word), DecisionResult)
+def test_decision_shows_before_the_cluster_is_recomputed(harness: TenantHarness, word: Word, outcome: str, status: str):
+    assert isinstance(decide(harness, word), DecisionResult)
 
-    with office.database.tenant(office.tenant_id) as connection:
-        found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
-    assert found is not None
-    assert found.comparison is not None
-    assert (found.comparison.outcome, found.status, found.is_computing) == (outcome, status, True)
-    assert {variance["decision"] for variance in found.comparison.variances} == {word}
+    with harness.database.tenant(harness.tenant_id) as connection:
+        details = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
+    assert details is not None
+    assert details.comparison is not None
+    assert (details.comparison.outcome, details.status, details.is_computing) == (outcome, status, True)
+    assert {variance["decision"] for variance in details.comparison.variances} == {word}
 
 
-def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_large_cluster_is_left_to_the_worker(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
 
-    assert isinstance(decide(office, "accepted"), DecisionResult)
+    assert isinstance(decide(harness, "accepted"), DecisionResult)
 
-    with office.database.tenant(office.tenant_id) as connection:
-        found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
-        (listed,) = clusters.page(connection, office.tenant_id, ClusterFilter(), limit=5).clusters
-    assert found is not None
-    assert (found.status, found.is_computing) == ("exception", True)
+    with harness.database.tenant(harness.tenant_id) as connection:
+        details = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
+        (listed,) = clusters.page(connection, harness.tenant_id, ClusterFilter(), limit=5).clusters
+    assert details is not None
+    assert (details.status, details.is_computing) == ("exception", True)
     assert (listed.status, listed.is_computing) == ("exception", True)
-    assert compute(office)["outcome"] == "matched"
+    assert compute(harness)["outcome"] == "matched"
 
 
-def test_single_variance_is_accepted_and_others_stay_open(office: Office):
-    decided = decide(office, "accepted", VarianceSelector(office.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
-    assert isinstance(decided, DecisionResult)
-    assert (len(decided.sentences), len(decided.left)) == (1, 2)
-    result = compute(office)
+def test_single_variance_is_accepted_and_others_stay_open(harness: TenantHarness):
+    decision_result = decide(harness, "accepted", VarianceSelector(harness.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
+    assert isinstance(decision_result, DecisionResult)
+    assert (len(decision_result.sentences), len(decision_result.left)) == (1, 2)
+    result = compute(harness)
     assert result["outcome"] == "exception"
     assert [variance["code"] for variance in result["variances"] if variance["decided_by"]] == ["price_mismatch"]
 
 
-def test_accepted_variance_is_not_open_before_recomputation(office: Office):
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
-    decided = decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    assert isinstance(decided, DecisionResult)
-    (left,) = decided.left
-    assert "were ordered" in left
+def test_accepted_variance_is_not_open_before_recomputation(harness: TenantHarness):
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
+    decision_result = decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    assert isinstance(decision_result, DecisionResult)
+    (remaining,) = decision_result.left
+    assert "were ordered" in remaining
 
 
-def test_acceptance_holds_until_the_figures_change(office: Office):
-    decide(office, "accepted")
-    office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
-    open_ = {variance["code"] for variance in compute(office)["variances"] if not variance["decided_by"]}
+def test_acceptance_holds_until_the_figures_change(harness: TenantHarness):
+    decide(harness, "accepted")
+    harness.match(harness.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
+    open_ = {variance["code"] for variance in compute(harness)["variances"] if not variance["decided_by"]}
     assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three units too many now; the price is unchanged
 
 
-def test_decision_must_supersede_the_previous_one(office: Office):
-    assert isinstance(decide(office, "accepted"), DecisionResult)
-    again = decide(office, "accepted", by="bob")
-    assert again == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
-    disputed = decide(office, "disputed", by="bob")
+def test_decision_must_supersede_the_previous_one(harness: TenantHarness):
+    assert isinstance(decide(harness, "accepted"), DecisionResult)
+    repeated = decide(harness, "accepted", by="bob")
+    assert repeated == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
+    disputed = decide(harness, "disputed", by="bob")
     assert isinstance(disputed, DecisionRejected)
     assert "Supersede that decision explicitly" in disputed.message
-    with office.database.tenant(office.tenant_id) as connection:
+    with harness.database.tenant(harness.tenant_id) as connection:
         known = [decision.id for decision in diagnostics.list_variance_decisions(connection)]
-    assert isinstance(decide(office, "disputed", by="bob", overrides=known), DecisionResult)
-    assert compute(office)["outcome"] == "exception"
-    with office.database.tenant(office.tenant_id) as connection:
+    assert isinstance(decide(harness, "disputed", by="bob", overrides=known), DecisionResult)
+    assert compute(harness)["outcome"] == "exception"
+    with harness.database.tenant(harness.tenant_id) as connection:
         assert {
             (decision.is_accepted, decision.by) for decision in diagnostics.list_variance_decisions(connection)
         } == {(False, "bob")}
 
 
-def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, admin: Connection):
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
-    decide(office, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
+def test_accepted_and_disputed_variances_reach_the_audit_trail(harness: TenantHarness, admin: Connection):
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
+    decide(harness, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
 
-    assert recorded(admin, office.tenant_id) == [
-        ("ann", "variances accepted", [str(office.ids[0])]),
-        ("bob", "variances disputed", [str(office.ids[0])]),
+    assert recorded(admin, harness.tenant_id) == [
+        ("ann", "variances accepted", [str(harness.ids[0])]),
+        ("bob", "variances disputed", [str(harness.ids[0])]),
     ]
 
 
-def test_one_of_concurrent_decisions_wins(office: Office, admin: Connection):
+def test_one_of_concurrent_decisions_wins(harness: TenantHarness, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda number: decide(office, "accepted", by=f"clerk-{number}"), range(6)))
-    assert sum(isinstance(answer, DecisionResult) for answer in answers) == 1
+        results = list(pool.map(lambda number: decide(harness, "accepted", by=f"clerk-{number}"), range(6)))
+    assert sum(isinstance(response, DecisionResult) for response in results) == 1
     assert len(rows(admin, "variance_decision")) == 3
 
 
-def test_decision_during_computation_is_not_lost(office: Office):
+def test_decision_during_computation_is_not_lost(harness: TenantHarness):
     """The worker loaded the cluster before the decision, so its result is stale."""
-    with office.database.tenant(office.tenant_id) as connection:
-        read = diagnostics.load(connection, office.tenant_id, office.ids[0])
+    with harness.database.tenant(harness.tenant_id) as connection:
+        read = diagnostics.load(connection, harness.tenant_id, harness.ids[0])
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)
     assert read is not None
-    decide(office, "accepted")
+    decide(harness, "accepted")
     stale = read.examine()
-    with pytest.raises(StaleClaimError), office.database.tenant(office.tenant_id) as connection:
-        diagnostics.write(connection, office.ids[0], token, stale, NOW + timedelta(seconds=1))
+    with pytest.raises(StaleClaimError), harness.database.tenant(harness.tenant_id) as connection:
+        diagnostics.write(connection, harness.ids[0], token, stale, NOW + timedelta(seconds=1))
 
 
 def test_only_numeric_variances_can_be_accepted(database: Database, admin: Connection):
-    office = Office(database, admin, [order(lines=ORDERED), invoice(po_reference="4711", lines=ORDERED)])
-    office.match_all()
-    compute(office)
-    refused = decide(office, "accepted")
-    assert isinstance(refused, DecisionRejected)
-    assert refused.message.startswith("The cluster has no open difference that can be accepted or disputed. Invoice ")
-    of_code = decide(office, "accepted", VarianceSelector(code=VarianceCode.MISSING_DELIVERY))
+    harness = TenantHarness(database, admin, [order(lines=ORDERED), invoice(po_reference="4711", lines=ORDERED)])
+    harness.match_all()
+    compute(harness)
+    rejection = decide(harness, "accepted")
+    assert isinstance(rejection, DecisionRejected)
+    assert rejection.message.startswith("The cluster has no open difference that can be accepted or disputed. Invoice ")
+    of_code = decide(harness, "accepted", VarianceSelector(code=VarianceCode.MISSING_DELIVERY))
     assert isinstance(of_code, DecisionRejected)
     assert "Change the documents instead" in of_code.message
-    assert decide(office, "disputed", VarianceSelector(line="99")) == DecisionRejected(
+    assert decide(harness, "disputed", VarianceSelector(line="99")) == DecisionRejected(
         "changed", "The cluster has no such difference."
     )
 
 
-def test_missing_or_other_tenants_cluster_is_refused(office: Office, admin: Connection):
-    gone = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
-    assert decide(office, "accepted", cluster=UUID(int=3)) == gone
-    theirs = Office(office.database, admin)
-    assert decide(theirs, "accepted", cluster=office.ids[0]) == gone
+def test_missing_or_other_tenants_cluster_is_refused(harness: TenantHarness, admin: Connection):
+    rejection = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
+    assert decide(harness, "accepted", cluster=UUID(int=3)) == rejection
+    foreign = TenantHarness(harness.database, admin)
+    assert decide(foreign, "accepted", cluster=harness.ids[0]) == rejection
     assert rows(admin, "variance_decision") == []
 
 
-def test_labels_name_seller_and_stay_within_tenant(office: Office, admin: Connection):
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    with office.database.tenant(office.tenant_id) as connection:
+def test_labels_name_seller_and_stay_within_tenant(harness: TenantHarness, admin: Connection):
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    with harness.database.tenant(harness.tenant_id) as connection:
         (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
     assert (label.size("percent"), label.direction, label.verdict.measure) == (Decimal("1.5"), "more", "EUR")
-    theirs = Office(office.database, admin)
-    with theirs.database.tenant(theirs.tenant_id) as connection:
+    foreign = TenantHarness(harness.database, admin)
+    with foreign.database.tenant(foreign.tenant_id) as connection:
         assert list(differences.labels(connection)) == []
 
 
-def test_labels_keep_disputes_and_current_acceptances(office: Office):
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    decide(office, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
-    decide(office, "disputed", VarianceSelector(code=VarianceCode.OVER_ORDERED_AMOUNT))
-    assert labels(office) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
-    office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
-    compute(office)  # more is billed now than was accepted
-    assert labels(office) == [("billed_beyond_order", False), ("price_mismatch", True)]
-    office.decide(2, 0, "rejected")
-    office.decide(2, 1, "rejected")
-    compute(office)
-    compute(office, 2)  # the invoice belongs to another order
-    assert labels(office) == [("billed_beyond_order", False)]
+def test_labels_keep_disputes_and_current_acceptances(harness: TenantHarness):
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
+    decide(harness, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
+    decide(harness, "disputed", VarianceSelector(code=VarianceCode.OVER_ORDERED_AMOUNT))
+    assert labels(harness) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
+    harness.match(harness.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
+    compute(harness)  # more is billed now than was accepted
+    assert labels(harness) == [("billed_beyond_order", False), ("price_mismatch", True)]
+    harness.decide(2, 0, "rejected")
+    harness.decide(2, 1, "rejected")
+    compute(harness)
+    compute(harness, 2)  # the invoice belongs to another order
+    assert labels(harness) == [("billed_beyond_order", False)]
 
 
-def labels(office: Office) -> list[tuple[str, bool]]:
-    with office.database.tenant(office.tenant_id) as connection:
+def labels(harness: TenantHarness) -> list[tuple[str, bool]]:
+    with harness.database.tenant(harness.tenant_id) as connection:
         return sorted(
             (label.verdict.about[1].value, label.verdict.is_accepted) for label in differences.labels(connection)
         )
 
 
-def test_removed_document_deletes_its_variance_decisions(office: Office, admin: Connection):
-    decide(office, "accepted")
-    admin.execute("DELETE FROM document WHERE id = %s", [office.ids[2]])
+def test_removed_document_deletes_its_variance_decisions(harness: TenantHarness, admin: Connection):
+    decide(harness, "accepted")
+    admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[2]])
     assert rows(admin, "variance_decision") == []

@@ -4,7 +4,7 @@ import pytest
 
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.errors import InvalidDocumentError
-from tests.documents.einvoice_samples import changed
+from tests.documents.einvoice_samples import replace_text
 
 NAME = "<Nome>Lara</Nome><Cognome>Rossetti</Cognome>"  # codespell:ignore nome
 BODY = """
@@ -66,7 +66,7 @@ def fattura(*changes: tuple[str, str]) -> bytes:
       </FatturaElettronicaHeader>
       {BODY}
     </p:FatturaElettronica>"""
-    return changed(document, *changes).encode()
+    return replace_text(document, *changes).encode()
 
 
 def test_invoice_is_read_completely():

@@ -113,7 +113,7 @@ def test_huge_document_is_rejected_without_parsing():
 
 
 @pytest.mark.parametrize(
-    ("declared", "written"),
+    ("declared", "spelling"),
     [
         ("UTF-8", "utf-8"),
         ("UTF-8", "utf-8-sig"),
@@ -127,9 +127,9 @@ def test_huge_document_is_rejected_without_parsing():
         ("GB18030", "gb18030"),
     ],
 )
-def test_common_encodings_are_read(declared: str, written: str):
+def test_common_encodings_are_read(declared: str, spelling: str):
     document = f'<?xml version="1.0" encoding="{declared}"?><firma>Grün &amp; Söhne</firma>'
-    assert parse(document.encode(written)).text == "Grün & Söhne"
+    assert parse(document.encode(spelling)).text == "Grün & Söhne"
 
 
 def test_undeclared_encoding_defaults_to_utf8():
@@ -137,7 +137,7 @@ def test_undeclared_encoding_defaults_to_utf8():
 
 
 @pytest.mark.parametrize(
-    ("declared", "written"),
+    ("declared", "spelling"),
     [
         ("UTF-8", "latin-1"),  # not decodable
         ("UTF-8-W/O-BOM", "latin-1"),
@@ -147,10 +147,10 @@ def test_undeclared_encoding_defaults_to_utf8():
         ("UTF-16", "utf-8"),  # the default of some frameworks
     ],
 )
-def test_wrong_encoding_is_rejected(declared: str, written: str):
+def test_wrong_encoding_is_rejected(declared: str, spelling: str):
     document = f'<?xml version="1.0" encoding="{declared}"?><firma>Grün &amp; Söhne</firma>'
     with pytest.raises(InvalidDocumentError, match="not in the encoding that it declares"):
-        parse(document.encode(written))
+        parse(document.encode(spelling))
 
 
 def test_utf32_is_rejected_with_advice():

@@ -12,8 +12,8 @@ from counterfoil.documents import extraction as module
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import DocumentType, ExtractionResult, to_structured_data
 from counterfoil.errors import InvalidDocumentError
-from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
-from tests.documents.reading.papers import LASKU, garbled, printed, scanned
+from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, write_pdf
+from tests.documents.reading.samples import LASKU, garbled, printed, scanned
 
 HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"
@@ -32,9 +32,9 @@ def read(content: bytes) -> ExtractionResult:
 
 def number(extraction: ExtractionResult) -> str:
     assert extraction.structured_data is not None
-    found = extraction.structured_data["invoice_number"]
-    assert isinstance(found, str)
-    return found
+    result = extraction.structured_data["invoice_number"]
+    assert isinstance(result, str)
+    return result
 
 
 def test_hybrid_pdf_is_read_from_its_xml():
@@ -83,11 +83,11 @@ def test_other_embedded_xml_is_ignored():
 
 
 @pytest.mark.parametrize(
-    "broken", [b"<broken", b"<!DOCTYPE x><x/>", b"", cii_invoice(("<ram:ID>2025/311</ram:ID>", ""))]
+    "invalid", [b"<broken", b"<!DOCTYPE x><x/>", b"", cii_invoice(("<ram:ID>2025/311</ram:ID>", ""))]
 )
-def test_broken_embedded_e_invoice_is_rejected(broken: bytes):
+def test_broken_embedded_e_invoice_is_rejected(invalid: bytes):
     with pytest.raises(InvalidDocumentError, match="The e-invoice inside the PDF cannot be read"):
-        extract(pdf(text="Rechnung", files=(("factur-x.xml", broken),)))
+        extract(pdf(text="Rechnung", files=(("factur-x.xml", invalid),)))
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_invalid_tax_rate_is_omitted_with_a_warning():
 
 def test_pdf_without_pages_is_rejected():
     with pytest.raises(InvalidDocumentError, match="no pages"):
-        extract(written(PdfWriter()))
+        extract(write_pdf(PdfWriter()))
 
 
 def test_encrypted_pdf_is_rejected():
     writer = PdfWriter(io.BytesIO(HYBRID))
     writer.encrypt("secret", algorithm="AES-256")
     with pytest.raises(InvalidDocumentError, match="encrypted"):
-        extract(written(writer))
+        extract(write_pdf(writer))
 
 
 def outcome(content: bytes) -> tuple[dict[str, Any] | None, str | None]:

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType, ExtractionResult
-from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
+from tests.documents.reference_reader import Line, ReferenceInvoice, read_reference, xml_of_pdf
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = sorted(
@@ -50,7 +50,7 @@ def test_real_invoice_matches_the_independent_reader(file: Path):
         return
     xml = xml_of_pdf(content) if file.suffix == ".pdf" else content
     assert xml is not None
-    assert differences(file.name, asdict(as_second_reading(extraction)), asdict(read_again(xml))) == []
+    assert differences(file.name, asdict(as_reference(extraction)), asdict(read_reference(xml))) == []
 
 
 @needs_corpus
@@ -84,14 +84,14 @@ def test_procurement_chain_matches_its_reference():
     reference = {line["id"]: line for line in map(json.loads, (CHAIN / "documents.jsonl").read_text().splitlines())}
     with (CHAIN / "sources.csv").open() as table:
         sources = list(csv.DictReader(table))
-    found: list[Difference] = []
+    result: list[Difference] = []
     for source in sources:
         expected = reference[source["document"]]
         extraction = extract((CHAIN / "xml" / source["file"]).read_bytes())
         read = (extraction.structured_data or {}) | {"type": extraction.type}
-        found += differences(source["file"], read, expected["structured_data"] | {"type": expected["type"]})
-    assert [difference for difference in found if (difference.file, difference.field) not in KNOWN] == []
-    assert {(difference.file, difference.field) for difference in found} == KNOWN
+        result += differences(source["file"], read, expected["structured_data"] | {"type": expected["type"]})
+    assert [difference for difference in result if (difference.file, difference.field) not in KNOWN] == []
+    assert {(difference.file, difference.field) for difference in result} == KNOWN
 
 
 @pytest.mark.parametrize("name", ["linked-office", "linked-hostile", "ubl-oasis-chain"])
@@ -105,15 +105,18 @@ def test_labeled_data_keeps_every_field(name: str):
 
 
 def test_difference_names_file_field_and_both_values() -> None:
-    seen, expected = {"lines": [{"net": "1"}, {"net": "2"}]}, {"lines": [{"net": "1"}, {"net": "3"}], "number": "R-1"}
+    collected, expected = (
+        {"lines": [{"net": "1"}, {"net": "2"}]},
+        {"lines": [{"net": "1"}, {"net": "3"}], "number": "R-1"},
+    )
 
-    assert [str(difference) for difference in differences("a.xml", seen, expected)] == [
+    assert [str(difference) for difference in differences("a.xml", collected, expected)] == [
         "a.xml: lines.1.net: expected '3', seen '2'",
         "a.xml: number: expected 'R-1', seen None",
     ]
 
 
-def as_second_reading(extraction: ExtractionResult) -> SecondReading:
+def as_reference(extraction: ExtractionResult) -> ReferenceInvoice:
     """Reduce an extraction to the fields of the independent reader.
 
     That reader does not treat document-level charges as lines.
@@ -121,7 +124,7 @@ def as_second_reading(extraction: ExtractionResult) -> SecondReading:
     assert extraction.type is not None
     data, roles = extraction.structured_data or {}, ROLES[extraction.type]
     lines = [line for line in data.get("line_items", []) if set(line) != {"description", "net_amount"}]
-    return SecondReading(
+    return ReferenceInvoice(
         number=data[roles.number],
         date=data.get(roles.date),
         issuer=data.get(roles.seller, {}).get("name"),
@@ -152,14 +155,14 @@ class Difference:
     __repr__ = __str__
 
 
-def differences(file: str, seen: Any, expected: Any, path: str = "") -> list[Difference]:
+def differences(file: str, history_of: Any, expected: Any, path: str = "") -> list[Difference]:
     """Compare two structures field by field."""
-    if isinstance(seen, dict) and isinstance(expected, dict):
-        fields = {name: f"{path}.{name}".strip(".") for name in sorted({*seen, *expected})}
-        pairs = [(seen.get(name), expected.get(name), field) for name, field in fields.items()]
-    elif isinstance(seen, list) and isinstance(expected, list) and len(seen) == len(expected):
-        pairs = [(*pair, f"{path}.{index}") for index, pair in enumerate(zip(seen, expected, strict=True))]
+    if isinstance(history_of, dict) and isinstance(expected, dict):
+        fields = {name: f"{path}.{name}".strip(".") for name in sorted({*history_of, *expected})}
+        pairs = [(history_of.get(name), expected.get(name), field) for name, field in fields.items()]
+    elif isinstance(history_of, list) and isinstance(expected, list) and len(history_of) == len(expected):
+        pairs = [(*pair, f"{path}.{index}") for index, pair in enumerate(zip(history_of, expected, strict=True))]
     else:
         expected = expected.strip() if isinstance(expected, str) else expected
-        return [] if seen == expected else [Difference(file, path, expected, seen)]
-    return [difference for ours, theirs, field in pairs for difference in differences(file, ours, theirs, field)]
+        return [] if history_of == expected else [Difference(file, path, expected, history_of)]
+    return [difference for own, foreign, field in pairs for difference in differences(file, own, foreign, field)]

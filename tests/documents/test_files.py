@@ -29,7 +29,7 @@ def test_redelivered_upload_has_the_same_job_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "key", "tenant"),
+    ("spelling", "key", "tenant"),
     [
         ("uploads/acme/Rechnung+M%C3%BCller+%E2%82%AC.pdf", "uploads/acme/Rechnung Müller €.pdf", "acme"),
         ("uploads/acme/a%2Bb.xml", "uploads/acme/a+b.xml", "acme"),
@@ -38,13 +38,13 @@ def test_redelivered_upload_has_the_same_job_id() -> None:
         ("elsewhere/acme/x.xml", "elsewhere/acme/x.xml", ""),
     ],
 )
-def test_keys_are_form_decoded(written: str, key: str, tenant: str) -> None:
+def test_keys_are_form_decoded(spelling: str, key: str, tenant: str) -> None:
     upload = Upload("uploads", key, "00", 1)
 
     assert upload.tenant == tenant
     stored = json.loads(EVENT.read_text())["Records"][0]["s3"]["object"]
     same = Upload("counterfoil-uploads", key, stored["sequencer"], 1, stored["versionId"])
-    assert [message.work_id for message in read_event(notification(written)).messages] == [same.job_id]
+    assert [message.work_id for message in read_event(notification(spelling)).messages] == [same.job_id]
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ CODES = {"units.same_code", "units.printed_code"}
 
 
 def groups(file: str) -> Iterator[tuple[str, Group]]:
-    for concept, found in lexicon.groups(file).items():
-        yield from ((f"{file}.{concept}", group) for group in found)
+    for concept, result in lexicon.groups(file).items():
+        yield from ((f"{file}.{concept}", group) for group in result)
 
 
 def listed(file: str) -> Iterator[tuple[str, str, str, str, str]]:
@@ -76,9 +76,9 @@ def test_groups_of_a_meaning_have_distinct_users() -> None:
     [("rechnungs-nr. 17", "rechnungs-nr"), ("rechnungs-nr:17", "rechnungs-nr"), ("rechnungs #17", "rechnungs #")],
 )
 def test_number_word_ends_before_the_number(text: str, label: str) -> None:
-    found = lexicon.pattern(["rechnungs *"]).search(text)
-    assert found is not None
-    assert found[0] == label
+    match = lexicon.pattern(["rechnungs *"]).search(text)
+    assert match is not None
+    assert match[0] == label
 
 
 def test_digits_adjoining_a_number_word_prevent_a_match() -> None:

@@ -11,8 +11,8 @@ from counterfoil.documents import document_list, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import DecisionApplied, DecisionContext
 from functions.matching.work import match
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SELLER, invoice, order
+from tests.documents.matching.samples import SELLER, invoice, order
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 ANN = DecisionContext("ann", None)
 
@@ -50,91 +50,91 @@ def test_document_without_data_lists_no_missing_facts() -> None:
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     """One order, and one invoice without parties."""
-    office = Office(database, admin, [order(), invoice(seller=None, buyer=None)])
-    match_document(office, 0)
-    match_document(office, 1)
-    return office
+    harness = TenantHarness(database, admin, [order(), invoice(seller=None, buyer=None)])
+    match_document(harness, 0)
+    match_document(harness, 1)
+    return harness
 
 
-def match_document(office: Office, position: int) -> None:
+def match_document(harness: TenantHarness, position: int) -> None:
     """Match a document like the worker."""
-    outcome = match(TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW))
-    with office.database.tenant(office.tenant_id) as connection:
+    outcome = match(TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW))
+    with harness.database.tenant(harness.tenant_id) as connection:
         outcome.effects(connection)
-    office.admin.execute("UPDATE document SET matching_status = NULL WHERE id = %s", [office.ids[position]])
+    harness.admin.execute("UPDATE document SET matching_status = NULL WHERE id = %s", [harness.ids[position]])
 
 
-def state_of(office: Office, id_: UUID) -> str | None:
-    with office.database.tenant(office.tenant_id) as connection:
-        found = sql.reviews(connection, [id_])
-    return found[id_].state if id_ in found else None
+def state_of(harness: TenantHarness, id_: UUID) -> str | None:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        result = sql.reviews(connection, [id_])
+    return result[id_].state if id_ in result else None
 
 
-def test_document_without_a_party_needs_review(office: Office) -> None:
-    with office.database.tenant(office.tenant_id) as connection:
+def test_document_without_a_party_needs_review(harness: TenantHarness) -> None:
+    with harness.database.tenant(harness.tenant_id) as connection:
         first, second = document_list.page(
-            connection, office.tenant_id, document_list.DocumentFilter(), limit=5
+            connection, harness.tenant_id, document_list.DocumentFilter(), limit=5
         ).documents
 
-    incomplete = first if first.id == office.ids[1] else second
+    incomplete = first if first.id == harness.ids[1] else second
     assert (incomplete.cluster_status, incomplete.missing) == ("needs-review", ("supplier", "buyer"))
-    assert state_of(office, office.ids[1]) == "open"
-    assert state_of(office, office.ids[0]) is None
+    assert state_of(harness, harness.ids[1]) == "open"
+    assert state_of(harness, harness.ids[0]) is None
 
 
-def test_merge_closes_the_review(office: Office) -> None:
-    with office.database.tenant(office.tenant_id) as connection:
-        done = review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
+def test_merge_closes_the_review(harness: TenantHarness) -> None:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        result = review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
 
-    assert isinstance(done, DecisionApplied)
-    assert state_of(office, office.ids[1]) == "decided"
-
-
-def test_decided_review_stays_closed_after_another_match(office: Office) -> None:
-    with office.database.tenant(office.tenant_id) as connection:
-        review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
-
-    match_document(office, 1)
-
-    assert state_of(office, office.ids[1]) == "decided"
+    assert isinstance(result, DecisionApplied)
+    assert state_of(harness, harness.ids[1]) == "decided"
 
 
-def test_review_reopens_without_its_match(office: Office) -> None:
-    with office.database.tenant(office.tenant_id) as connection:
-        review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
-    office.admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
+def test_decided_review_stays_closed_after_another_match(harness: TenantHarness) -> None:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
 
-    match_document(office, 1)
+    match_document(harness, 1)
 
-    assert state_of(office, office.ids[1]) == "open"
+    assert state_of(harness, harness.ids[1]) == "decided"
+
+
+def test_review_reopens_without_its_match(harness: TenantHarness) -> None:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
+    harness.admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[0]])
+
+    match_document(harness, 1)
+
+    assert state_of(harness, harness.ids[1]) == "open"
 
 
 @pytest.mark.parametrize("by_split", [False, True])
-def test_review_reopens_when_its_match_is_rejected(office: Office, by_split: bool) -> None:
-    first, second = office.ids
-    with office.database.tenant(office.tenant_id) as connection:
-        review.merge(connection, office.tenant_id, second, first, NOW, ANN)
+def test_review_reopens_when_its_match_is_rejected(harness: TenantHarness, by_split: bool) -> None:
+    first, second = harness.ids
+    with harness.database.tenant(harness.tenant_id) as connection:
+        review.merge(connection, harness.tenant_id, second, first, NOW, ANN)
 
-    with office.database.tenant(office.tenant_id) as connection:
+    with harness.database.tenant(harness.tenant_id) as connection:
         (decision,) = sql.decisions(connection, [second])
         known = DecisionContext("ann", None, frozenset({decision.id}))
         if by_split:
-            done = review.split(connection, office.tenant_id, second, NOW, known)
+            result = review.split(connection, harness.tenant_id, second, NOW, known)
         else:
-            done = review.reject(connection, office.tenant_id, second, [first], NOW, known)
+            result = review.reject(connection, harness.tenant_id, second, [first], NOW, known)
 
-    assert isinstance(done, DecisionApplied)
-    assert (state_of(office, second), state_of(office, first)) == ("open", None)
+    assert isinstance(result, DecisionApplied)
+    assert (state_of(harness, second), state_of(harness, first)) == ("open", None)
 
 
-def test_review_closes_when_the_party_is_read(office: Office) -> None:
-    office.admin.execute(
+def test_review_closes_when_the_party_is_read(harness: TenantHarness) -> None:
+    harness.admin.execute(
         "UPDATE document SET structured_data = jsonb_set(structured_data, '{issuer}', %s::jsonb) WHERE id = %s",
-        [f'{{"name": "{SELLER["name"]}"}}', office.ids[1]],
+        [f'{{"name": "{SELLER["name"]}"}}', harness.ids[1]],
     )
 
-    match_document(office, 1)
+    match_document(harness, 1)
 
-    assert state_of(office, office.ids[1]) == "resolved"
+    assert state_of(harness, harness.ids[1]) == "resolved"

@@ -32,21 +32,21 @@ from counterfoil.documents.page_images import (
 )
 from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
-from tests.documents.einvoice_samples import written
-from tests.documents.reading.papers import tiff as tiff_of
+from tests.documents.einvoice_samples import write_pdf
+from tests.documents.reading.samples import tiff as tiff_of
 from tools.sample_generator import generate
 
 
-def opened(found: PageImage) -> Image.Image:
-    assert len(found.content) <= MAX_BYTES
-    image = Image.open(io.BytesIO(found.content))
+def open_image(result: PageImage) -> Image.Image:
+    assert len(result.content) <= MAX_BYTES
+    image = Image.open(io.BytesIO(result.content))
     image.load()
     return image
 
 
-def decoded(made: Rendered) -> Image.Image:
-    assert made.problem is None
-    return opened(PageImage(made.content, made.media_type, made.pages))
+def decode_image(image: Rendered) -> Image.Image:
+    assert image.problem is None
+    return open_image(PageImage(image.content, image.media_type, image.pages))
 
 
 def drawing(mode: str = "RGB") -> Image.Image:
@@ -74,10 +74,10 @@ def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
 
 
 def test_pdf_page_is_drawn() -> None:
-    found = render_page(make_pdf(text="Rechnung 17", pages=3), 2)
+    page_ = render_page(make_pdf(text="Rechnung 17", pages=3), 2)
 
-    assert (found.media_type, found.pages) == ("image/png", 3)
-    image = opened(found)
+    assert (page_.media_type, page_.pages) == ("image/png", 3)
+    image = open_image(page_)
     assert max(image.size) == SIDES[0]
     assert image.convert("L").getextrema() == (0, 255)
 
@@ -90,7 +90,10 @@ def test_each_page_is_drawn_separately() -> None:
         document.rect(0, 0, 300, 300, "F")
     content = bytes(document.output())
 
-    assert [opened(render_page(content, number)).getpixel((9, 9)) for number in (1, 2)] == [(255, 0, 0), (0, 0, 255)]
+    assert [open_image(render_page(content, number)).getpixel((9, 9)) for number in (1, 2)] == [
+        (255, 0, 0),
+        (0, 0, 255),
+    ]
 
 
 @pytest.mark.parametrize("number", [0, 3, 10_000])
@@ -103,18 +106,20 @@ def test_noisy_page_is_scaled_down_to_fit() -> None:
     noise = Image.effect_noise((1600, 1600), 90)
     photo = Image.merge("RGB", [noise, noise.rotate(90), noise.rotate(180)])
 
-    image = opened(render_page(saved(photo, "PDF", quality=95), 1))
+    image = open_image(render_page(saved(photo, "PDF", quality=95), 1))
 
     assert max(image.size) in SIDES[1:]
 
 
 def test_sample_pdfs_and_images_are_drawn() -> None:
-    shown = {FileKind.PDF, FileKind.IMAGE}
-    files = [file for file in generate(1).files if recognize(file.content) in shown and file.truth.state == "succeeded"]
+    displayed = {FileKind.PDF, FileKind.IMAGE}
+    files = [
+        file for file in generate(1).files if recognize(file.content) in displayed and file.truth.state == "succeeded"
+    ]
     assert files
 
     for file in files[:: len(files) // 6]:
-        assert min(opened(render_page(file.content, 1)).convert("L").tobytes()) < 128  # the page is not blank
+        assert min(open_image(render_page(file.content, 1)).convert("L").tobytes()) < 128  # the page is not blank
 
 
 # Untrusted files
@@ -123,7 +128,7 @@ def test_sample_pdfs_and_images_are_drawn() -> None:
 def test_damaged_or_encrypted_pdf_is_rejected() -> None:
     writer = PdfWriter(io.BytesIO(make_pdf(text="x")))
     writer.encrypt("secret", "owner", algorithm="AES-256")
-    for content in (written(writer), b"%PDF-1.7\n" + bytes(range(256)) * 20, make_pdf(text="x")[:300]):
+    for content in (write_pdf(writer), b"%PDF-1.7\n" + bytes(range(256)) * 20, make_pdf(text="x")[:300]):
         with pytest.raises(RenderError, match="damaged or encrypted"):
             render_page(content, 1)
 
@@ -163,7 +168,7 @@ def _of_size(width: str, height: str) -> bytes:
 )
 def test_page_image_size_is_bounded(width: str, height: str) -> None:
     with suppress(RenderError):
-        assert max(opened(render_page(_of_size(width, height), 1)).size) <= SIDES[0] + 1
+        assert max(open_image(render_page(_of_size(width, height), 1)).size) <= SIDES[0] + 1
 
 
 def test_image_larger_than_memory_is_skipped() -> None:
@@ -179,7 +184,7 @@ def test_image_larger_than_memory_is_skipped() -> None:
     ]
     file = b"%PDF-1.7\n" + b"".join(b"%d 0 obj\n%s\nendobj\n" % numbered for numbered in enumerate(objects, 1))
     with suppress(RenderError):  # or the page is drawn without the image
-        drawn = opened(render_page(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
+        drawn = open_image(render_page(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
         assert max(drawn.size) <= SIDES[0] + 1
 
 
@@ -201,7 +206,7 @@ def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
     image = drawing("L" if form == "JPEG" and mode in {"1", "P"} else mode)
 
-    assert is_alike(decoded(render_image(saved(image, form), 1)), image, within=140 if form == "JPEG" else 0)
+    assert is_alike(decode_image(render_image(saved(image, form), 1)), image, within=140 if form == "JPEG" else 0)
 
 
 @pytest.mark.parametrize(
@@ -215,16 +220,16 @@ def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.Monkey
 )
 def test_tiff_page_is_drawn_losslessly(mode: str, compression: str) -> None:
     image = drawing(mode)
-    found = render_page(saved(image, "TIFF", compression=compression), 1)
+    page_ = render_page(saved(image, "TIFF", compression=compression), 1)
 
-    assert (found.media_type, found.pages) == ("image/png", 1)
-    assert is_alike(opened(found), image)
+    assert (page_.media_type, page_.pages) == ("image/png", 1)
+    assert is_alike(open_image(page_), image)
 
 
 def test_jpeg_and_striped_tiffs_are_drawn() -> None:
-    assert is_alike(opened(render_page(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
+    assert is_alike(open_image(render_page(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
     strips = saved(drawing("1"), "TIFF", compression="group4", strip_size=1000)
-    assert is_alike(opened(render_page(strips, 1)), drawing("1"))
+    assert is_alike(open_image(render_page(strips, 1)), drawing("1"))
 
 
 def test_multipage_tiff_has_all_pages() -> None:
@@ -232,7 +237,7 @@ def test_multipage_tiff_has_all_pages() -> None:
     content = saved(drawing(), "TIFF", save_all=True, append_images=[other], compression="tiff_lzw")
 
     assert render_page(content, 2).pages == 2
-    assert is_alike(opened(render_page(content, 2)), other)
+    assert is_alike(open_image(render_page(content, 2)), other)
     with pytest.raises(PageNotFoundError, match="2 pages"):
         render_page(content, 3)
 
@@ -241,7 +246,7 @@ def test_fax_keeps_its_aspect_ratio() -> None:
     """The resolution is 204 by 98 dots per inch."""
     content = saved(drawing("1"), "TIFF", compression="group4", dpi=(204, 98))
 
-    width, height = opened(render_page(content, 1)).size
+    width, height = open_image(render_page(content, 1)).size
     assert height / width == pytest.approx(200 / 300 * 204 / 98, rel=0.02)
 
 
@@ -267,17 +272,17 @@ def test_damaged_images_are_drawn_or_rejected() -> None:
     """Runs in this process, which is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
         content = saved(drawing("1"), form, **options)
-        for place in range(0, len(content), max(1, len(content) // 60)):
-            for damaged in (content[:place], content[:place] + b"\xff" + content[place + 1 :]):
-                made = render_image(damaged, 1)
-                assert made.problem in {None, "damaged", "form", "format", "large"}
+        for location in range(0, len(content), max(1, len(content) // 60)):
+            for damaged in (content[:location], content[:location] + b"\xff" + content[location + 1 :]):
+                created = render_image(damaged, 1)
+                assert created.problem in {None, "damaged", "form", "format", "large"}
 
 
 @pytest.mark.parametrize("form", ["JPEG", "TIFF"])
 def test_cmyk_image_is_drawn_in_its_colors(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
 
-    image = decoded(render_image(saved(drawing("CMYK"), form), 1))
+    image = decode_image(render_image(saved(drawing("CMYK"), form), 1))
 
     assert image.getpixel((290, 190)) == pytest.approx((255, 255, 255), abs=4)
     assert image.getpixel((70, 40)) == pytest.approx((255, 0, 0), abs=12)
@@ -290,7 +295,7 @@ def test_16_bit_grays_keep_their_shades(form: str, monkeypatch: pytest.MonkeyPat
     for x, shade in enumerate((0, 0x4000, 0x8000, 0xFFFF)):
         shades.putpixel((x, 0), shade)
 
-    image = decoded(render_image(saved(shades, form), 1))
+    image = decode_image(render_image(saved(shades, form), 1))
 
     assert [image.getpixel((x, 0)) for x in range(4)] == [0, 0x40, 0x80, 0xFF]
 
@@ -299,11 +304,11 @@ def test_16_bit_grays_keep_their_shades(form: str, monkeypatch: pytest.MonkeyPat
 def test_transparent_image_is_drawn_over_white(mode: str) -> None:
     image = Image.new(mode, (30, 20), (0,) * len(mode))
 
-    assert decoded(render_image(saved(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
+    assert decode_image(render_image(saved(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
 
 
 def test_large_image_is_drawn_smaller() -> None:
-    image = decoded(render_image(saved(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
+    image = decode_image(render_image(saved(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
 
     assert image.size == (1800, 1200)
 
@@ -333,7 +338,7 @@ def test_tiff_pages_keep_their_pixels(compression: str) -> None:
 
     for page, shade in zip(pages, (10, 120, 250), strict=True):
         assert page.size == (40, 900)
-        assert all(abs(seen - shade) <= 2 for seen in page.convert("L").getextrema())  # type: ignore[operator]
+        assert all(abs(collected - shade) <= 2 for collected in page.convert("L").getextrema())  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("compression", ["group3", "group4"])
@@ -355,7 +360,7 @@ def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
 
     assert sizes == [(8, 8)] * MAX_PAGES
     assert render_page(content, MAX_PAGES).pages == MAX_PAGES
-    assert opened(render_page(content, MAX_PAGES)).getextrema() == (255, 255)
+    assert open_image(render_page(content, MAX_PAGES)).getextrema() == (255, 255)
 
 
 def test_page_too_large_as_png_becomes_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:

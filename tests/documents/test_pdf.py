@@ -12,7 +12,7 @@ from counterfoil.documents.einvoice.xml import MAX_XML_BYTES
 from counterfoil.documents.pdf import EmbeddedXml, embedded_xml
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import pdf as make_pdf
-from tests.documents.einvoice_samples import written
+from tests.documents.einvoice_samples import write_pdf
 
 
 def test_only_embedded_xml_is_returned():
@@ -31,7 +31,7 @@ def test_associated_file_is_returned():
     files = DictionaryObject({NameObject("/F"): writer._add_object(stream)})
     specification = DictionaryObject({NameObject("/UF"): TextStringObject("factur-x.xml"), NameObject("/EF"): files})
     writer.root_object[NameObject("/AF")] = ArrayObject([writer._add_object(specification)])
-    assert embedded_xml(written(writer)) == [EmbeddedXml("factur-x.xml", b"<a/>")]
+    assert embedded_xml(write_pdf(writer)) == [EmbeddedXml("factur-x.xml", b"<a/>")]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
@@ -57,13 +57,13 @@ def test_damaged_pdf_is_rejected():
 )
 def test_object_header_is_read_like_pypdf(header: bytes) -> None:
     content = make_pdf() + b"\n" + header + b" >>"
-    found = []
+    result = []
     for reader in (pdf._Reader(content), PdfReader(io.BytesIO(content), strict=False)):
         reader.stream.seek(len(content) - len(header) - 3)
-        found.append((reader.read_object_header(reader.stream), reader.stream.tell()))
+        result.append((reader.read_object_header(reader.stream), reader.stream.tell()))
 
-    assert found[0] == found[1]
-    assert found[0][0] == (17, 0)
+    assert result[0] == result[1]
+    assert result[0][0] == (17, 0)
 
 
 @pytest.mark.parametrize("header", [b"seventeen 0 obj <<", b""])
@@ -82,12 +82,12 @@ def test_encrypted_pdf_is_rejected_with_any_password(algorithm: str, password: s
     writer = PdfWriter(io.BytesIO(make_pdf(text="Rechnung 17")))
     writer.encrypt(password, "owner", algorithm=algorithm)
     with pytest.raises(InvalidDocumentError, match="encrypted"):
-        embedded_xml(written(writer))
+        embedded_xml(write_pdf(writer))
 
 
 def test_pdf_without_pages_is_rejected():
     with pytest.raises(InvalidDocumentError, match="no pages"):
-        embedded_xml(written(PdfWriter()))
+        embedded_xml(write_pdf(PdfWriter()))
 
 
 def test_too_many_pages_are_rejected(monkeypatch: pytest.MonkeyPatch):
@@ -112,7 +112,7 @@ def test_decompression_bomb_is_rejected():
         if stream.get("/Type") == "/EmbeddedFile":
             stream.set_data(bomb)
             stream[NameObject("/Filter")] = NameObject("/FlateDecode")
-    content = written(writer)
+    content = write_pdf(writer)
     assert len(content) < 200_000
     with pytest.raises(InvalidDocumentError, match="unpacks to too much data"):
         embedded_xml(content)
@@ -121,5 +121,5 @@ def test_decompression_bomb_is_rejected():
 def test_damaged_pdf_content_is_not_logged(caplog: pytest.LogCaptureFixture):
     writer = PdfWriter(io.BytesIO(make_pdf()))
     writer.root_object[NameObject("/Names")] = ArrayObject([TextStringObject("a secret")])
-    assert embedded_xml(written(writer)) == []
+    assert embedded_xml(write_pdf(writer)) == []
     assert caplog.messages == []

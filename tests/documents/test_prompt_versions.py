@@ -40,8 +40,8 @@ def reading(*, lines: bool) -> tuple[str, list[str]]:
 
 def splitting() -> tuple[str, list[str]]:
     """Two pages with an uncertain boundary."""
-    doubtful = Split(2, (Boundary(2, begins=True, confidence=0.5),))
-    text = boundaries.build_question([_PAGE, _PAGE], doubtful)
+    uncertain = Split(2, (Boundary(2, begins=True, confidence=0.5),))
+    text = boundaries.build_question([_PAGE, _PAGE], uncertain)
     schema = json.dumps(boundaries.form([2]).model_json_schema(), sort_keys=True)
     return boundaries.PROMPT_VERSION, [boundaries.SYSTEM, text, schema]
 

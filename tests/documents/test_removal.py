@@ -15,9 +15,8 @@ from counterfoil.documents.removal import DeletionResult
 from counterfoil.errors import PermanentError, StaleClaimError
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.webhooks.destinations import enqueue
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument as Paper
-from tests.documents.matching.papers import contract, credit, delivery, invoice, order, pile
+from tests.documents.matching.samples import SampleDocument, contract, credit, delivery, invoice, order, random_samples
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.factories import make_destination, make_document
 
 CASE = [
@@ -29,73 +28,75 @@ CASE = [
 
 
 @pytest.fixture
-def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]], Office]:
+def make_harness(database: Database, admin: Connection) -> Callable[[Sequence[SampleDocument]], TenantHarness]:
     """`opened(documents)` returns an office that has matched these documents."""
 
-    def opened(documents: Sequence[Paper]) -> Office:
-        office = Office(database, admin, documents)
-        office.match_all()
-        return office
+    def make_harness(documents: Sequence[SampleDocument]) -> TenantHarness:
+        harness = TenantHarness(database, admin, documents)
+        harness.match_all()
+        return harness
 
-    return opened
+    return make_harness
 
 
-def remove(office: Office, position: int, **more: Any) -> DeletionResult:
-    with office.database.tenant(office.tenant_id) as connection:
-        found = removal.delete_document(
-            connection, office.tenant_id, office.ids[position], NOW, **{"by": "ann", **more}
+def remove(harness: TenantHarness, position: int, **fields: Any) -> DeletionResult:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        result = removal.delete_document(
+            connection, harness.tenant_id, harness.ids[position], NOW, **{"by": "ann", **fields}
         )
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
-def match_pending(office: Office) -> list[int]:
+def match_pending(harness: TenantHarness) -> list[int]:
     """Match the pending documents and return their positions."""
-    rows = office.admin.execute(
-        "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending' ORDER BY id", [office.tenant_id]
+    rows = harness.admin.execute(
+        "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending' ORDER BY id", [harness.tenant_id]
     ).fetchall()
-    pending = [office.ids.index(id_) for (id_,) in rows]
+    pending = [harness.ids.index(id_) for (id_,) in rows]
     for position in pending:
-        office.match(position)
+        harness.match(position)
     return pending
 
 
-def clusters(office: Office) -> dict[int, int]:
-    names = {id_: position for position, id_ in enumerate(office.ids)}
-    rows = office.admin.execute("SELECT id, cluster_id FROM document WHERE tenant_id = %s", [office.tenant_id])
+def clusters(harness: TenantHarness) -> dict[int, int]:
+    names = {id_: position for position, id_ in enumerate(harness.ids)}
+    rows = harness.admin.execute("SELECT id, cluster_id FROM document WHERE tenant_id = %s", [harness.tenant_id])
     return {names[id_]: names[cluster] for id_, cluster in rows}
 
 
 # -- remaining data --------------------------------------------------------------------------------------------------
 
 
-def test_removal_deletes_keys_edges_and_jobs(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
+def test_removal_deletes_keys_edges_and_jobs(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
-        [office.ids[0], office.tenant_id],
+        [harness.ids[0], harness.tenant_id],
     )
-    admin.execute("UPDATE document_match SET decided_by = 'reviewer' WHERE document_a_id = %s", [office.ids[0]])
-    assert {pair for pair in office.links() if 0 in pair} == {(0, 1), (0, 2)}
-    remove(office, 0)
-    assert admin.execute("SELECT FROM document WHERE id = %s", [office.ids[0]]).fetchone() is None
-    assert {pair for pair in office.links() if 0 in pair} == set()
+    admin.execute("UPDATE document_match SET decided_by = 'reviewer' WHERE document_a_id = %s", [harness.ids[0]])
+    assert {pair for pair in harness.links() if 0 in pair} == {(0, 1), (0, 2)}
+    remove(harness, 0)
+    assert admin.execute("SELECT FROM document WHERE id = %s", [harness.ids[0]]).fetchone() is None
+    assert {pair for pair in harness.links() if 0 in pair} == set()
     for table, column in (("document_key", "document_id"), ("ingestion_job", "id"), ("llm_judgment", "document_id")):
-        found = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [office.ids[0]]).fetchone()
-        assert found is None
+        record = admin.execute(f"SELECT FROM {table} WHERE {column} = %s".encode(), [harness.ids[0]]).fetchone()
+        assert record is None
 
 
 def test_removal_record_contains_source_author_and_reason(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
-    office = opened(CASE)
+    harness = make_harness(CASE)
     before = admin.execute(
-        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document WHERE id = %s", [office.ids[2]]
+        "SELECT source_id, bucket, key, file_name, content_hash, type FROM document WHERE id = %s", [harness.ids[2]]
     ).fetchone()
-    remove(office, 2, by="ann@acme.example", reason="wrong tenant")
+    remove(harness, 2, by="ann@acme.example", reason="wrong tenant")
     record = admin.execute(
         "SELECT source_id, bucket, key, file_name, content_hash, type FROM document_deletion WHERE document_id = %s",
-        [office.ids[2]],
+        [harness.ids[2]],
     ).fetchone()
     removals = admin.execute("SELECT deleted_by, reason, deleted_at, replaced_by FROM document_deletion").fetchall()
     assert record == before
@@ -103,11 +104,11 @@ def test_removal_record_contains_source_author_and_reason(
 
 
 def test_workers_cannot_delete_documents_or_removal_records(
-    opened: Callable[[Sequence[Paper]], Office], database_url: str
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database_url: str
 ):
-    office = opened(CASE[:1])
+    harness = make_harness(CASE[:1])
     with psycopg.connect(database_url, autocommit=True) as worker:
-        worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(office.tenant_id)])
+        worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(harness.tenant_id)])
         for statement in (
             "DELETE FROM document",
             "DELETE FROM document_deletion",
@@ -117,41 +118,47 @@ def test_workers_cannot_delete_documents_or_removal_records(
                 worker.execute(statement.encode())
 
 
-def test_other_tenants_document_cannot_be_removed(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    ours, theirs = opened(CASE), opened(CASE)
-    with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.delete_document(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
-        connection.execute("SELECT delete_documents(%s, 'ann', NULL, NULL, now())", [theirs.ids])
-    with ours.database.tenant(ours.tenant_id) as connection:
-        assert removal.delete_document(connection, theirs.tenant_id, theirs.ids[0], NOW, by="ann") is None
+def test_other_tenants_document_cannot_be_removed(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    own, foreign = make_harness(CASE), make_harness(CASE)
+    with own.database.tenant(own.tenant_id) as connection:
+        assert removal.delete_document(connection, own.tenant_id, foreign.ids[0], NOW, by="ann") is None
+        connection.execute("SELECT delete_documents(%s, 'ann', NULL, NULL, now())", [foreign.ids])
+    with own.database.tenant(own.tenant_id) as connection:
+        assert removal.delete_document(connection, foreign.tenant_id, foreign.ids[0], NOW, by="ann") is None
     assert admin.execute("SELECT FROM document_deletion").fetchall() == []
-    assert len(theirs.links()) == len(ours.links()) == 4
+    assert len(foreign.links()) == len(own.links()) == 4
 
 
-def test_removing_a_bundle_removes_its_parts(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    bundle = make_document(admin, office.tenant_id, type="other")
+def test_removing_a_bundle_removes_its_parts(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
+    bundle = make_document(admin, harness.tenant_id, type="other")
     for page, position in enumerate((1, 2, 3), 1):
         admin.execute(
             "UPDATE document SET parent_id = %s, first_page = %s, last_page = %s WHERE id = %s",
-            [bundle, page, page, office.ids[position]],
+            [bundle, page, page, harness.ids[position]],
         )
-    assert remove(office, 3).documents == (office.ids[3],)
-    office.ids.append(bundle)
-    assert remove(office, 4).documents == (bundle, office.ids[1], office.ids[2])
+    assert remove(harness, 3).documents == (harness.ids[3],)
+    harness.ids.append(bundle)
+    assert remove(harness, 4).documents == (bundle, harness.ids[1], harness.ids[2])
     records = admin.execute("SELECT parent_id, first_page FROM document_deletion ORDER BY first_page").fetchall()
     assert records == [(bundle, 1), (bundle, 2), (bundle, 3), (None, None)]
-    assert match_pending(office) == [0]
-    assert (office.links(), clusters(office)) == (set(), {0: 0})
+    assert match_pending(harness) == [0]
+    assert (harness.links(), clusters(harness)) == (set(), {0: 0})
 
 
-def test_removal_resolves_pending_dead_letters(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    dead_letters = [make_dead_letter(admin, office, worker, 0) for worker in ("ingestion", "matching")]
-    other = make_dead_letter(admin, office, "matching", 3)
-    remove(office, 0, reason="twice")
-    found = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
-    assert set(found) == {
+def test_removal_resolves_pending_dead_letters(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
+    dead_letters = [make_dead_letter(admin, harness, worker, 0) for worker in ("ingestion", "matching")]
+    other = make_dead_letter(admin, harness, "matching", 3)
+    remove(harness, 0, reason="twice")
+    records = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
+    assert set(records) == {
         (dead_letters[0], "resolved", "ann", "The document was removed: twice"),
         (dead_letters[1], "resolved", "ann", "The document was removed: twice"),
         (other, "pending", None, None),
@@ -160,15 +167,15 @@ def test_removal_resolves_pending_dead_letters(opened: Callable[[Sequence[Paper]
     assert set(audit) == {(job_id, "resolved", "ann") for job_id in dead_letters}
 
 
-def make_dead_letter(admin: Connection, office: Office, worker: str, position: int) -> UUID:
-    job_id = WORK_KINDS[worker].job_id(office.ids[position])
+def make_dead_letter(admin: Connection, harness: TenantHarness, worker: str, position: int) -> UUID:
+    job_id = WORK_KINDS[worker].job_id(harness.ids[position])
     admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                                  fingerprint, dlq_reason, dlq_timestamp)
         VALUES (%s, %s, %s, %s, 1, %s, '{}', '{}', 3, 'f', 'max_retries_exceeded', now())
         """,
-        [job_id, office.tenant_id, worker, office.ids[position], worker],
+        [job_id, harness.tenant_id, worker, harness.ids[position], worker],
     )
     return job_id
 
@@ -177,137 +184,145 @@ def make_dead_letter(admin: Connection, office: Office, worker: str, position: i
 
 
 def test_removal_rematches_linked_and_referencing_documents(
-    opened: Callable[[Sequence[Paper]], Office],
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
 ):
     unrelated = [order("9000", 200), contract("RV-1", 300)]
-    office = opened([*CASE, *unrelated])
-    assert remove(office, 0).rematched == 2
-    assert match_pending(office) == [1, 2]
-    assert office.links() == {(1, 2), (2, 3)}
-    office.admin.execute("UPDATE document SET matching_status = 'succeeded'")
-    assert remove(office, 2).rematched == 2  # the delivery note, and the credit note
-    assert match_pending(office) == [1, 3]
-    assert office.links() == set()
+    harness = make_harness([*CASE, *unrelated])
+    assert remove(harness, 0).rematched == 2
+    assert match_pending(harness) == [1, 2]
+    assert harness.links() == {(1, 2), (2, 3)}
+    harness.admin.execute("UPDATE document SET matching_status = 'succeeded'")
+    assert remove(harness, 2).rematched == 2  # the delivery note, and the credit note
+    assert match_pending(harness) == [1, 3]
+    assert harness.links() == set()
 
 
-def test_rematch_closes_dead_letter_of_failed_match(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    make_dead_letter(admin, office, "matching", 2)
-    admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [office.ids[2]])
-    remove(office, 0)
+def test_rematch_closes_dead_letter_of_failed_match(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
+    make_dead_letter(admin, harness, "matching", 2)
+    admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [harness.ids[2]])
+    remove(harness, 0)
     assert admin.execute("SELECT status, resolved_by, resolution FROM dead_letter").fetchall() == [
         ("retried", "ann", {"action": "retried", "notes": removal.REASON})
     ]
 
 
-def test_second_duplicate_replaces_the_removed_first(opened: Callable[[Sequence[Paper]], Office]):
-    office = opened([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
-    assert office.links() == {(0, 1), (1, 2)}
-    remove(office, 1)
-    match_pending(office)
-    assert office.links() == {(0, 2)}
+def test_second_duplicate_replaces_the_removed_first(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+    harness = make_harness([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
+    assert harness.links() == {(0, 1), (1, 2)}
+    remove(harness, 1)
+    match_pending(harness)
+    assert harness.links() == {(0, 2)}
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_removal_equals_never_receiving_the_document(seed: int, database: Database, admin: Connection):
-    documents, random = pile(seed, 24), Random(seed)
-    office, without = Office(database, admin, documents), Office(database, admin, documents)
-    office.match_all(random.sample(range(24), 24))
-    gone = random.sample(range(24), 3)
-    for position in gone:
-        remove(office, position)
+    documents, random = random_samples(seed, 24), Random(seed)
+    harness, reference = TenantHarness(database, admin, documents), TenantHarness(database, admin, documents)
+    harness.match_all(random.sample(range(24), 24))
+    removed = random.sample(range(24), 3)
+    for position in removed:
+        remove(harness, position)
         if random.random() < 0.5:
-            match_pending(office)
+            match_pending(harness)
             admin.execute("UPDATE document SET matching_status = 'succeeded'")
-    match_pending(office)
-    admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[without.ids[position] for position in gone]])
-    without.match_all(position for position in range(24) if position not in gone)
-    assert office.edges() == without.edges()
-    assert clusters(office) == clusters(without)
+    match_pending(harness)
+    admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[reference.ids[position] for position in removed]])
+    reference.match_all(position for position in range(24) if position not in removed)
+    assert harness.edges() == reference.edges()
+    assert clusters(harness) == clusters(reference)
 
 
-def test_removal_recomputes_clusters_before_and_after(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", office.ids[1:3])
-    sends = remove(office, 0).sends
-    assert clusters(office) == {1: 1, 2: 2, 3: 2}
-    recomputed = {send.message.work_id for send in sends if send.worker == "diagnostics"}
-    assert recomputed == {office.ids[0], office.ids[1], office.ids[2]}
+def test_removal_recomputes_clusters_before_and_after(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
+    admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", harness.ids[1:3])
+    messages = remove(harness, 0).sends
+    assert clusters(harness) == {1: 1, 2: 2, 3: 2}
+    recomputed = {message.message.work_id for message in messages if message.worker == "diagnostics"}
+    assert recomputed == {harness.ids[0], harness.ids[1], harness.ids[2]}
 
 
-def test_removal_is_delivered_to_previous_destinations(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
-    office = opened(CASE)
-    make_destination(admin, office.tenant_id, "erp")
-    with office.database.tenant(office.tenant_id) as connection:
-        enqueue(connection, office.tenant_id, "document", office.ids[0], lambda: '{"state": "succeeded"}', NOW)
-    sends = [*remove(office, 0).sends, *remove(office, 1).sends]
-    assert [send.worker for send in sends].count("document_output") == 1
-    assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(office.ids[0], None)]
+def test_removal_is_delivered_to_previous_destinations(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
+):
+    harness = make_harness(CASE)
+    make_destination(admin, harness.tenant_id, "erp")
+    with harness.database.tenant(harness.tenant_id) as connection:
+        enqueue(connection, harness.tenant_id, "document", harness.ids[0], lambda: '{"state": "succeeded"}', NOW)
+    messages = [*remove(harness, 0).sends, *remove(harness, 1).sends]
+    assert [message.worker for message in messages].count("document_output") == 1
+    assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(harness.ids[0], None)]
 
 
 # -- concurrent matches ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gone", range(4))
+@pytest.mark.parametrize("removed", range(4))
 @pytest.mark.parametrize("matched", range(4))
 @pytest.mark.parametrize("matched_before", [True, False], ids=["matched before", "new"])
 def test_match_searched_before_removal_ignores_removed_document(
-    matched: int, gone: int, matched_before: bool, database: Database, admin: Connection
+    matched: int, removed: int, matched_before: bool, database: Database, admin: Connection
 ):
-    office, without = Office(database, admin, CASE), Office(database, admin, CASE)
+    harness, reference = TenantHarness(database, admin, CASE), TenantHarness(database, admin, CASE)
     if matched_before:
-        office.match_all()
-    others = [position for position in range(4) if position != matched]
-    office.match_all(others)
-    decided = office.search(matched)
-    remove(office, gone)
-    if gone == matched:
+        harness.match_all()
+    rest = [position for position in range(4) if position != matched]
+    harness.match_all(rest)
+    pending_match = harness.search(matched)
+    remove(harness, removed)
+    if removed == matched:
         with pytest.raises(StaleClaimError, match="was removed"):
-            office.write(decided)
+            harness.write(pending_match)
     else:
-        office.write(decided)
-    match_pending(office)
-    admin.execute("DELETE FROM document WHERE id = %s", [without.ids[gone]])
-    without.match_all(position for position in range(4) if position != gone)
-    assert (office.edges(), clusters(office)) == (without.edges(), clusters(without))
+        harness.write(pending_match)
+    match_pending(harness)
+    admin.execute("DELETE FROM document WHERE id = %s", [reference.ids[removed]])
+    reference.match_all(position for position in range(4) if position != removed)
+    assert (harness.edges(), clusters(harness)) == (reference.edges(), clusters(reference))
 
 
 def test_match_during_removal_is_decided_again(
-    opened: Callable[[Sequence[Paper]], Office],
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
 ):
     """The removal cannot find the newcomer, because it has no keys yet."""
-    office = opened([order()])
-    newcomer = office.file(invoice(po_reference="4711"))
-    with office.database.tenant(office.tenant_id) as connection:
-        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="ann")
-        decided = office.search(newcomer)
-        assert decided.outcome.added
-    assert office.write(decided).decided_again
-    assert office.links() == set()
+    harness = make_harness([order()])
+    new_position = harness.file(invoice(po_reference="4711"))
+    with harness.database.tenant(harness.tenant_id) as connection:
+        removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="ann")
+        pending_match = harness.search(new_position)
+        assert pending_match.outcome.added
+    assert harness.write(pending_match).decided_again
+    assert harness.links() == set()
 
 
-def test_removal_waits_for_match_and_deletes_it(opened: Callable[[Sequence[Paper]], Office], database: Database):
-    office = opened([order()])
-    newcomer = office.file(invoice(po_reference="4711"))
-    decided = office.search(newcomer)
-    began, done = Event(), Event()
+def test_removal_waits_for_match_and_deletes_it(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database: Database
+):
+    harness = make_harness([order()])
+    new_position = harness.file(invoice(po_reference="4711"))
+    pending_match = harness.search(new_position)
+    started, finished = Event(), Event()
 
     def remove_concurrently() -> None:
-        began.set()
-        remove(office, 0)
-        done.set()
+        started.set()
+        remove(harness, 0)
+        finished.set()
 
     other = Thread(target=remove_concurrently)
-    with database.tenant(office.tenant_id) as connection:
-        matching.write(connection, decided, NOW)
+    with database.tenant(harness.tenant_id) as connection:
+        matching.write(connection, pending_match, NOW)
         other.start()
-        assert began.wait(10)
-        wait_until_blocked(office.admin)
-        assert not done.is_set()
+        assert started.wait(10)
+        wait_until_blocked(harness.admin)
+        assert not finished.is_set()
     other.join()
-    assert office.links() == set()
-    assert match_pending(office) == [newcomer]
-    assert (office.links(), clusters(office)) == (set(), {newcomer: newcomer})
+    assert harness.links() == set()
+    assert match_pending(harness) == [new_position]
+    assert (harness.links(), clusters(harness)) == (set(), {new_position: new_position})
 
 
 def wait_until_blocked(admin: Connection) -> None:
@@ -316,8 +331,8 @@ def wait_until_blocked(admin: Connection) -> None:
         pass
 
 
-def test_match_of_removed_document_fails(opened: Callable[[Sequence[Paper]], Office]):
-    office = opened(CASE)
-    remove(office, 0)
+def test_match_of_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+    harness = make_harness(CASE)
+    remove(harness, 0)
     with pytest.raises(PermanentError, match="no longer exists"):
-        office.match(0)
+        harness.match(0)

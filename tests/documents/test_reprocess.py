@@ -49,8 +49,8 @@ def clock() -> Clock:
 def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callable[..., Operation]:
     """`make_operation(kind="match", rate=60, **more)` stores an operation."""
 
-    def make_operation(kind: Any = "match", rate: int = 60, **more: Any) -> Operation:
-        options = {"received_from": None, "received_until": None, "by": "ann", "now": clock(), **more}
+    def make_operation(kind: Any = "match", rate: int = 60, **fields: Any) -> Operation:
+        options = {"received_from": None, "received_until": None, "by": "ann", "now": clock(), **fields}
         with database.tenant(tenant_id) as connection:
             return reprocess.request(connection, tenant_id, kind, rate=rate, **options)
 
@@ -64,16 +64,16 @@ def received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connect
     def received(number: int, day: int = 0, **columns: Any) -> list[UUID]:
         values = {"matching_status": "succeeded", "matching_revision": 1, "tenant_id": tenant_id, **columns}
         owner = values.pop("tenant_id")
-        found = [
+        ids = [
             make_document(owner, received_at=NOW + timedelta(days=day, minutes=minute), **values)
             for minute in range(number)
         ]
         admin.execute(
             "INSERT INTO ingestion_job (id, tenant_id, created_at, status, revision) "
             "SELECT id, %s, now(), 'succeeded', 1 FROM unnest(%s::uuid[]) AS d (id)",
-            [owner, found],
+            [owner, ids],
         )
-        return found
+        return ids
 
     return received
 
@@ -86,15 +86,15 @@ def _killed(_: Any) -> None:
     raise KilledError
 
 
-def started(admin: Connection, worker: str = "matching") -> list[UUID]:
+def started_ids(admin: Connection, worker: str = "matching") -> list[UUID]:
     """Started documents, in the order of their outbox messages."""
-    found = admin.execute("SELECT work_id FROM outbox WHERE worker = %s ORDER BY created_at, id", [worker]).fetchall()
-    return [work for (work,) in found]
+    records = admin.execute("SELECT work_id FROM outbox WHERE worker = %s ORDER BY created_at, id", [worker]).fetchall()
+    return [work for (work,) in records]
 
 
 def row(admin: Connection) -> dict[str, Any]:
-    (found,) = rows(admin, "operation")
-    return found
+    (operation_row,) = rows(admin, "operation")
+    return operation_row
 
 
 def test_documents_start_at_rate_in_receipt_order(
@@ -103,9 +103,9 @@ def test_documents_start_at_rate_in_receipt_order(
     documents, operation = received(7), make_operation(rate=3)
     counts = []
     for _ in range(3):
-        taken = step(database, operation, clock)
-        assert taken is not None
-        counts.append((taken.processed, taken.is_busy))
+        step_result = step(database, operation, clock)
+        assert step_result is not None
+        counts.append((step_result.processed, step_result.is_busy))
         assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
         clock.pass_(minutes=1)
     assert counts == [(3, True), (3, True), (1, False)]
@@ -116,7 +116,7 @@ def test_documents_start_at_rate_in_receipt_order(
         7,
         True,
     )
-    ids = started(admin)
+    ids = started_ids(admin)
     assert (set(ids), len(ids)) == (set(documents), 7)
     assert set(ids[:3]) == set(documents[:3])
     states = admin.execute("SELECT DISTINCT matching_status, matching_revision FROM document").fetchall()
@@ -135,11 +135,11 @@ def test_messages_are_due_at_an_even_rate(
 
 @pytest.mark.parametrize("rate", [1, 7, 60, 450, 1000])
 def test_uneven_runs_keep_the_rate(rate: int):
-    stepped, now, total = NOW, NOW, 0
+    last_step_at, now, total = NOW, NOW, 0
     for run in range(600):
         now += timedelta(seconds=55 + run % 11)
-        count, start = engine.allowance(rate, A_MINUTE, stepped, now)
-        stepped = start + count * A_MINUTE / rate
+        count, start = engine.allowance(rate, A_MINUTE, last_step_at, now)
+        last_step_at = start + count * A_MINUTE / rate
         total += count
     minutes = (now + engine.LOOKAHEAD - NOW) / A_MINUTE
     assert 0.9 * rate * minutes <= total <= rate * minutes
@@ -159,10 +159,10 @@ def test_only_processed_documents_in_range_are_started(
     received(1, day=2, tenant_id=make_tenant("zenith"))
     received(1, day=2, matching_status=None, matching_revision=0)
     operation = make_operation(received_from=NOW + timedelta(days=2), received_until=NOW + timedelta(days=3))
-    taken = step(database, operation, clock)
-    assert taken is not None
-    assert not taken.is_busy
-    assert set(started(admin)) == set(expected)
+    step_result = step(database, operation, clock)
+    assert step_result is not None
+    assert not step_result.is_busy
+    assert set(started_ids(admin)) == set(expected)
 
 
 def test_documents_received_after_request_are_skipped(
@@ -172,7 +172,7 @@ def test_documents_received_after_request_are_skipped(
     received(1, day=31)
     clock.pass_(days=3)
     step(database, operation, clock)
-    assert started(admin) == expected
+    assert started_ids(admin) == expected
 
 
 def test_extraction_starts_ingestion_except_for_covers(
@@ -181,7 +181,7 @@ def test_extraction_starts_ingestion_except_for_covers(
     read, cover = received(1), received(1, day=1)
     admin.execute("UPDATE ingestion_job SET status = NULL, revision = 0 WHERE id = %s", cover)
     step(database, make_operation("extract"), clock)
-    assert (started(admin, "ingestion"), started(admin)) == (read, [])
+    assert (started_ids(admin, "ingestion"), started_ids(admin)) == (read, [])
 
 
 def test_only_restarted_work_closes_its_dead_letter(
@@ -229,7 +229,7 @@ def test_uncommitted_step_changes_nothing(
         assert (rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")) == before
         step(database, operation, clock)
         clock.pass_(minutes=1)
-    assert sorted(started(admin)) == sorted(documents)
+    assert sorted(started_ids(admin)) == sorted(documents)
 
 
 def test_locked_operation_is_skipped(
@@ -240,7 +240,7 @@ def test_locked_operation_is_skipped(
     with database.tenant(operation.tenant_id) as connection:
         store.show(connection, operation.id, lock=True)
         assert step(database, operation, clock) is None
-    assert started(admin) == []
+    assert started_ids(admin) == []
 
 
 def test_documents_received_together_are_ordered_by_id(
@@ -251,21 +251,21 @@ def test_documents_received_together_are_ordered_by_id(
     for _ in range(3):
         step(database, operation, clock)
         clock.pass_(minutes=1)
-    assert sorted(started(admin)) == sorted(documents)
+    assert sorted(started_ids(admin)) == sorted(documents)
 
 
-def change(database: Database, operation: Operation, how: OperationCommand, clock: Clock) -> Operation:
+def change(database: Database, operation: Operation, command: OperationCommand, clock: Clock) -> Operation:
     with database.tenant(operation.tenant_id) as connection:
         version = store.show(connection, operation.id).version
-        return store.change_state(connection, operation.id, how, version=version, actor="ann", now=clock())
+        return store.change_state(connection, operation.id, command, version=version, actor="ann", now=clock())
 
 
 def test_changes_of_reprocessing_reach_the_audit_trail(
     make_operation: Callable[..., Operation], database: Database, clock: Clock, admin: Connection
 ):
     operation = make_operation(rate=2)
-    for how in ("pause", "resume", "cancel"):
-        change(database, operation, how, clock)
+    for command in ("pause", "resume", "cancel"):
+        change(database, operation, command, clock)
     with pytest.raises(OperationStateError):
         change(database, operation, "pause", clock)
 
@@ -292,7 +292,7 @@ def test_paused_operation_resumes_where_it_stopped(
     assert step(database, operation, clock) is None
     assert change(database, operation, "resume", clock).state == "running"
     step(database, operation, clock)
-    assert sorted(started(admin)) == sorted(documents)
+    assert sorted(started_ids(admin)) == sorted(documents)
 
 
 def test_ended_operation_does_not_change(
@@ -302,11 +302,11 @@ def test_ended_operation_does_not_change(
     operation = make_operation()
     canceled = change(database, operation, "cancel", clock)
     assert (canceled.state, canceled.ended_at) == ("canceled", clock())
-    for how in ("resume", "pause", "cancel"):
+    for command in ("resume", "pause", "cancel"):
         with pytest.raises(OperationStateError):
-            change(database, operation, how, clock)
+            change(database, operation, command, clock)
     assert step(database, operation, clock) is None
-    assert started(admin) == []
+    assert started_ids(admin) == []
 
 
 def test_operation_belongs_to_its_tenant(
@@ -354,7 +354,7 @@ def test_locked_document_does_not_block_other_operations(
     admin_database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    (busy,) = received(1)
+    (locked,) = received(1)
     received(1, day=2)
     make_operation(received_until=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
@@ -362,6 +362,6 @@ def test_locked_document_does_not_block_other_operations(
     monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypasses the cache
     running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:
-        other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [busy])
+        other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [locked])
         assert running.run(lambda: 50) == {"operations": 2, "items": 1}
     assert running.run(lambda: 50) == {"operations": 1, "items": 1}

@@ -36,7 +36,7 @@ def pages(*texts: Sequence[str]) -> bytes:
     return bytes(document.output())
 
 
-def divided(*texts: Sequence[str]) -> Split:
+def split_pages(*texts: Sequence[str]) -> Split:
     return split(page.pages(pages(*texts)))
 
 
@@ -56,8 +56,8 @@ def invoice_page(number: int) -> list[str]:
     ],
 )
 def test_page_with_new_number_starts_a_document(texts: Texts, ranges: list[tuple[int, int]]):
-    found = divided(*texts)
-    assert (found.ranges, found.is_sure) == ([PageRange(*pages) for pages in ranges], True)
+    result = split_pages(*texts)
+    assert (result.ranges, result.is_sure) == ([PageRange(*pages) for pages in ranges], True)
 
 
 # -- several languages ----------------------------------------------------------------------------------------------
@@ -98,21 +98,21 @@ def two_page_invoices(language: str, *, numbered: bool) -> list[list[str]]:
     """Three two-page invoices, with or without page numbers."""
     texts = [text for number in (1, 2, 3) for text in INVOICE_TEXTS[language] for number in [number]]
     numbers = [1, 1, 2, 2, 3, 3]
-    shown = slice(None) if numbered else slice(-1)
-    return [[line.format(n=n) for line in text[shown]] for text, n in zip(texts, numbers, strict=True)]
+    numbered_lines = slice(None) if numbered else slice(-1)
+    return [[line.format(n=n) for line in text[numbered_lines]] for text, n in zip(texts, numbers, strict=True)]
 
 
 @pytest.mark.parametrize("language", INVOICE_TEXTS)
 @pytest.mark.parametrize("numbered", [True, False])
 def test_two_page_invoices_are_split_in_every_language(language: str, numbered: bool):
-    found = divided(*two_page_invoices(language, numbered=numbered))
-    assert found.ranges == [(1, 2), (3, 4), (5, 6)], found.boundaries
+    result = split_pages(*two_page_invoices(language, numbered=numbered))
+    assert result.ranges == [(1, 2), (3, 4), (5, 6)], result.boundaries
 
 
 @pytest.mark.parametrize("language", INVOICE_TEXTS)
 def test_page_numbers_alone_split_documents(language: str):
     texts = [[text[-1], "Lorem ipsum dolor sit amet"] for _ in range(3) for text in INVOICE_TEXTS[language]]
-    assert divided(*texts).ranges == [(1, 2), (3, 4), (5, 6)]
+    assert split_pages(*texts).ranges == [(1, 2), (3, 4), (5, 6)]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_page_numbers_alone_split_documents(language: str):
     ],
 )
 def test_known_titles_start_documents(title: str):
-    found = divided(*(["Nordwind GmbH", f"{title} A-{number}", "Datum: 01.03.2025", *TOTAL] for number in (1, 2)))
-    assert found.ranges == [(1, 1), (2, 2)], found.boundaries
+    result = split_pages(*(["Nordwind GmbH", f"{title} A-{number}", "Datum: 01.03.2025", *TOTAL] for number in (1, 2)))
+    assert result.ranges == [(1, 1), (2, 2)], result.boundaries
 
 
 # -- pages that continue a document ---------------------------------------------------------------------------------
@@ -156,16 +156,16 @@ TOTAL = ["Gesamtbetrag 119,00 EUR"]
     ],
 )
 def test_references_and_continuations_do_not_start_documents(second: list[str]):
-    found = divided(FIRST, second)
-    assert (found.ranges, found.is_sure) == ([(1, 2)], True), found.boundaries
+    result = split_pages(FIRST, second)
+    assert (result.ranges, result.is_sure) == ([(1, 2)], True), result.boundaries
 
 
 def test_references_do_not_join_documents():
     order = ["Acme AG", "Bestellung B-77", "Datum: 01.03.2025", "Lieferantennummer: 12", "4 Schrauben"]
     delivery = ["Nordwind GmbH", "Lieferschein L-88", "Datum: 03.03.2025", "Ihre Bestellung: B-77", "4 Schrauben"]
     invoice = [*FIRST, "Bestellung: B-77", "Lieferschein: L-88", "4 Schrauben 10,00", *TOTAL]
-    found = divided(order, delivery, invoice)
-    assert (found.ranges, found.is_sure) == ([(1, 1), (2, 2), (3, 3)], True), found.boundaries
+    result = split_pages(order, delivery, invoice)
+    assert (result.ranges, result.is_sure) == ([(1, 1), (2, 2), (3, 3)], True), result.boundaries
 
 
 # -- uncertain boundaries -------------------------------------------------------------------------------------------
@@ -186,32 +186,34 @@ def test_references_do_not_join_documents():
     ],
 )
 def test_uncertain_file_stays_whole_with_a_reason(texts: Texts):
-    found = divided(*texts)
-    assert found.ranges == [(1, 2)], found.boundaries
-    assert found.confidence < SURE
-    assert found.doubt is not None
-    assert "page 2" in found.doubt
-    assert "stays whole" in found.doubt
+    result = split_pages(*texts)
+    assert result.ranges == [(1, 2)], result.boundaries
+    assert result.confidence < SURE
+    assert result.doubt is not None
+    assert "page 2" in result.doubt
+    assert "stays whole" in result.doubt
 
 
 def test_short_last_page_continues_the_document():
-    documents = [document for deal in whole_deals(7433, 3, country="DE", varied=True) for document in deal]
+    documents = [
+        document for transaction in whole_deals(7433, 3, country="DE", varied=True) for document in transaction
+    ]
     layout = Layout(letterhead_on_every_page=True, names_itself_on_every_page=False, carries_sums=True)
     file = bundle([document for document in documents if document.number == "202502611"], layout=layout)
     assert file.ranges == ((1, 3),)
     assert "Bankverbindung:" in page.pages(file.content)[2].text
-    assert found_in(file) == (True, expected(file))
+    assert split_of(file) == (True, expected(file))
 
 
 def test_copies_with_page_numbers_are_separate_documents():
     copy = [*FIRST, *TOTAL, "Seite 1 von 1"]
-    assert divided(copy, copy).ranges == [(1, 1), (2, 2)]
+    assert split_pages(copy, copy).ranges == [(1, 1), (2, 2)]
 
 
 def test_one_uncertain_boundary_keeps_file_whole():
-    found = divided(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
-    assert (len(found.parts), [boundary.page for boundary in found.uncertain_boundaries]) == (1, [3])
-    settled = found.resolve({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
+    page_ = split_pages(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
+    assert (len(page_.parts), [boundary.page for boundary in page_.uncertain_boundaries]) == (1, [3])
+    settled = page_.resolve({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
     assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # certain boundaries stay
 
 
@@ -231,19 +233,19 @@ def test_one_uncertain_boundary_keeps_file_whole():
     ],
 )
 def test_cover_page_is_a_separate_part(cover: list[str]):
-    found = divided(cover, invoice_page(1), invoice_page(2))
-    assert [(part.pages, part.kind) for part in found.parts] == [
+    page_ = split_pages(cover, invoice_page(1), invoice_page(2))
+    assert [(part.pages, part.kind) for part in page_.parts] == [
         ((1, 1), "cover"),
         ((2, 2), "document"),
         ((3, 3), "document"),
     ]
-    assert found.summary == "The file was split into 2 documents and a cover page."
+    assert page_.summary == "The file was split into 2 documents and a cover page."
 
 
 def test_separator_sheets_are_covers():
     sheet = ["Trennblatt"]
-    found = divided(sheet, invoice_page(1), ["Seite 2"], sheet, invoice_page(2))
-    assert [(part.pages, part.kind) for part in found.parts] == [
+    page_ = split_pages(sheet, invoice_page(1), ["Seite 2"], sheet, invoice_page(2))
+    assert [(part.pages, part.kind) for part in page_.parts] == [
         ((1, 1), "cover"),
         ((2, 3), "document"),
         ((4, 4), "cover"),
@@ -252,8 +254,8 @@ def test_separator_sheets_are_covers():
 
 
 def test_invoice_mentioning_enclosures_is_not_a_cover():
-    found = divided([*FIRST, "Anbei unsere Geschäftsbedingungen.", *TOTAL], invoice_page(2))
-    assert [part.kind for part in found.parts] == ["document", "document"]
+    page_ = split_pages([*FIRST, "Anbei unsere Geschäftsbedingungen.", *TOTAL], invoice_page(2))
+    assert [part.kind for part in page_.parts] == ["document", "document"]
 
 
 def test_invoice_listing_delivery_notes_keeps_its_pages():
@@ -264,9 +266,9 @@ def test_invoice_listing_delivery_notes_keeps_its_pages():
     notes = [
         ["Nordwind GmbH", f"# Lieferschein L-{number}", "Datum: 01.03.2025", "Kundennummer: 4711"] for number in (1, 2)
     ]
-    found = divided(*invoice, *notes)
-    assert not found.covers
-    assert found.proposed[0].pages == (1, 2), found.boundaries
+    result = split_pages(*invoice, *notes)
+    assert not result.covers
+    assert result.proposed[0].pages == (1, 2), result.boundaries
 
 
 # -- many documents -------------------------------------------------------------------------------------------------
@@ -287,26 +289,26 @@ rendering = bounded(
 )
 
 
-def expected(made: Bundle) -> list[tuple[tuple[int, int], str]]:
-    covers = [((page, page), "cover") for page in made.covers]
-    return sorted([*((pages, "document") for pages in made.ranges), *covers])
+def expected(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
+    covers = [((page, page), "cover") for page in bundle_.covers]
+    return sorted([*((pages, "document") for pages in bundle_.ranges), *covers])
 
 
-def found_in(made: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
-    found = split(page.pages(made.content))
-    return found.is_sure, [(part.pages, part.kind) for part in found.parts]
+def split_of(bundle_: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
+    split_ = split(page.pages(bundle_.content))
+    return split_.is_sure, [(part.pages, part.kind) for part in split_.parts]
 
 
 @pytest.mark.slow
 @rendering
 @given(seed=st.integers(0, 10_000), country=COUNTRIES, layout=st.none() | LAYOUTS, covered=st.booleans())
 def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout: Layout | None, covered: bool):
-    made = list(whole_deals(seed, 23, country=country, varied=True))
-    buyer = made[0][0].written_by
-    file = bundle([invoice for *_, invoice in made], layout=layout, sent_by=buyer if covered else None)
+    bundles = list(whole_deals(seed, 23, country=country, varied=True))
+    buyer = bundles[0][0].written_by
+    file = bundle([invoice for *_, invoice in bundles], layout=layout, sent_by=buyer if covered else None)
     assert len(file.ranges) == 23
     assert any(last > first for first, last in file.ranges)
-    assert found_in(file) == (True, expected(file))
+    assert split_of(file) == (True, expected(file))
 
 
 @pytest.mark.slow
@@ -321,10 +323,12 @@ def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout:
 def test_mixed_documents_in_any_order_are_split(
     seed: int, country: str, layout: Layout | None, separated: bool, shuffled: Any
 ):
-    documents = [document for deal in whole_deals(seed, 5, country=country, varied=True) for document in deal]
+    documents = [
+        document for transaction in whole_deals(seed, 5, country=country, varied=True) for document in transaction
+    ]
     shuffled.shuffle(documents)
     file = bundle(documents, layout=layout, separated=separated)
-    assert found_in(file) == (True, expected(file)), split(page.pages(file.content)).boundaries
+    assert split_of(file) == (True, expected(file)), split(page.pages(file.content)).boundaries
 
 
 WORDS = st.builds(
@@ -343,12 +347,12 @@ ANY_PAGES = st.lists(
 @bounded(deadline=None)
 @given(ANY_PAGES.filter(bool))
 def test_split_never_loses_a_page(any_pages: list[Page]):
-    found = split(any_pages)
-    for parts in (found.parts, found.proposed):
+    split_ = split(any_pages)
+    for parts in (split_.parts, split_.proposed):
         covered = [number for part in parts for number in range(part.pages.first, part.pages.last + 1)]
         assert covered == list(range(1, len(any_pages) + 1))
-    assert [boundary.page for boundary in found.boundaries] == list(range(2, len(any_pages) + 1))
-    assert all(0.5 <= boundary.confidence <= 1 for boundary in found.boundaries)
+    assert [boundary.page for boundary in split_.boundaries] == list(range(2, len(any_pages) + 1))
+    assert all(0.5 <= boundary.confidence <= 1 for boundary in split_.boundaries)
 
 
 # -- cutting --------------------------------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ def test_amount_is_normalized_and_keeps_its_precision(stated: str, normal: str):
 
 @pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
 def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
-    with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as refusal:
+    with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as error:
         to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
-    assert unreadable not in str(refusal.value)
+    assert unreadable not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_error_codes_name_field_without_line_number():
     for line in range(2):
         lines = [{"quantity": "1"}, {"quantity": "1"}]
         lines[line]["quantity"] = "many"
-        with pytest.raises(InvalidDocumentError, match="quantity is not a decimal number") as refusal:
+        with pytest.raises(InvalidDocumentError, match="quantity is not a decimal number") as error:
             to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
-        codes.add(refusal.value.code)
+        codes.add(error.value.code)
     assert codes == {"invalid_invoice_line_items_quantity"}
 
 

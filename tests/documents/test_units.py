@@ -46,12 +46,12 @@ def test_unknown_words_have_no_code(text: str):
     ],
 )
 def test_spellings_of_a_unit_share_one_code(unit: str, spellings: list[str]):
-    assert {canonical(written) for written in spellings} == {unit}
+    assert {canonical(spelling) for spelling in spellings} == {unit}
 
 
-@pytest.mark.parametrize("written", ["vpe 12", "LBR", "MWH", "XBC"])
-def test_unit_without_equivalent_is_unchanged(written: str):
-    assert canonical(written) == written.upper()
+@pytest.mark.parametrize("spelling", ["vpe 12", "LBR", "MWH", "XBC"])
+def test_unit_without_equivalent_is_unchanged(spelling: str):
+    assert canonical(spelling) == spelling.upper()
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])

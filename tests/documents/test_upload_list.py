@@ -79,8 +79,8 @@ def test_upload_without_document_shows_acquisition_state(
     note: str | None,
 ):
     upload(admin, tenant, **columns)
-    (found,) = list_uploads()
-    assert (found.state, found.stage, found.note, found.file) == (state, Stage.ACQUISITION, note, "Rechnung 1.xml")
+    (entry,) = list_uploads()
+    assert (entry.state, entry.stage, entry.note, entry.file) == (state, Stage.ACQUISITION, note, "Rechnung 1.xml")
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_unextracted_document_shows_ingestion_state(
 ):
     document_id = acquired(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = %s, skip_reason = %s", [status, reason])
-    (found,) = list_uploads()
-    assert (found.state, found.stage, found.document_id) == (state, Stage.INGESTION, document_id)
-    assert found.note == reason
+    (entry,) = list_uploads()
+    assert (entry.state, entry.stage, entry.document_id) == (state, Stage.INGESTION, document_id)
+    assert entry.note == reason
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_extracted_document_shows_matching_state(
         admin, make_document, tenant, type="invoice", structured_data={"invoice_number": "RE-7"}, matching_status=status
     )
     admin.execute("UPDATE ingestion_job SET status = 'succeeded'")
-    (found,) = list_uploads()
-    assert (found.state, found.stage, found.type, found.number) == (state, Stage.MATCHING, "invoice", "RE-7")
+    (entry,) = list_uploads()
+    assert (entry.state, entry.stage, entry.type, entry.number) == (state, Stage.MATCHING, "invoice", "RE-7")
 
 
 def test_other_tenants_uploads_are_hidden(
@@ -144,8 +144,8 @@ def test_other_tenants_uploads_are_hidden(
 def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Database):
     upload(admin, None, status="failed", error="The key contains no existing tenant")
     with database.delivery() as connection:
-        ((found,), after) = upload_list.unassigned(connection, limit=1)
-    assert (found.tenant, found.state, found.note) == (None, State.FAILED, "The key contains no existing tenant")
+        ((record,), after) = upload_list.unassigned(connection, limit=1)
+    assert (record.tenant, record.state, record.note) == (None, State.FAILED, "The key contains no existing tenant")
     assert after is None
 
 
@@ -162,12 +162,12 @@ def test_mail_is_found_by_key_for_every_tenant(
 
     admin.execute("UPDATE acquisition_job SET status = 'succeeded', skip_reason = 'Passed on to 2 tenants'")
     other = make_tenant("other")
-    ours, theirs = upload(admin, tenant, key=key), upload(admin, other, key=key)
+    own, foreign = upload(admin, tenant, key=key), upload(admin, other, key=key)
     upload(admin, tenant, key="uploads/acme/1/other.xml")
 
     with database.delivery() as connection:
-        found = upload_list.owners(connection, "b", [key])
-        assert found == [(tenant, "acme", [ours]), (other, "other", [theirs])]
+        owners_ = upload_list.owners(connection, "b", [key])
+        assert owners_ == [(tenant, "acme", [own]), (other, "other", [foreign])]
         assert upload_list.unassigned(connection, limit=2).uploads == []
 
 

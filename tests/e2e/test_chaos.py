@@ -26,8 +26,8 @@ from counterfoil.deadline import Deadline
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.e2e.chaos import Chaos, own_cloud, watched
 from tests.e2e.found import Snapshot, queued, read_snapshot
 from tests.e2e.load import AMBIGUOUS, DOCUMENTS, LOAD_SECONDS, File, GroundTruth, Model, answer, load
@@ -103,7 +103,9 @@ def test_matching_without_kills_equals_ground_truth(loaded: tuple[Sequence[File]
         worker = server.url("calm", "counterfoil_worker")
         with psycopg.connect(url, autocommit=True) as admin, closing(Database(worker)) as database:
             judge = Judge(Model(), "scripted", lambda: NOW, Deadline(lambda: 60))
-            office = Office(database, admin, [_to_document(*numbered) for numbered in enumerate(files)], lambda: judge)
+            office = TenantHarness(
+                database, admin, [_to_document(*numbered) for numbered in enumerate(files)], lambda: judge
+            )
             office.match_all()
             names = {position: file.name for position, file in enumerate(files)}
             links = {tuple(sorted((names[a], names[b]))) for a, b in office.links()}

@@ -16,7 +16,7 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from tests.e2e.conftest import COMMAND, SEED, SignIn
 from tests.e2e.waiting import until
-from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.permissions import PROFILE
 from tools.sample_generator import generate
 
 pytestmark = pytest.mark.e2e

@@ -9,7 +9,7 @@ from functions.watchdog.breakers import DependentWorker, Pauses
 from tests.breakers import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
-from tests.functions.mappings import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, World
+from tests.functions.fake_lambda import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, WatchdogHarness
 
 __all__ = ["clock", "pending", "sqs", "tenant"]
 
@@ -28,20 +28,22 @@ def start(maintenance_database_url: str, clock: Clock) -> Iterator[Start]:
 
 
 @pytest.fixture
-def watch(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., World]:
+def start_watchdog(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., WatchdogHarness]:
     """`watch(*dependents, probes={})` starts a watchdog."""
 
-    def watch(*dependents: DependentWorker, probes: dict[str, Callable[[], object]] | None = None) -> World:
+    def start_watchdog(
+        *dependents: DependentWorker, probes: dict[str, Callable[[], object]] | None = None
+    ) -> WatchdogHarness:
         breakers = start()
         workers = {MAPPING: "matching", OTHER: "tasks"}
         pauses = Pauses(
             breakers.process, breakers, dependents, probes or {}, clock, pause_after=PAUSE_AFTER, workers=workers
         )
-        return World(pauses, breakers, lambda_, clock)
+        return WatchdogHarness(pauses, breakers, lambda_, clock)
 
-    return watch
+    return start_watchdog
 
 
 @pytest.fixture
-def world(watch: Callable[..., World]) -> World:
-    return watch(MATCHING)
+def watchdog(start_watchdog: Callable[..., WatchdogHarness]) -> WatchdogHarness:
+    return start_watchdog(MATCHING)

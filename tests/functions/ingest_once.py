@@ -68,26 +68,29 @@ def main() -> None:
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("document", type=UUID)
     parser.add_argument("file", type=Path)
-    given = parser.parse_args()
-    folder = _Folder(given.file)
+    arguments = parser.parse_args()
+    folder = _Folder(arguments.file)
     aws.client = lambda _: folder  # type: ignore[assignment]
-    database = Database(given.url)
-    attempt = TenantAttempt(given.document, given.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
+    database = Database(arguments.url)
+    attempt = TenantAttempt(arguments.document, arguments.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
     try:
         outcome = ingest(attempt, ocr=lambda _: _Reading())
     except PermanentError as error:
-        ended, message = type(error).__name__, str(error)
+        error_type, message = type(error).__name__, str(error)
     else:
-        with database.tenant(given.tenant) as connection:
+        with database.tenant(arguments.tenant) as connection:
             effects = outcome.effects(connection)
         reason = outcome.reason if isinstance(outcome, Skipped) else effects.remark
-        ended, message = type(outcome).__name__, reason or ""
+        error_type, message = type(outcome).__name__, reason or ""
     database.close()
     process.close_idle()
-    times = os.times()
-    seconds = {"cpu": times.user + times.system, "child_cpu": times.children_user + times.children_system}
+    process_times = os.times()
+    seconds = {
+        "cpu": process_times.user + process_times.system,
+        "child_cpu": process_times.children_user + process_times.children_system,
+    }
     peaks = {"peak": peak_megabytes(), "child": peak_megabytes_of_children()}
-    print(json.dumps(peaks | seconds | {"outcome": ended, "reason": message, "written": folder.written}))  # noqa: T201
+    print(json.dumps(peaks | seconds | {"outcome": error_type, "reason": message, "written": folder.written}))  # noqa: T201
 
 
 if __name__ == "__main__":

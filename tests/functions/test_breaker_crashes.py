@@ -16,100 +16,111 @@ from hypothesis.stateful import (
 )
 
 from counterfoil.db import Connection
-from tests.functions.mappings import MAPPING, MATCHING, FakeLambda, Killed, World, do_nothing, paused, status
+from tests.functions.fake_lambda import (
+    MAPPING,
+    MATCHING,
+    FakeLambda,
+    Killed,
+    WatchdogHarness,
+    do_nothing,
+    pause_matching_queue,
+    status,
+)
 
 
 def kill_process() -> None:
     raise Killed
 
 
-def run_killed_watchdog(world: World, point: str) -> None:
-    setattr(world.lambda_, point, kill_process)
-    world.clock.pass_(seconds=60)
-    world.lambda_.settle()
+def run_killed_watchdog(watchdog: WatchdogHarness, point: str) -> None:
+    setattr(watchdog.lambda_, point, kill_process)
+    watchdog.clock.pass_(seconds=60)
+    watchdog.lambda_.settle()
     with pytest.raises(Killed):
-        world.pauses.run()
-    setattr(world.lambda_, point, do_nothing)
+        watchdog.pauses.run()
+    setattr(watchdog.lambda_, point, do_nothing)
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_watchdog_killed_while_pausing_is_continued(point: str, world: World, admin: Connection) -> None:
-    world.service_fails()
-    run_killed_watchdog(world, point)
+def test_watchdog_killed_while_pausing_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
+    watchdog.service_fails()
+    run_killed_watchdog(watchdog, point)
     assert status(admin) == "pausing"
-    world.minute()
-    world.minute()
-    assert (world.state(), status(admin)) == ("Disabled", "paused")
-    world.service_recovers()
-    world.minute()
-    assert world.state() == "Enabled"
+    watchdog.minute()
+    watchdog.minute()
+    assert (watchdog.state(), status(admin)) == ("Disabled", "paused")
+    watchdog.service_recovers()
+    watchdog.minute()
+    assert watchdog.state() == "Enabled"
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_recovery_during_a_killed_pause_resumes_the_queue(point: str, world: World, admin: Connection) -> None:
-    world.service_fails()
-    run_killed_watchdog(world, point)
-    world.service_recovers()
+def test_recovery_during_a_killed_pause_resumes_the_queue(
+    point: str, watchdog: WatchdogHarness, admin: Connection
+) -> None:
+    watchdog.service_fails()
+    run_killed_watchdog(watchdog, point)
+    watchdog.service_recovers()
     for _ in range(4):
-        world.minute()
-    assert (world.state(), status(admin)) == ("Enabled", "released")
+        watchdog.minute()
+    assert (watchdog.state(), status(admin)) == ("Enabled", "released")
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_watchdog_killed_while_resuming_is_continued(point: str, world: World, admin: Connection) -> None:
-    paused(world)
-    world.service_recovers()
-    run_killed_watchdog(world, point)
+def test_watchdog_killed_while_resuming_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
+    pause_matching_queue(watchdog)
+    watchdog.service_recovers()
+    run_killed_watchdog(watchdog, point)
     assert status(admin) == "paused"
-    world.minute()
-    world.minute()
-    assert (world.state(), status(admin)) == ("Enabled", "released")
+    watchdog.minute()
+    watchdog.minute()
+    assert (watchdog.state(), status(admin)) == ("Enabled", "released")
 
 
-def test_crash_while_resuming_is_not_a_manual_change(world: World) -> None:
-    paused(world)
-    world.service_recovers()
-    run_killed_watchdog(world, "after")
-    world.service_fails()
-    assert world.minute().paused == ["matching"]
+def test_crash_while_resuming_is_not_a_manual_change(watchdog: WatchdogHarness) -> None:
+    pause_matching_queue(watchdog)
+    watchdog.service_recovers()
+    run_killed_watchdog(watchdog, "after")
+    watchdog.service_fails()
+    assert watchdog.minute().paused == ["matching"]
 
 
 def test_pause_row_outlives_calls_in_progress(
-    watch: Callable[..., World], lambda_: FakeLambda, admin: Connection
+    start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda, admin: Connection
 ) -> None:
-    slow, other = watch(MATCHING), watch(MATCHING)
+    slow_watchdog, other_watchdog = start_watchdog(MATCHING), start_watchdog(MATCHING)
 
     def recover_and_run_other_watchdog() -> None:
         lambda_.before = do_nothing
-        other.service_recovers()
-        other.minute()
+        other_watchdog.service_recovers()
+        other_watchdog.minute()
         assert status(admin) == "pausing"
 
     lambda_.before = recover_and_run_other_watchdog
-    slow.service_fails()
-    slow.minute()
-    assert slow.state() == "Disabled"
-    other.minute()
-    assert other.state() == "Enabled"
+    slow_watchdog.service_fails()
+    slow_watchdog.minute()
+    assert slow_watchdog.state() == "Disabled"
+    other_watchdog.minute()
+    assert other_watchdog.state() == "Enabled"
 
 
-def test_concurrent_watchdogs_act_like_one(watch: Callable[..., World], lambda_: FakeLambda) -> None:
-    one, other = watch(MATCHING), watch(MATCHING)
+def test_concurrent_watchdogs_act_like_one(start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda) -> None:
+    first, second = start_watchdog(MATCHING), start_watchdog(MATCHING)
 
     def run_other_watchdog() -> None:
         lambda_.before = do_nothing
-        other.pauses.run()
+        second.pauses.run()
 
     lambda_.before = run_other_watchdog
-    one.service_fails()
-    one.minute()
-    assert one.state() == "Disabled"
-    one.minute()
-    one.service_recovers()
+    first.service_fails()
+    first.minute()
+    assert first.state() == "Disabled"
+    first.minute()
+    first.service_recovers()
     lambda_.before = run_other_watchdog
-    one.minute()
-    one.minute()
-    assert one.state() == "Enabled"
+    first.minute()
+    first.minute()
+    assert first.state() == "Enabled"
     assert lambda_.calls == [(MAPPING, False), (MAPPING, True)]
 
 
@@ -119,81 +130,81 @@ class History(RuleBasedStateMachine):
     An operator disables the mapping only while no row records our pause, because the two look the same.
     """
 
-    world: World
+    watchdog: WatchdogHarness
     admin: Connection
 
     def __init__(self) -> None:
         super().__init__()
-        lambda_ = self.world.lambda_
+        lambda_ = self.watchdog.lambda_
         lambda_.states[MAPPING] = "Enabled"
         lambda_.disabled_by.clear()
-        if self.world.breakers.open_breakers():
-            self.world.service_recovers()
+        if self.watchdog.breakers.open_breakers():
+            self.watchdog.service_recovers()
         self.admin.execute("DELETE FROM breaker_mapping_pause")
 
     @initialize(calm=st.booleans())
-    def begin(self, calm: bool) -> None:
+    def begin(self, is_idle: bool) -> None:
         """Start half of the histories with a paused queue, which random steps rarely reach."""
-        if not calm:
-            self.world.service_fails()
-            self.world.minute()
+        if not is_idle:
+            self.watchdog.service_fails()
+            self.watchdog.minute()
 
     def has_own_pause(self) -> bool:
         return status(self.admin) in {"pausing", "paused"}
 
     @rule(seconds=st.sampled_from([1, 59, 60, 61, 119, 121, 600]), settled=st.booleans())
     def time_passes(self, seconds: int, settled: bool) -> None:
-        self.world.clock.pass_(seconds=seconds)
+        self.watchdog.clock.pass_(seconds=seconds)
         if settled:
-            self.world.lambda_.settle()
+            self.watchdog.lambda_.settle()
 
     @rule()
     def service_fails(self) -> None:
-        self.world.service_fails()
+        self.watchdog.service_fails()
 
-    @precondition(lambda self: self.world.breakers.open_breakers())
+    @precondition(lambda self: self.watchdog.breakers.open_breakers())
     @rule()
     def service_recovers(self) -> None:
-        self.world.service_recovers()
+        self.watchdog.service_recovers()
 
     @rule(point=st.sampled_from(["before", "after", "never"]))
     def run_watchdog(self, point: str) -> None:
         if point != "never":
-            setattr(self.world.lambda_, point, kill_process)
+            setattr(self.watchdog.lambda_, point, kill_process)
         with suppress(Killed):
-            self.world.pauses.run()
-        self.world.lambda_.before = self.world.lambda_.after = do_nothing
+            self.watchdog.pauses.run()
+        self.watchdog.lambda_.before = self.watchdog.lambda_.after = do_nothing
 
     @rule()
     def enable_manually(self) -> None:
-        self.world.lambda_.switch_manually(MAPPING, on=True)
+        self.watchdog.lambda_.switch_manually(MAPPING, on=True)
 
     @precondition(lambda self: not self.has_own_pause())
     @rule()
     def disable_manually(self) -> None:
-        self.world.lambda_.switch_manually(MAPPING, on=False)
+        self.watchdog.lambda_.switch_manually(MAPPING, on=False)
 
     @invariant()
     def own_pause_is_recorded(self) -> None:
-        if self.world.lambda_.disabled_by.get(MAPPING) == "watchdog":
+        if self.watchdog.lambda_.disabled_by.get(MAPPING) == "watchdog":
             assert self.has_own_pause()
 
     def teardown(self) -> None:
         """Let the service recover. The queue must be resumed unless an operator paused it."""
-        if self.world.breakers.open_breakers():
-            self.world.service_recovers()
+        if self.watchdog.breakers.open_breakers():
+            self.watchdog.service_recovers()
         for _ in range(5):
-            self.world.minute()
-        assert self.world.lambda_.disabled_by.get(MAPPING) != "watchdog"
+            self.watchdog.minute()
+        assert self.watchdog.lambda_.disabled_by.get(MAPPING) != "watchdog"
         assert not self.has_own_pause()
 
 
-def test_no_history_leaves_queue_paused(world: World, admin: Connection) -> None:
+def test_no_history_leaves_queue_paused(watchdog: WatchdogHarness, admin: Connection) -> None:
     class BoundHistory(History):
         pass
 
-    BoundHistory.world, BoundHistory.admin = world, admin
+    BoundHistory.watchdog, BoundHistory.admin = watchdog, admin
     run_state_machine_as_test(
         BoundHistory, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
     )
-    assert {(MAPPING, False), (MAPPING, True)} <= set(world.lambda_.calls)  # otherwise the histories prove nothing
+    assert {(MAPPING, False), (MAPPING, True)} <= set(watchdog.lambda_.calls)  # otherwise the histories prove nothing

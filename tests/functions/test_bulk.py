@@ -26,7 +26,7 @@ QUEUE = "counterfoil-tasks"
 
 
 @pytest.fixture
-def yard(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> Yard:
+def harness(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> Yard:
     tenant = make_tenant("acme")
     return Yard(database, admin, tenant, dying(database, tenant))
 
@@ -46,15 +46,17 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 
 @pytest.fixture
-def rounds(yard: Yard, database_url: str) -> Any:
-    alone = Database(database_url, max_connections=1)  # as on Lambda
-    outbox = Outbox(alone, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: yard.now, random=lambda: 0.0)
-    yield Engine(alone, outbox, [BulkSteps(None)], lambda: yard.now)
-    alone.close()
+def bulk_engine(harness: Yard, database_url: str) -> Any:
+    single_connection = Database(database_url, max_connections=1)  # as on Lambda
+    outbox = Outbox(
+        single_connection, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: harness.now, random=lambda: 0.0
+    )
+    yield Engine(single_connection, outbox, [BulkSteps(None)], lambda: harness.now)
+    single_connection.close()
 
 
-def run(rounds: Engine, left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
-    return rounds.run(left)
+def run(bulk_engine: Engine, seconds_left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
+    return bulk_engine.run(seconds_left)
 
 
 def test_every_action_has_one_definition():
@@ -62,88 +64,90 @@ def test_every_action_has_one_definition():
     assert sorted(actions) == sorted(store.ACTIONS)
 
 
-def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs: FakeSqs):
-    yard.fail(100, every=0.1)
-    yard.request(rate=4)
-    assert run(rounds) == {"operations": 1, "items": 100}
+def test_each_message_is_delayed_until_its_turn(bulk_engine: Engine, harness: Yard, sqs: FakeSqs):
+    harness.fail(100, every=0.1)
+    harness.request(rate=4)
+    assert run(bulk_engine) == {"operations": 1, "items": 100}
     assert sorted(entry["DelaySeconds"] for entry in sqs.sent[QUEUE]) == sorted([*range(25)] * 4)
-    assert all(row["sent_at"] for row in yard.owed())
+    assert all(row["sent_at"] for row in harness.owed())
 
 
-def test_steps_without_time_left_run_later(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_steps_without_time_left_run_later(
+    bulk_engine: Engine, harness: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
-    yard.fail(20)
-    operation = yard.request()
+    harness.fail(20)
+    operation = harness.request()
     seconds = chain(repeat(50.0, 4), repeat(MIN_SECONDS_LEFT - 1))
-    assert 0 < run(rounds, lambda: next(seconds))["items"] < 20
-    assert yard.shown(operation).state == "running"
-    run(rounds)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 20)
-    assert run(rounds) == {"operations": 0, "items": 0}
+    assert 0 < run(bulk_engine, lambda: next(seconds))["items"] < 20
+    assert harness.shown(operation).state == "running"
+    run(bulk_engine)
+    assert (harness.shown(operation).state, harness.shown(operation).succeeded) == ("done", 20)
+    assert run(bulk_engine) == {"operations": 0, "items": 0}
 
 
-def test_operations_take_turns(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_operations_take_turns(bulk_engine: Engine, harness: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
-    letters = yard.fail(20)
-    large = yard.request()
-    small = yard.request(job_ids=letters[:2])
+    dead_letters = harness.fail(20)
+    large = harness.request()
+    small = harness.request(job_ids=dead_letters[:2])
     turn = iter(range(1000))
-    rounds.run(lambda: 50.0 if next(turn) < 9 else 0.0)
-    assert yard.shown(small).succeeded == 2
-    assert (yard.shown(large).state, yard.shown(large).succeeded) == ("running", 4)
+    bulk_engine.run(lambda: 50.0 if next(turn) < 9 else 0.0)
+    assert harness.shown(small).succeeded == 2
+    assert (harness.shown(large).state, harness.shown(large).succeeded) == ("running", 4)
 
 
 @pytest.mark.parametrize(
     ("error", "is_failure"), [(ConflictError("the row is locked"), False), (ValueError("the value 4711"), True)]
 )
 def test_failing_operation_blocks_no_other(
-    rounds: Engine,
-    yard: Yard,
+    bulk_engine: Engine,
+    harness: Yard,
     sqs: FakeSqs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: Exception,
     is_failure: bool,
 ):
-    yard.fail(2)
-    broken = yard.request()
-    yard.now += timedelta(seconds=1)
-    other = yard.request("resolve")
+    harness.fail(2)
+    failing_operation = harness.request()
+    harness.now += timedelta(seconds=1)
+    other = harness.request("resolve")
     step = engine.step
 
-    def fail_broken(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
-        if operation_id == broken.id:
+    def fail_broken(database: Database, definition: Any, operation_id: UUID, *arguments: Any, **options: Any) -> Any:
+        if operation_id == failing_operation.id:
             raise error
-        return step(database, definition, operation_id, *given, **how)
+        return step(database, definition, operation_id, *arguments, **options)
 
     monkeypatch.setattr(engine, "step", fail_broken)
     if is_failure:
         with pytest.raises(RuntimeError, match=r"^1 operations failed$"):
-            run(rounds)
+            run(bulk_engine)
     else:
-        run(rounds)
-    assert yard.shown(other).succeeded == 2
+        run(bulk_engine)
+    assert harness.shown(other).succeeded == 2
     assert "4711" not in capsys.readouterr().out
 
 
-def test_database_outage_fails_the_run(rounds: Engine, yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    yard.request()
+def test_database_outage_fails_the_run(bulk_engine: Engine, harness: Yard, monkeypatch: pytest.MonkeyPatch):
+    harness.request()
 
     def raise_unavailable(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailableError("unavailable")
 
     monkeypatch.setattr(engine, "step", raise_unavailable)
     with pytest.raises(DatabaseUnavailableError):
-        run(rounds)
+        run(bulk_engine)
 
 
-def test_unsent_messages_stay_in_the_outbox(rounds: Engine, yard: Yard, sqs: FakeSqs):
-    def refuse(**call: Any) -> Any:
+def test_unsent_messages_stay_in_the_outbox(bulk_engine: Engine, harness: Yard, sqs: FakeSqs):
+    def fail(**call: Any) -> Any:
         return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
 
-    sqs.send_message_batch = refuse  # type: ignore[method-assign]
-    yard.fail(3)
-    operation: Operation = yard.request()
-    run(rounds)
-    assert yard.shown(operation).succeeded == 3
-    assert [row["sent_at"] for row in yard.owed()] == [None] * 3
+    sqs.send_message_batch = fail  # type: ignore[method-assign]
+    harness.fail(3)
+    operation: Operation = harness.request()
+    run(bulk_engine)
+    assert harness.shown(operation).succeeded == 3
+    assert [row["sent_at"] for row in harness.owed()] == [None] * 3

@@ -28,7 +28,7 @@ from counterfoil.tasks.task_type import Services
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
-from tests.functions.test_tasks import World
+from tests.functions.test_tasks import TaskHarness
 from tests.llm.server import Answer, Raw, Request, Server
 from tests.tasks.chat.test_deletion import everything
 from tests.tasks.conftest import rows
@@ -39,27 +39,27 @@ DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks-dlq"
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
-    with Server() as server:
-        server._otherwise = lambda request: f"Re: {request.user}"
-        yield server
+def model_server() -> Iterator[Server]:
+    with Server() as model_api:
+        model_api._otherwise = lambda request: f"Re: {request.user}"
+        yield model_api
 
 
 @pytest.fixture
-def talk(
+def chat(
     database: Database,
     admin: Connection,
     clock: Clock,
     tenant: UUID,
     sqs: FakeSqs,
-    scripted: Server,
+    model_server: Server,
     monkeypatch: pytest.MonkeyPatch,
-) -> World:
+) -> TaskHarness:
     """Conversations of a tenant with a budget of two LLM calls a day, and none for documents."""
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
-        llm_url=scripted.url_for("openai"),
+        llm_url=model_server.url_for("openai"),
         llm_api_key=SecretStr("sk"),
         chat_calls_per_day=2,
         llm_calls_per_day=0,
@@ -67,32 +67,32 @@ def talk(
     )
 
     def model() -> Llm:
-        found = Llm.from_settings(settings, database, Breakers.from_settings(settings, database))
-        assert found is not None
-        found._clock = clock
-        return found
+        llm = Llm.from_settings(settings, database, Breakers.from_settings(settings, database))
+        assert llm is not None
+        llm._clock = clock
+        return llm
 
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs}[service])
-    world = World(database, admin, clock, tenant)
-    world.services = Services(model, settings=settings)
-    return world
+    harness = TaskHarness(database, admin, clock, tenant)
+    harness.services = Services(model, settings=settings)
+    return harness
 
 
-def say(talk: World, text: str, session: UUID | None = None) -> UUID:
+def send_message(chat: TaskHarness, text: str, session: UUID | None = None) -> UUID:
     payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-    return talk.submit(payload, CHAT_COMPLETION.name, user_id=USER)
+    return chat.submit(payload, CHAT_COMPLETION.name, user_id=USER)
 
 
-def test_exceeded_budget_fails_messages_permanently(talk: World, scripted: Server, admin: Connection) -> None:
-    session = say(talk, "0")
-    jobs = [session, *(say(talk, str(number), session) for number in range(1, 4))]
+def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, model_server: Server, admin: Connection) -> None:
+    session = send_message(chat, "0")
+    jobs = [session, *(send_message(chat, str(number), session) for number in range(1, 4))]
 
-    for body in talk.bodies():
-        talk.run(body)
+    for body in chat.bodies():
+        chat.run(body)
 
     by_id = {row["id"]: row for row in rows(admin, "task")}
     assert [by_id[job]["status"] for job in jobs] == ["succeeded", "succeeded", "failed", "failed"]
-    assert len(scripted.requests) == 2
+    assert len(model_server.requests) == 2
     assert by_id[jobs[-1]]["error"] == (
         "The language model was not asked: today's budget of 2 questions in conversations is used up "
         f"({NOW:%Y-%m-%d}, UTC). Send the message again after midnight UTC."
@@ -100,22 +100,24 @@ def test_exceeded_budget_fails_messages_permanently(talk: World, scripted: Serve
     assert {(row["dlq_reason"], row["attempts"]) for row in rows(admin, "dead_letter")} == {("non_retriable_error", 1)}
 
 
-def test_conversation_deleted_during_completion_gets_no_reply(talk: World, scripted: Server, admin: Connection) -> None:
-    session = say(talk, "Hello")
+def test_conversation_deleted_during_completion_gets_no_reply(
+    chat: TaskHarness, model_server: Server, admin: Connection
+) -> None:
+    session = send_message(chat, "Hello")
 
-    def answer(request: Request) -> str:
-        with talk.database.tenant(talk.tenant_id) as connection:
+    def response(request: Request) -> str:
+        with chat.database.tenant(chat.tenant_id) as connection:
             delete_session(connection, session, USER, NOW, by=USER)
         return f"Re: {request.user}"
 
-    scripted._otherwise = answer
-    bodies = talk.bodies()
-    talk.run(*bodies)
-    talk.run(*bodies)  # redelivered
+    model_server._otherwise = response
+    bodies = chat.bodies()
+    chat.run(*bodies)
+    chat.run(*bodies)  # redelivered
 
-    assert (talk.task()["status"], talk.task()["result"]) == (None, None)
+    assert (chat.task()["status"], chat.task()["result"]) == (None, None)
     assert [rows(admin, name) for name in ("chat_session", "chat_message", "dead_letter")] == [[], [], []]
-    assert len(scripted.requests) == 1
+    assert len(model_server.requests) == 1
 
 
 # -- dead letters of conversations ------------------------------------------------------------------------------------
@@ -136,15 +138,15 @@ def archive(maintenance_database: Database, clock: Clock) -> Callable[[str], dic
     return settle
 
 
-def delete_conversation(talk: World, session: UUID) -> None:
-    with talk.database.tenant(talk.tenant_id) as connection:
+def delete_conversation(chat: TaskHarness, session: UUID) -> None:
+    with chat.database.tenant(chat.tenant_id) as connection:
         delete_session(connection, session, USER, NOW, by=USER)
 
 
-def lose_worker(talk: World) -> None:
+def lose_worker(chat: TaskHarness) -> None:
     """Start the last permitted attempt of a message without ending it."""
-    expired = talk.clock.now - timedelta(minutes=5)
-    talk.admin.execute(
+    expired = chat.clock.now - timedelta(minutes=5)
+    chat.admin.execute(
         "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
         "lease_expires_at = %(at)s",
         {"at": expired},
@@ -153,82 +155,82 @@ def lose_worker(talk: World) -> None:
 
 @pytest.mark.parametrize("archived", ["before deletion", "after deletion"])
 def test_dead_lettered_message_stores_no_content(
-    talk: World, admin: Connection, archive: Callable[[str], dict[str, Any]], archived: str
+    chat: TaskHarness, admin: Connection, archive: Callable[[str], dict[str, Any]], archived: str
 ) -> None:
-    session = say(talk, SECRET)
-    (body,) = talk.bodies()
-    lose_worker(talk)
+    session = send_message(chat, SECRET)
+    (body,) = chat.bodies()
+    lose_worker(chat)
     assert SECRET in body
 
     if archived == "before deletion":
         joined = archive(body)
-        delete_conversation(talk, session)
+        delete_conversation(chat, session)
     else:
-        talk.run(body)  # detects the loss
-        delete_conversation(talk, session)
+        chat.run(body)  # detects the loss
+        delete_conversation(chat, session)
         joined = archive(body)
 
     assert SECRET not in everything(admin)
     assert joined["dead_letter_queue_message"]
-    kept = joined["dead_letter_queue_body"]
-    assert read_task_message(kept) == read_task_message(body)
-    assert json.loads(kept) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
+    stored_body = joined["dead_letter_queue_body"]
+    assert read_task_message(stored_body) == read_task_message(body)
+    assert json.loads(stored_body) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
 
 
 def test_deleted_conversation_leaves_no_content_anywhere(
-    talk: World, scripted: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    chat: TaskHarness, model_server: Server, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged = StringIO()
     monkeypatch.setattr(logger.registered_handler, "stream", logged)
-    session = say(talk, f"{SECRET} 0")
+    session = send_message(chat, f"{SECRET} 0")
     for number in range(1, 3):
-        say(talk, f"{SECRET} {number}", session)
-    scripted.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
+        send_message(chat, f"{SECRET} {number}", session)
+    model_server.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
-    for body in talk.bodies()[:2]:
-        talk.run(body)  # answered, and failed permanently
+    for body in chat.bodies()[:2]:
+        chat.run(body)  # answered, and failed permanently
     assert sorted(row["status"] for row in rows(admin, "task")) == ["failed", "pending", "succeeded"]
-    assert len(scripted.requests) == 2
-    with talk.database.tenant(talk.tenant_id) as connection:
+    assert len(model_server.requests) == 2
+    with chat.database.tenant(chat.tenant_id) as connection:
         assert len(transcript(connection, session, USER).entries) == 4
     assert SECRET not in str(
         [rows(admin, table) for table in ("dead_letter", "failure_event", "work_attempt", "llm_call")]
     )
-    delete_conversation(talk, session)
+    delete_conversation(chat, session)
 
     assert SECRET not in everything(admin)
     assert "answered with HTTP 400" in logged.getvalue()
     assert SECRET not in logged.getvalue()
 
 
-@pytest.mark.parametrize("why", ["never settled", "newer schema"])
+@pytest.mark.parametrize("reason", ["never settled", "newer schema"])
 def test_message_is_archived_without_its_content(
-    talk: World, archive: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, why: str
+    chat: TaskHarness, archive: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    say(talk, SECRET)
-    body: dict[str, Any] = json.loads(talk.bodies()[0])
-    if why == "newer schema":
+    send_message(chat, SECRET)
+    body: dict[str, Any] = json.loads(chat.bodies()[0])
+    if reason == "newer schema":
         body["schema_version"] = 2
     monkeypatch.setattr(delivery, "claim", Mock(side_effect=KeyError("unknown")))
-    talk.clock.pass_(days=14)
+    chat.clock.pass_(days=14)
 
-    letter = archive(json.dumps(body))
+    dead_letter = archive(json.dumps(body))
 
-    assert json.loads(letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
+    assert json.loads(dead_letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
 
 
 def test_permanently_refused_claim_stores_no_content(
-    talk: World, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    chat: TaskHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(talk, SECRET)
-    bodies = talk.bodies()
+    send_message(chat, SECRET)
+    bodies = chat.bodies()
     monkeypatch.setattr(delivery, "claim", Mock(side_effect=RejectedStatementError("A right is missing")))
 
-    talk.run(*bodies)
+    chat.run(*bodies)
 
-    (letter,) = rows(admin, "dead_letter")
-    assert read_task_message(letter["payload"]["body"]) == read_task_message(bodies[0])
-    assert SECRET not in str(letter)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert read_task_message(dead_letter["payload"]["body"]) == read_task_message(bodies[0])
+    assert SECRET not in str(dead_letter)
 
 
 def test_unreadable_message_is_archived_unchanged(

@@ -29,39 +29,39 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
     return handler(ROW)
 
 
-def dlq_record(body: str | Message, worker: str = "matching", **more: Any) -> dict[str, Any]:
+def dlq_record(body: str | Message, worker: str = "matching", **options: Any) -> dict[str, Any]:
     """Return a record of a worker's dead-letter queue, sent now."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
-    one = record(body, arn=arn, **more)
-    one["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
-    return one
+    sqs_record = record(body, arn=arn, **options)
+    sqs_record["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
+    return sqs_record
 
 
-def retained(answer: dict[str, Any]) -> list[str]:
-    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+def retained_ids(response: dict[str, Any]) -> list[str]:
+    return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
 
 
 def test_records_of_a_batch_are_settled_independently(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
-    good, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
+    valid, running = pending(), pending(status="in-progress", attempts=1, lease_expires_at=lease)
     batch = [
-        dlq_record(good),
+        dlq_record(valid),
         dlq_record("not JSON"),
         dlq_record(running, handle="running"),
         dlq_record('{"schema_version": 2}'),
         dlq_record(Message(work_id=uuid4(), revision=1, send_number=0)),
-        dlq_record(good, "an-unknown-worker"),
+        dlq_record(valid, "an-unknown-worker"),
         dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition"),
     ]
 
-    answer = dead_letters.handle(event(*batch), Context())
+    batch_response = dead_letters.handle(event(*batch), Context())
 
-    assert retained(answer) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
+    assert retained_ids(batch_response) == [batch[2]["messageId"], batch[3]["messageId"], batch[5]["messageId"]]
     assert 95 <= sqs.visibility["running"] <= 101
-    assert life_cycle(admin, good.work_id)["send_number"] == 1
-    assert [letter["payload"]["body"] for letter in rows(admin, "dead_letter")] == ["not JSON"]
+    assert life_cycle(admin, valid.work_id)["send_number"] == 1
+    assert [dead_letter["payload"]["body"] for dead_letter in rows(admin, "dead_letter")] == ["not JSON"]
     assert [job["send_number"] for job in rows(admin, "acquisition_job") if job["key"] == "uploads/acme/a.xml"] == [1]
 
 
@@ -82,7 +82,7 @@ def test_failed_visibility_change_does_not_prevent_settlement(
     message = pending()
     sqs.refuse_visibility = {"it": 2}
 
-    assert retained(dead_letters.handle(event(dlq_record(message, handle="it")), Context())) == []
+    assert retained_ids(dead_letters.handle(event(dlq_record(message, handle="it")), Context())) == []
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
@@ -93,17 +93,19 @@ def test_records_without_time_left_stay_untouched(
     messages, context = [pending(), pending()], Context(left=24)
     batch = [dlq_record(message) for message in messages]
 
-    assert retained(dead_letters.handle(event(*batch), context)) == [one["messageId"] for one in batch]
+    assert retained_ids(dead_letters.handle(event(*batch), context)) == [
+        sqs_record["messageId"] for sqs_record in batch
+    ]
 
     assert {life_cycle(admin, message.work_id)["send_number"] for message in messages} == {0}
     context.left = 26
-    assert retained(dead_letters.handle(event(*batch), context)) == []
+    assert retained_ids(dead_letters.handle(event(*batch), context)) == []
 
 
 def test_batch_of_bad_bodies_creates_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
     batch = [dlq_record(body) for body in bodies.UNREADABLE.values()]
 
-    assert retained(dead_letters.handle(event(*batch), Context())) == []
+    assert retained_ids(dead_letters.handle(event(*batch), Context())) == []
 
     assert len(rows(admin, "dead_letter")) == len(batch)
 
@@ -112,18 +114,18 @@ def test_unexpected_error_retains_only_its_message(
     dead_letters: ModuleType, admin: Connection, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archiver = dead_letters.function()._archiver
-    bad, good, settle = dlq_record(pending()), pending(), archiver.process
+    invalid, valid, settle = dlq_record(pending()), pending(), archiver.process
 
-    def fail(worker: str, one: Any) -> Any:
-        if one.message_id == bad["messageId"]:
+    def fail(worker: str, sqs_record: Any) -> Any:
+        if sqs_record.message_id == invalid["messageId"]:
             raise KeyError("DE02")
-        return settle(worker, one)
+        return settle(worker, sqs_record)
 
     monkeypatch.setattr(archiver, "process", Mock(side_effect=fail))
 
-    assert retained(dead_letters.handle(event(bad, dlq_record(good)), Context())) == [bad["messageId"]]
+    assert retained_ids(dead_letters.handle(event(invalid, dlq_record(valid)), Context())) == [invalid["messageId"]]
 
-    assert life_cycle(admin, good.work_id)["send_number"] == 1
+    assert life_cycle(admin, valid.work_id)["send_number"] == 1
 
 
 def test_retained_records_are_counted_except_running_work(
@@ -138,10 +140,10 @@ def test_retained_records_are_counted_except_running_work(
         dlq_record(pending(), "an-unknown-worker"),
     ]
 
-    assert len(retained(dead_letters.handle(event(*batch), Context()))) == 3
+    assert len(retained_ids(dead_letters.handle(event(*batch), Context()))) == 3
 
-    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["worker"], line["DlqRetained"]) for line in measured if "DlqRetained" in line] == [
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["worker"], line["DlqRetained"]) for line in metrics if "DlqRetained" in line] == [
         ("matching", [1.0]),
         ("unknown", [1.0]),
     ]
@@ -154,15 +156,15 @@ def test_unprocessed_upload_is_returned_to_its_tenant(
 
     dead_letters.handle(event(dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
 
-    (sent,) = sqs.sent["counterfoil-acquisition"]
-    assert sent["MessageGroupId"] == str(tenant_id)
-    assert json.loads(sent["MessageBody"])["send_number"] == 1
+    (message,) = sqs.sent["counterfoil-acquisition"]
+    assert message["MessageGroupId"] == str(tenant_id)
+    assert json.loads(message["MessageBody"])["send_number"] == 1
 
 
 @pytest.mark.parametrize("worker", [row.name for row in queue_workers(WORKERS)])
 def test_dead_letter_queues_of_all_workers_are_settled(
     dead_letters: ModuleType, admin: Connection, worker: str
 ) -> None:
-    assert retained(dead_letters.handle(event(dlq_record("not JSON", worker)), Context())) == []
+    assert retained_ids(dead_letters.handle(event(dlq_record("not JSON", worker)), Context())) == []
 
-    assert [letter["worker"] for letter in rows(admin, "dead_letter")] == [worker]
+    assert [dead_letter["worker"] for dead_letter in rows(admin, "dead_letter")] == [worker]

@@ -58,10 +58,12 @@ class ConcurrentSessions:
     def begin(self, action: Callable[[], Any], *, waits: int) -> "Future[Any]":
         """Run `action` until as many sessions as `waits` wait for a lock."""
         future = self._pool.submit(action)
-        patience = monotonic() + 30
-        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        while self._admin.execute(waiting).fetchall()[0][0] < waits:  # PostgreSQL does not report new waits, so poll
-            assert monotonic() < patience, "the sessions are not waiting"
+        deadline = monotonic() + 30
+        waiting_sessions = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+        while (
+            self._admin.execute(waiting_sessions).fetchall()[0][0] < waits
+        ):  # PostgreSQL does not report new waits, so poll
+            assert monotonic() < deadline, "the sessions are not waiting"
         return future
 
     @contextmanager
@@ -103,12 +105,12 @@ def fails_transiently() -> Outcome:
     raise ServiceUnavailableError("S3 is slow")
 
 
-class LateWorker:
+class BlockedWorker:
     """A consumer on its own thread whose only attempt waits for a signal."""
 
-    def __init__(self, database: Database, clock: Clock, end: Callable[[], Outcome]) -> None:
+    def __init__(self, database: Database, clock: Clock, finish: Callable[[], Outcome]) -> None:
         self.started, self.release = threading.Event(), threading.Event()
-        self._end = end
+        self._end = finish
         self.consumer = make_consumer(database, self._work, clock)
 
     def _work(self, attempt: TenantAttempt) -> Outcome:
@@ -122,7 +124,7 @@ class LateWorker:
         return result
 
 
-@pytest.mark.parametrize("end", [succeeds, fails_permanently, fails_transiently])
+@pytest.mark.parametrize("finish", [succeeds, fails_permanently, fails_transiently])
 @pytest.mark.parametrize("returns", [0, 2])
 def test_late_settlement_after_the_archivers_read_is_stale(
     archiver: Archiver,
@@ -131,19 +133,19 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     clock: Clock,
     pending: Pending,
     sessions: ConcurrentSessions,
-    end: Callable[[], Outcome],
+    finish: Callable[[], Outcome],
     returns: int,
 ) -> None:
     message = pending(dlq_returns=returns)
-    late = LateWorker(database, clock, end)
-    answered = late.begin(record(message))
+    worker = BlockedWorker(database, clock, finish)
+    batch_result = worker.begin(record(message))
     clock.pass_(seconds=121)
 
     with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
-        sessions.begin(late.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
+        sessions.begin(worker.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
     assert settled(archived) is None
 
-    assert len(settled(answered)["batchItemFailures"]) == 1  # stale
+    assert len(settled(batch_result)["batchItemFailures"]) == 1  # stale
     row = life_cycle(admin, message.work_id)
     if returns == 0:
         assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 1, 1)
@@ -155,7 +157,7 @@ def test_late_settlement_after_the_archivers_read_is_stale(
 
 
 @pytest.mark.parametrize(
-    ("end", "status", "happened"),
+    ("finish", "status", "happened"),
     [
         (succeeds, "succeeded", ["dropped"]),
         (fails_permanently, "failed", ["dead", "joined"]),
@@ -170,40 +172,40 @@ def test_late_settlement_before_the_archivers_read_counts(
     clock: Clock,
     pending: Pending,
     sessions: ConcurrentSessions,
-    end: Callable[[], Outcome],
+    finish: Callable[[], Outcome],
     status: str,
     happened: list[str],
 ) -> None:
     message = pending()
-    late = LateWorker(database, clock, end)
-    answered = late.begin(record(message))
+    worker = BlockedWorker(database, clock, finish)
+    batch_result = worker.begin(record(message))
     clock.pass_(seconds=121)
 
     with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
-        sessions.begin(late.release.set, waits=1)
+        sessions.begin(worker.release.set, waits=1)
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=2)
         first.commit()
     assert settled(archived) is None
 
-    assert settled(answered)["batchItemFailures"] == [] or end is fails_transiently
+    assert settled(batch_result)["batchItemFailures"] == [] or finish is fails_transiently
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == (status, 1)
     assert actions(admin) == happened
-    assert len(rows(admin, "failure_event")) == (end is fails_permanently)
+    assert len(rows(admin, "failure_event")) == (finish is fails_permanently)
 
 
 def test_live_lease_retains_the_message_until_it_ends(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    late = LateWorker(database, clock, succeeds)
-    answered = late.begin(record(message))
+    worker = BlockedWorker(database, clock, succeeds)
+    batch_result = worker.begin(record(message))
     clock.pass_(seconds=119)
 
     assert archiver.process("matching", dlq_record(message)) == RetryAfter(2)
-    late.release.set()
-    assert settled(answered) == {"batchItemFailures": []}
+    worker.release.set()
+    assert settled(batch_result) == {"batchItemFailures": []}
     assert archiver.process("matching", dlq_record(message)) is None
 
     row = life_cycle(admin, message.work_id)
@@ -255,20 +257,20 @@ def test_message_received_during_a_return_is_stale(
     sessions: ConcurrentSessions,
 ) -> None:
     message = pending()
-    ran: list[TenantAttempt] = []
+    executed: list[TenantAttempt] = []
 
     def work(attempt: TenantAttempt) -> Outcome:
-        ran.append(attempt)
+        executed.append(attempt)
         return succeeds()
 
     consumer = make_consumer(database, work, clock)
 
     with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
-        answered = sessions.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
+        batch_result = sessions.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
     assert settled(archived) is None
 
-    assert settled(answered) == {"batchItemFailures": []}
-    assert ran == []
+    assert settled(batch_result) == {"batchItemFailures": []}
+    assert executed == []
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
@@ -387,10 +389,10 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
 
 def effects(admin: Connection) -> list[Any]:
     """Return all effects of a settlement, except the audit trail and the note of the message."""
-    letters = rows(admin, "dead_letter")
-    for letter in letters:
-        letter["payload"].pop("dead_letter_queue_message", None)
-    return [rows(admin, "document"), letters, rows(admin, "failure_event"), rows(admin, "outbox")]
+    dead_letters = rows(admin, "dead_letter")
+    for dead_letter in dead_letters:
+        dead_letter["payload"].pop("dead_letter_queue_message", None)
+    return [rows(admin, "document"), dead_letters, rows(admin, "failure_event"), rows(admin, "outbox")]
 
 
 @pytest.fixture
@@ -415,8 +417,8 @@ def test_two_archivers_settle_a_message_once(
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
 
     with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(again) is None
+        repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
+    assert settled(archived) is settled(repeated) is None
 
     assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
     assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
@@ -429,11 +431,11 @@ def test_two_archivers_archive_an_unreadable_message_once(
     message = dlq_record("not JSON")
 
     with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
-        again = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(again) is None
+        repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
+    assert settled(archived) is settled(repeated) is None
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["previous_failures"] == []
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["previous_failures"] == []
     assert actions(admin) == ["dead"]
     assert len(rows(admin, "failure_event")) == 1
 
@@ -444,24 +446,24 @@ def test_redelivery_after_commit_changes_nothing(
 ) -> None:
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
     archiver.process("matching", message)
-    before, sent = effects(admin), len(sqs.sent[QUEUE_URL])
+    before, sent_message = effects(admin), len(sqs.sent[QUEUE_URL])
     clock.pass_(minutes=10)
 
     assert archiver.process("matching", message) is None
 
     assert effects(admin) == before
-    assert len(sqs.sent[QUEUE_URL]) == sent
+    assert len(sqs.sent[QUEUE_URL]) == sent_message
 
 
-class Flaky(Database):
+class UnavailableDatabase(Database):
     """A database that becomes unavailable before or after its next commit."""
 
     lost_at: str | None = None
 
     @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
+    def delivery(self, **options: Any) -> Iterator[Connection]:
         lost_at, self.lost_at = self.lost_at, None
-        with super().delivery(**how) as connection:
+        with super().delivery(**options) as connection:
             yield connection
             if lost_at == "before":
                 raise DatabaseUnavailableError("unavailable")
@@ -470,8 +472,8 @@ class Flaky(Database):
 
 
 @pytest.fixture
-def flaky(maintenance_database_url: str) -> Iterator[Flaky]:
-    database = Flaky(maintenance_database_url)
+def unavailable_database(maintenance_database_url: str) -> Iterator[UnavailableDatabase]:
+    database = UnavailableDatabase(maintenance_database_url)
     yield database
     database.close()
 
@@ -479,10 +481,16 @@ def flaky(maintenance_database_url: str) -> Iterator[Flaky]:
 @pytest.mark.parametrize("lost_at", ["before", "after"])
 @pytest.mark.parametrize("situation", [*SITUATIONS, "unreadable", "unknown"])
 def test_lost_database_retains_the_message_until_settled_once(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, situation: str, lost_at: str
+    unavailable_database: UnavailableDatabase,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    situation: str,
+    lost_at: str,
 ) -> None:
-    outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
-    archiver = Archiver(flaky, outbox, RedeliverPolicy(), clock)
+    outbox = Outbox(unavailable_database, {"matching": QUEUE_URL}, clock=clock)
+    archiver = Archiver(unavailable_database, outbox, RedeliverPolicy(), clock)
     if situation in SITUATIONS:
         message = dlq_record(pending(**SITUATIONS[situation](clock)))
     else:
@@ -490,7 +498,7 @@ def test_lost_database_retains_the_message_until_settled_once(
             "not JSON" if situation == "unreadable" else Message(work_id=uuid4(), revision=1, send_number=0)
         )
     before = effects(admin)
-    flaky.lost_at = lost_at
+    unavailable_database.lost_at = lost_at
 
     with pytest.raises(DatabaseUnavailableError):
         archiver.process("matching", message)

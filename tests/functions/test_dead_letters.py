@@ -66,9 +66,9 @@ def test_unattempted_work_is_returned_with_delay_and_message(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 0, 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert sent["DelaySeconds"] == 300
-    assert json.loads(sent["MessageBody"])["send_number"] == 1
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert sent_message["DelaySeconds"] == 300
+    assert json.loads(sent_message["MessageBody"])["send_number"] == 1
     assert actions(admin) == ["returned"]
     assert rows(admin, "dead_letter") == []
 
@@ -99,9 +99,9 @@ def test_work_is_not_returned_a_third_time(
     archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["job_id"] == str(WORK_KINDS["matching"].job_id(message.work_id))
-    assert letter["payload"]["file"]["file_name"].endswith(".xml")
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["job_id"] == str(WORK_KINDS["matching"].job_id(message.work_id))
+    assert dead_letter["payload"]["file"]["file_name"].endswith(".xml")
     assert len(rows(admin, "failure_event")) == 1
 
 
@@ -117,7 +117,7 @@ def test_unsettled_last_attempt_is_dead_lettered(
     archiver.process("matching", dlq_record(message))
 
     assert life_cycle(admin, message.work_id)["status"] == "failed"
-    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
 def test_running_work_retains_its_message_until_lease_expiry(
@@ -176,11 +176,12 @@ def test_unreadable_message_is_dead_lettered_once(
     for message in messages * 2:  # delivered twice
         assert archiver.process(worker, message) is None
 
-    letters = rows(admin, "dead_letter")
-    assert sorted(body_of(letter) for letter in letters) == sorted(unreadable.values())
-    assert {(letter["worker"], letter["work_id"], str(letter["previous_failures"])) for letter in letters} == {
-        (worker, None, "[]")
-    }
+    dead_letters = rows(admin, "dead_letter")
+    assert sorted(body_of(dead_letter) for dead_letter in dead_letters) == sorted(unreadable.values())
+    assert {
+        (dead_letter["worker"], dead_letter["work_id"], str(dead_letter["previous_failures"]))
+        for dead_letter in dead_letters
+    } == {(worker, None, "[]")}
     assert actions(admin) == ["dead"] * len(unreadable)
     assert len(rows(admin, "failure_event")) == len(unreadable)
     assert rows(admin, "acquisition_job") == []
@@ -198,8 +199,8 @@ def test_already_archived_message_joins_its_dead_letter(
 
     archiver.process("matching", SQSRecord(message | {"eventSourceARN": DLQ_ARN}))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["status"] == "resolved"
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["status"] == "resolved"
     assert len(rows(admin, "failure_event")) == 1
 
 
@@ -232,8 +233,8 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     clock.pass_(days=1)
     assert archiver.process("matching", message) is None
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (body_of(letter), letter["metadata"]["last_error"]["type"]) == (
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (body_of(dead_letter), dead_letter["metadata"]["last_error"]["type"]) == (
         '{"schema_version": 2}',
         "UnsupportedSchemaError",
     )
@@ -251,9 +252,9 @@ def test_unknown_failure_is_retained_and_finally_archived(
     clock.pass_(days=13)
     assert archiver.process("matching", message) is None
 
-    (letter,) = rows(admin, "dead_letter")
-    assert body_of(letter) == message.body
-    assert "DE02" not in str(letter)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert body_of(dead_letter) == message.body
+    assert "DE02" not in str(dead_letter)
 
 
 def test_unprocessed_upload_is_registered_and_returned(
@@ -294,8 +295,8 @@ def test_message_after_failed_work_joins_its_dead_letter(
 
     archiver.process("matching", followed)
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["dead_letter_queue_message"] == followed.message_id
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["dead_letter_queue_message"] == followed.message_id
     assert actions(admin) == ["dead", "joined", "joined"]  # for the original message and for the next one
     assert len(rows(admin, "failure_event")) == 1
 
@@ -308,8 +309,8 @@ def test_last_settled_error_accompanies_the_worker_loss(
 
     archiver.process("matching", dlq_record(message))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
 
 
 def test_late_worker_cannot_settle_returned_work(
@@ -356,8 +357,8 @@ def test_unattempted_work_is_returned_without_limit(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 0, 0, 8)
     assert actions(admin) == ["returned"] * 8
-    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["ReturnedUnattempted"] for line in measured if "ReturnedUnattempted" in line] == [[1.0]] * 8
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["ReturnedUnattempted"] for line in metrics if "ReturnedUnattempted" in line] == [[1.0]] * 8
 
 
 def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
@@ -384,9 +385,9 @@ def test_work_is_returned_twice_and_then_fails(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("failed", 1, 2, 2)
     assert row["failed_at"] == clock.now
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["revision"]) == ("max_retries_exceeded", 1)
-    assert letter["payload"]["dead_letter_queue_body"] == last.body
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["revision"]) == ("max_retries_exceeded", 1)
+    assert dead_letter["payload"]["dead_letter_queue_body"] == last.body
     assert len(sqs.sent[QUEUE_URL]) == 2
 
 
@@ -405,12 +406,12 @@ def test_second_failure_reopens_dead_letter_and_notifies(
 
     archiver.process("matching", dlq_record(message.model_copy(update={"revision": 2})))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["status"], letter["revision"], letter["resolution"]) == ("pending", 2, None)
-    (before,) = letter["previous_failures"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["status"], dead_letter["revision"], dead_letter["resolution"]) == ("pending", 2, None)
+    (before,) = dead_letter["previous_failures"]
     assert (before["revision"], before["status"], before["resolution"]) == (1, "retried", {"action": "retry"})
     assert before["dlq_timestamp"].startswith(first.date().isoformat())
-    assert sorted(notice["revision"] for notice in rows(admin, "failure_event")) == [1, 2]
+    assert sorted(notification["revision"] for notification in rows(admin, "failure_event")) == [1, 2]
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(0, 300), (1, 300), (2, 1800)])
@@ -427,14 +428,14 @@ def test_returned_work_waits_for_the_retry_delay(
 def test_returned_work_keeps_its_later_due_time(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    due = clock.now + timedelta(seconds=1500)
-    message = pending(attempts=2, next_attempt_at=due)
+    due_at = clock.now + timedelta(seconds=1500)
+    message = pending(attempts=2, next_attempt_at=due_at)
 
     archiver.process("matching", dlq_record(message))
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["dlq_returns"]) == ("pending", 1)
-    assert row["next_attempt_at"] >= due
+    assert row["next_attempt_at"] >= due_at
 
 
 def test_closed_dead_letter_stays_closed(archiver: Archiver, admin: Connection, pending: Pending) -> None:
@@ -467,8 +468,8 @@ def test_message_newer_than_its_row_enqueues_current_one(
 
     (entry,) = rows(admin, "dead_letter_audit")
     assert (entry["action"], entry["tenant_id"]) == ("enqueued-current", str(tenant))
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(sent["MessageBody"]) == message
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent_message["MessageBody"]) == message
     assert life_cycle(admin, message.work_id)["dlq_returns"] == 0
 
 

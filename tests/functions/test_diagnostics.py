@@ -21,108 +21,108 @@ from functions.diagnostics.work import diagnose
 from functions.matching.work import match
 from tests import factories
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
-from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, contract, delivery, invoice, line, order
 
 WORKER = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}
 QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
-class Documents:
+class DiagnosticsHarness:
     """Documents of a tenant, with matching and comparison as in the workers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
-        self._filed = 0
+        self._document_count = 0
 
-    def file(self, paper: Any, id_: UUID | None = None) -> UUID:
+    def file(self, sample: Any, id_: UUID | None = None) -> UUID:
         """Store a document. By default, ids increase, like the ids that PostgreSQL generates."""
-        self._filed += 1
+        self._document_count += 1
         return factories.make_document(
             self.admin,
             self.tenant_id,
-            paper.data,
-            type=paper.kind,
-            received_at=paper.received_at,
-            id=UUID(int=self._filed) if id_ is None else id_,
+            sample.data,
+            type=sample.kind,
+            received_at=sample.received_at,
+            id=UUID(int=self._document_count) if id_ is None else id_,
             matching_revision=1,
         )
 
     def match(self, *ids: UUID) -> list[OutboxMessage]:
         """Match documents. Return the due messages."""
-        sends: list[OutboxMessage] = []
+        messages: list[OutboxMessage] = []
         for id_ in ids:
             outcome = match(TenantAttempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
             with self.database.tenant(self.tenant_id) as connection:
-                sends += outcome.effects(connection).messages
-        return sends
+                messages += outcome.effects(connection).messages
+        return messages
 
     def request(self, *clusters: UUID) -> list[OutboxMessage]:
         with self.database.tenant(self.tenant_id) as connection:
             return diagnostics.enqueue_diagnostics(connection, self.tenant_id, clusters, self.clock())
 
     def compute(
-        self, sends: Sequence[OutboxMessage], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
+        self, messages: Sequence[OutboxMessage], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
     ) -> list[str]:
         """Process messages in separate batches. Return the ids of the retained ones."""
         consumer = make_consumer(self.database, work, self.clock, worker=WORKER, queue_urls=QUEUES)
-        kept = []
-        for send in sends:
-            answer = consumer.handle(event(record(send.message, receives=receives)), Context(50))
-            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
-        return kept
+        retained = []
+        for message in messages:
+            response = consumer.handle(event(record(message.message, receives=receives)), Context(50))
+            retained += [str(failure["itemIdentifier"]) for failure in response["batchItemFailures"]]
+        return retained
 
-    def found(self, cluster: UUID) -> dict[str, Any]:
+    def stored_result(self, cluster: UUID) -> dict[str, Any]:
         """Return the stored result of a cluster."""
         (row,) = [row for row in rows(self.admin, "cluster_diagnostics") if row["id"] == str(cluster)]
         return row
 
     def codes(self, cluster: UUID) -> list[str]:
-        return [variance["code"] for variance in self.found(cluster)["result"]["variances"]]
+        return [variance["code"] for variance in self.stored_result(cluster)["result"]["variances"]]
 
 
 @pytest.fixture
-def desk(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> Documents:
-    return Documents(database, admin, clock, tenant)
+def harness(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> DiagnosticsHarness:
+    return DiagnosticsHarness(database, admin, clock, tenant)
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
-    found: dict[Metric, float] = {}
+def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
+    totals: dict[Metric, float] = {}
 
     def add_values(values: dict[Metric, Any], **_: str) -> None:
         for metric, value in values.items():
             if isinstance(value, int | float):
-                found[metric] = found.get(metric, 0) + value
+                totals[metric] = totals.get(metric, 0) + value
 
     monkeypatch.setattr(metrics, "emit", add_values)
-    return found
+    return totals
 
 
-def case(desk: Documents) -> tuple[UUID, UUID, UUID]:
+def case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
     """An order, its delivery, and an invoice that bills two too many."""
     return (
-        desk.file(order("4711", lines=[line("A1")])),
-        desk.file(delivery("L1", po_reference="4711", lines=[line("A1")])),
-        desk.file(invoice("R1", po_reference="4711", lines=[line("A1", "12")])),
+        harness.file(order("4711", lines=[line("A1")])),
+        harness.file(delivery("L1", po_reference="4711", lines=[line("A1")])),
+        harness.file(invoice("R1", po_reference="4711", lines=[line("A1", "12")])),
     )
 
 
-def test_cluster_without_structured_data_is_skipped(desk: Documents, admin: Connection) -> None:
-    id_ = desk.file(order())
-    sends = desk.match(id_)
+def test_cluster_without_structured_data_is_skipped(harness: DiagnosticsHarness, admin: Connection) -> None:
+    id_ = harness.file(order())
+    messages = harness.match(id_)
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [id_])
 
-    assert desk.compute(sends) == []
-    assert (desk.found(id_)["status"], desk.found(id_)["result"]) == (None, None)
+    assert harness.compute(messages) == []
+    assert (harness.stored_result(id_)["status"], harness.stored_result(id_)["result"]) == (None, None)
 
 
-def test_clusters_changed_by_matching_are_computed(desk: Documents):
-    first, second, third = case(desk)
-    sends = desk.match(first, second, third)
-    desk.clock.pass_(seconds=5)
-    assert desk.compute(sends) == []
-    row = desk.found(first)
-    assert (row["status"], row["match_status"], desk.codes(first)) == (
+def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
+    first, second, third = case(harness)
+    messages = harness.match(first, second, third)
+    harness.clock.pass_(seconds=5)
+    assert harness.compute(messages) == []
+    row = harness.stored_result(first)
+    assert (row["status"], row["match_status"], harness.codes(first)) == (
         "succeeded",
         "exception",
         ["over_billed_quantity", "billed_beyond_order"],
@@ -130,94 +130,104 @@ def test_clusters_changed_by_matching_are_computed(desk: Documents):
     assert row["skip_reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
 
 
-def test_accepted_variance_closes_the_cluster(desk: Documents):
-    ids = case(desk)
-    sends = desk.match(*ids)
-    desk.clock.pass_(seconds=5)
-    desk.compute(sends)
-    with desk.database.tenant(desk.tenant_id) as connection:
+def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
+    ids = case(harness)
+    messages = harness.match(*ids)
+    harness.clock.pass_(seconds=5)
+    harness.compute(messages)
+    with harness.database.tenant(harness.tenant_id) as connection:
         decided = differences.say(
             connection,
-            desk.tenant_id,
+            harness.tenant_id,
             ids[0],
             differences.VarianceSelector(),
             "accepted",
-            desk.clock(),
+            harness.clock(),
             DecisionContext("ann", "a gift"),
         )
     assert isinstance(decided, differences.DecisionResult)
-    desk.clock.pass_(seconds=5)
-    assert desk.compute(decided.sends) == []
-    row = desk.found(ids[0])
+    harness.clock.pass_(seconds=5)
+    assert harness.compute(decided.sends) == []
+    row = harness.stored_result(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
     assert row["skip_reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
 
 
-def test_computation_waits_for_further_changes(desk: Documents):
-    (send,) = desk.request(UUID(int=1))
-    assert send.scheduled_at - desk.clock() == diagnostics.DEBOUNCE
+def test_computation_waits_for_further_changes(harness: DiagnosticsHarness):
+    (outbox_message,) = harness.request(UUID(int=1))
+    assert outbox_message.scheduled_at - harness.clock() == diagnostics.DEBOUNCE
 
 
-def test_burst_for_one_cluster_is_computed_once(desk: Documents):
+def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
     computed = []
 
     def work(attempt: TenantAttempt) -> Outcome:
         computed.append(attempt.work_id)
         return diagnose(attempt)
 
-    first, *others = case(desk)
-    sends = desk.match(first)
+    first, *other_ids = case(harness)
+    messages = harness.match(first)
     for number in range(5):
-        later = desk.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
-        sends += desk.match(*others, later)
-    ours = [send for send in sends if send.message.work_id == first]
-    assert len(ours) == 1
-    desk.clock.pass_(seconds=5)
-    assert desk.compute(ours, work) == []
-    assert (computed, len(desk.found(first)["result"]["lines"][0]["parts"])) == ([first], 8)
+        later_id = harness.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
+        messages += harness.match(*other_ids, later_id)
+    own = [outbox_message for outbox_message in messages if outbox_message.message.work_id == first]
+    assert len(own) == 1
+    harness.clock.pass_(seconds=5)
+    assert harness.compute(own, work) == []
+    assert (computed, len(harness.stored_result(first)["result"]["lines"][0]["parts"])) == ([first], 8)
 
 
-def test_cluster_changed_during_computation_is_computed_again(desk: Documents, counted: dict[Metric, float]):
-    first, second, third = case(desk)
-    sends = desk.match(first, second)
-    desk.clock.pass_(seconds=5)
-    later: list[OutboxMessage] = []
+def test_cluster_changed_during_computation_is_computed_again(
+    harness: DiagnosticsHarness, metric_totals: dict[Metric, float]
+):
+    first, second, third = case(harness)
+    messages = harness.match(first, second)
+    harness.clock.pass_(seconds=5)
+    later_messages: list[OutboxMessage] = []
 
-    def slow(attempt: TenantAttempt) -> Outcome:
+    def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = diagnose(attempt)
-        later.extend(desk.match(third))
+        later_messages.extend(harness.match(third))
         return outcome
 
-    assert len(desk.compute(sends[:1], slow)) == 1  # reported: the newer revision has another message
-    row = desk.found(first)
+    assert len(harness.compute(messages[:1], work_slowly)) == 1  # reported: the newer revision has another message
+    row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
-    assert counted == {Metric.STALE_CLAIMS: 1}
-    desk.clock.pass_(seconds=5)
-    assert desk.compute([*sends[:1], *later], receives=2) == []
-    assert (counted[Metric.SUPERSEDED], counted[Metric.SUCCEEDED], desk.found(first)["match_status"]) == (
+    assert metric_totals == {Metric.STALE_CLAIMS: 1}
+    harness.clock.pass_(seconds=5)
+    assert harness.compute([*messages[:1], *later_messages], receives=2) == []
+    assert (
+        metric_totals[Metric.SUPERSEDED],
+        metric_totals[Metric.SUCCEEDED],
+        harness.stored_result(first)["match_status"],
+    ) == (
         1,
         1,
         "exception",
     )
 
 
-def test_new_request_resets_a_failed_attempt(desk: Documents):
-    first, *_ = case(desk)
-    sends = desk.match(first)
+def test_new_request_resets_a_failed_attempt(harness: DiagnosticsHarness):
+    first, *_ = case(harness)
+    messages = harness.match(first)
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
-    desk.compute(sends, broken)
-    assert desk.found(first)["attempts"] == 1
-    (again,) = desk.request(first)
-    assert (again.message.revision, desk.found(first)["attempts"], desk.found(first)["error"]) == (2, 0, None)
+    harness.compute(messages, fail)
+    assert harness.stored_result(first)["attempts"] == 1
+    (repeated,) = harness.request(first)
+    assert (
+        repeated.message.revision,
+        harness.stored_result(first)["attempts"],
+        harness.stored_result(first)["error"],
+    ) == (2, 0, None)
 
 
-def test_repeated_request_locks_the_row_until_commit(desk: Documents, admin_database_url: str):
-    desk.request(UUID(int=1))
-    with desk.database.tenant(desk.tenant_id) as connection:
-        assert diagnostics.enqueue_diagnostics(connection, desk.tenant_id, [UUID(int=1)], desk.clock()) == []
+def test_repeated_request_locks_the_row_until_commit(harness: DiagnosticsHarness, admin_database_url: str):
+    harness.request(UUID(int=1))
+    with harness.database.tenant(harness.tenant_id) as connection:
+        assert diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [UUID(int=1)], harness.clock()) == []
         with (
             psycopg.connect(admin_database_url) as other,
             pytest.raises(psycopg.errors.LockNotAvailable),
@@ -225,122 +235,124 @@ def test_repeated_request_locks_the_row_until_commit(desk: Documents, admin_data
             other.execute("SELECT FROM cluster_diagnostics FOR NO KEY UPDATE NOWAIT")
 
 
-def test_removed_cluster_loses_result_and_notifies_receivers(desk: Documents):
-    factories.make_destination(desk.admin, desk.tenant_id)
-    second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
-    third = desk.file(delivery("L1", po_reference="4711", lines=[line("A1")]))
-    desk.compute(desk.match(second))
-    assert desk.found(second)["match_status"] == "incomplete"
-    (job,) = rows(desk.admin, "output_job")
+def test_removed_cluster_loses_result_and_notifies_receivers(harness: DiagnosticsHarness):
+    factories.make_destination(harness.admin, harness.tenant_id)
+    second = harness.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
+    third = harness.file(delivery("L1", po_reference="4711", lines=[line("A1")]))
+    harness.compute(harness.match(second))
+    assert harness.stored_result(second)["match_status"] == "incomplete"
+    (job,) = rows(harness.admin, "output_job")
     assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
-    desk.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id names the cluster
-    sends = desk.match(third, UUID(int=0))
-    assert desk.compute(sends) == []
-    gone = desk.found(second)
-    assert (gone["status"], gone["match_status"], gone["result"], gone["revision"]) == (None, None, None, 2)
-    assert desk.found(UUID(int=0))["match_status"] == "matched"
-    payloads = {job["subject_id"]: job["payload"] for job in rows(desk.admin, "output_job")}
+    harness.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id names the cluster
+    messages = harness.match(third, UUID(int=0))
+    assert harness.compute(messages) == []
+    removed = harness.stored_result(second)
+    assert (removed["status"], removed["match_status"], removed["result"], removed["revision"]) == (None, None, None, 2)
+    assert harness.stored_result(UUID(int=0))["match_status"] == "matched"
+    payloads = {job["subject_id"]: job["payload"] for job in rows(harness.admin, "output_job")}
     assert (payloads[str(second)], payloads[str(UUID(int=0))]["outcome"]) == (None, "matched")
 
 
-def test_recreated_cluster_continues_its_revision(desk: Documents):
-    first, *_ = case(desk)
-    desk.compute(desk.match(first))
-    desk.admin.execute("UPDATE document SET cluster_id = NULL")
-    desk.compute(desk.request(first))
-    (send,) = desk.match(first)
-    assert send.message.revision == 3
-    assert desk.compute([send]) == []
-    assert desk.found(first)["match_status"] == "incomplete"
+def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
+    first, *_ = case(harness)
+    harness.compute(harness.match(first))
+    harness.admin.execute("UPDATE document SET cluster_id = NULL")
+    harness.compute(harness.request(first))
+    (outbox_message,) = harness.match(first)
+    assert outbox_message.message.revision == 3
+    assert harness.compute([outbox_message]) == []
+    assert harness.stored_result(first)["match_status"] == "incomplete"
 
 
-def test_equal_result_is_delivered_once(desk: Documents):
-    factories.make_destination(desk.admin, desk.tenant_id)
-    ids = case(desk)
-    desk.compute(desk.match(*ids))
-    desk.compute(desk.request(ids[0]))
-    (job,) = rows(desk.admin, "output_job")
-    assert (job["revision"], desk.found(ids[0])["revision"]) == (1, 2)
+def test_equal_result_is_delivered_once(harness: DiagnosticsHarness):
+    factories.make_destination(harness.admin, harness.tenant_id)
+    ids = case(harness)
+    harness.compute(harness.match(*ids))
+    harness.compute(harness.request(ids[0]))
+    (job,) = rows(harness.admin, "output_job")
+    assert (job["revision"], harness.stored_result(ids[0])["revision"]) == (1, 2)
 
 
-def test_tenants_tolerances_apply(desk: Documents):
-    ids = case(desk)
-    desk.admin.execute(
+def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
+    ids = case(harness)
+    harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type, article, upper_absolute) "
         "VALUES (%s, 'billed_quantity', 'A-1', 2)",
-        [desk.tenant_id],
+        [harness.tenant_id],
     )
-    desk.compute(desk.match(*ids))
-    row = desk.found(ids[0])
+    harness.compute(harness.match(*ids))
+    row = harness.stored_result(ids[0])
     assert (row["match_status"], row["result"]["variances"][0]["tolerance"]["upper_absolute"]) == (
         "within-tolerance",
         "2",
     )
 
 
-def test_tolerances_of_another_tenant_do_not_apply(desk: Documents, make_tenant: Callable[..., UUID]):
-    ids = case(desk)
-    desk.admin.execute(
+def test_tolerances_of_another_tenant_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
+    ids = case(harness)
+    harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]
     )
-    desk.compute(desk.match(*ids))
-    assert desk.found(ids[0])["match_status"] == "exception"
+    harness.compute(harness.match(*ids))
+    assert harness.stored_result(ids[0])["match_status"] == "exception"
 
 
-def test_contracts_are_not_compared_but_shown_with_clusters(desk: Documents):
-    frame = desk.file(contract("C1", lines=[line("A1")]))
-    rent = desk.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
-    desk.compute(desk.match(frame, rent))
-    assert [row["id"] for row in rows(desk.admin, "cluster_diagnostics")] == [str(rent)]
-    assert desk.found(rent)["match_status"] == "matched"
+def test_contracts_are_not_compared_but_shown_with_clusters(harness: DiagnosticsHarness):
+    frame = harness.file(contract("C1", lines=[line("A1")]))
+    rent = harness.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
+    harness.compute(harness.match(frame, rent))
+    assert [row["id"] for row in rows(harness.admin, "cluster_diagnostics")] == [str(rent)]
+    assert harness.stored_result(rent)["match_status"] == "matched"
 
 
-def test_matching_requests_left_and_joined_clusters(desk: Documents):
-    first = desk.file(order("4711", lines=[line("A1")]))
-    second = desk.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
-    desk.match(first, second)
-    desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+def test_matching_requests_left_and_joined_clusters(harness: DiagnosticsHarness):
+    first = harness.file(order("4711", lines=[line("A1")]))
+    second = harness.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
+    harness.match(first, second)
+    harness.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     other = json.dumps(invoice("R1", seller=OTHER_SELLER, lines=[line("Z9", "1")]).data)
-    desk.admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [other, second])
-    requested = {send.message.work_id for send in desk.match(second)}
+    harness.admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [other, second])
+    requested = {outbox_message.message.work_id for outbox_message in harness.match(second)}
     assert requested == {first, second}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_concurrent_requests_of_same_clusters_do_not_deadlock(desk: Documents, threads: int):
+def test_concurrent_requests_of_same_clusters_do_not_deadlock(harness: DiagnosticsHarness, threads: int):
     clusters = [UUID(int=number) for number in range(1, 40)]
     orders = [clusters, clusters[::-1], clusters[10:] + clusters[:10]]
     with ThreadPoolExecutor(threads) as pool:
-        sends = [send for found in pool.map(lambda ids: desk.request(*ids), orders) for send in found]
-    assert sorted(send.message.work_id for send in sends) == clusters
+        messages = [
+            outbox_message for batch in pool.map(lambda ids: harness.request(*ids), orders) for outbox_message in batch
+        ]
+    assert sorted(outbox_message.message.work_id for outbox_message in messages) == clusters
 
 
-def test_dead_letter_names_the_failed_cluster(desk: Documents):
-    first, *_ = case(desk)
-    sends = desk.match(first)
-    desk.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
+def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
+    first, *_ = case(harness)
+    messages = harness.match(first)
+    harness.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
-    desk.compute(sends, broken)
-    (letter,) = rows(desk.admin, "dead_letter")
-    assert (letter["worker"], letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
+    harness.compute(messages, fail)
+    (dead_letter,) = rows(harness.admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["payload"]["file"]) == ("diagnostics", {"cluster": str(first)})
 
 
-def test_recomputed_cluster_closes_its_dead_letter(desk: Documents):
-    first, *_ = case(desk)
-    sends = desk.match(first)
+def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
+    first, *_ = case(harness)
+    messages = harness.match(first)
 
-    def broken(attempt: TenantAttempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         message = "It is damaged."
         raise InvalidDocumentError(message, code="damaged_pdf")
 
-    desk.compute(sends, broken)
-    assert desk.found(first)["status"] == "failed"
-    desk.clock.pass_(seconds=10)
-    desk.compute(desk.request(first))
-    (letter,) = rows(desk.admin, "dead_letter")
-    assert (desk.found(first)["status"], letter["status"]) == ("succeeded", "retried")
-    assert (letter["resolved_by"], letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
-    assert [entry["action"] for entry in rows(desk.admin, "dead_letter_audit")].count("retried") == 1
+    harness.compute(messages, fail)
+    assert harness.stored_result(first)["status"] == "failed"
+    harness.clock.pass_(seconds=10)
+    harness.compute(harness.request(first))
+    (dead_letter,) = rows(harness.admin, "dead_letter")
+    assert (harness.stored_result(first)["status"], dead_letter["status"]) == ("succeeded", "retried")
+    assert (dead_letter["resolved_by"], dead_letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
+    assert [entry["action"] for entry in rows(harness.admin, "dead_letter_audit")].count("retried") == 1

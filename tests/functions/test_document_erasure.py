@@ -20,9 +20,9 @@ from functions.watchdog.erasures import erase as erase_objects
 from functions.watchdog.parts import StepsFailedError
 from tests.delivery.harness import rows
 from tests.factories import make_destination, make_document
-from tests.functions.test_children import BUNDLE
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
+from tests.functions.test_split_documents import BUNDLE
 from tests.mails import PDF, mail, received
 
 __all__ = ["mailbox", "pipeline"]
@@ -31,7 +31,7 @@ DONE: dict[str, Any] = {"batchItemFailures": []}
 OTHER = INVOICE.replace(b"R-1", b"R-2")
 
 
-class Archive:
+class ErasureHarness:
     """Documents of acme with their files, and the watchdog that erases the files."""
 
     def __init__(self, pipeline: Pipeline, database: Database, maintenance: Database, admin: Connection) -> None:
@@ -51,15 +51,15 @@ class Archive:
             {"id": document_id},
         ).fetchall()
         with self.database.tenant(tenant_id) as connection:
-            found = erasure.erase(connection, tenant_id, document_id, now, by="ann", reason="art. 17")
-        assert found is not None
+            erasure_ = erasure.erase(connection, tenant_id, document_id, now, by="ann", reason="art. 17")
+        assert erasure_ is not None
         erase_objects(self.maintenance, BUCKET, lambda: now + later, lambda: 60.0)
-        return found
+        return erasure_
 
     def stored(self) -> set[str]:
         """Keys with any version, including keys with only a delete marker."""
-        listed = self.pipeline.s3.list_object_versions(Bucket=BUCKET)
-        return {one["Key"] for one in [*listed.get("Versions", []), *listed.get("DeleteMarkers", [])]}
+        listing = self.pipeline.s3.list_object_versions(Bucket=BUCKET)
+        return {entry["Key"] for entry in [*listing.get("Versions", []), *listing.get("DeleteMarkers", [])]}
 
     def mentions(self, text: str) -> set[str]:
         """Tables with a row that mentions a text."""
@@ -77,8 +77,10 @@ class Archive:
 
 
 @pytest.fixture
-def archive(pipeline: Pipeline, database: Database, maintenance_database: Database, admin: Connection) -> Archive:
-    return Archive(pipeline, database, maintenance_database, admin)
+def harness(
+    pipeline: Pipeline, database: Database, maintenance_database: Database, admin: Connection
+) -> ErasureHarness:
+    return ErasureHarness(pipeline, database, maintenance_database, admin)
 
 
 @pytest.fixture
@@ -86,164 +88,168 @@ def acme(mailbox: Mailbox) -> UUID:
     return mailbox.tenant("acme", "rechnung@acme.example")
 
 
-def test_erased_upload_leaves_no_file_and_no_name(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
-    archive.pipeline.s3.delete_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml")
-    archive.pipeline.s3.put_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml", Body=INVOICE)
-    archive.pipeline.ingest()
-    assert len(archive.mentions("secretname")) > 3
+def test_erased_upload_leaves_no_file_and_no_name(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
+    harness.pipeline.s3.delete_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml")
+    harness.pipeline.s3.put_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml", Body=INVOICE)
+    harness.pipeline.ingest()
+    assert len(harness.mentions("secretname")) > 3
 
-    found = archive.erase(archive.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
+    found = harness.erase(harness.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
 
     assert (found.files, found.retained_files) == (1, 0)
-    assert archive.stored() == set()
+    assert harness.stored() == set()
     for text in ("secretname", "Nordwind", "R-1"):
-        assert archive.mentions(text) == set()
-    assert rows(archive.admin, "source") == rows(archive.admin, "document_deletion") == []
-    assert rows(archive.admin, "object_erasure") == []
+        assert harness.mentions(text) == set()
+    assert rows(harness.admin, "source") == rows(harness.admin, "document_deletion") == []
+    assert rows(harness.admin, "object_erasure") == []
 
 
-def test_names_are_deleted_after_the_objects(archive: Archive, acme: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
-    (job,) = rows(archive.admin, "acquisition_job")
+def test_names_are_deleted_after_the_objects(
+    harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
+    (job,) = rows(harness.admin, "acquisition_job")
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
-        archive.erase(archive.id_of("secretname.xml"))
-    assert archive.mentions("secretname") == {"acquisition_job", "object_erasure"}
+        harness.erase(harness.id_of("secretname.xml"))
+    assert harness.mentions("secretname") == {"acquisition_job", "object_erasure"}
 
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert archive.mentions("secretname") == set()
-    (erased,) = rows(archive.admin, "acquisition_job")
+    assert harness.mentions("secretname") == set()
+    (erased,) = rows(harness.admin, "acquisition_job")
     assert (erased["id"], erased["key"], erased["status"]) == (job["id"], f"(erased)/{job['id']}", None)
 
 
-def test_repeated_event_recreates_nothing(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
-    archive.erase(archive.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
+def test_repeated_event_recreates_nothing(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
+    harness.erase(harness.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
 
-    assert archive.pipeline.acquire(s3_event("uploads/acme/1/secretname.xml")) == DONE
+    assert harness.pipeline.acquire(s3_event("uploads/acme/1/secretname.xml")) == DONE
 
-    assert archive.mentions("secretname") == set()
-    assert rows(archive.admin, "document") == rows(archive.admin, "dead_letter") == []
+    assert harness.mentions("secretname") == set()
+    assert rows(harness.admin, "document") == rows(harness.admin, "dead_letter") == []
 
 
-def test_every_upload_of_the_content_is_erased(archive: Archive, acme: UUID) -> None:
+def test_every_upload_of_the_content_is_erased(harness: ErasureHarness, acme: UUID) -> None:
     for number in ("1", "2"):
-        archive.pipeline.upload(f"uploads/acme/{number}/secretname.xml", INVOICE, number)
-    assert archive.erase(archive.id_of("secretname.xml")).files == 2
-    assert archive.stored() == set()
-    assert archive.mentions("secretname") <= {"object_erasure"}
+        harness.pipeline.upload(f"uploads/acme/{number}/secretname.xml", INVOICE, number)
+    assert harness.erase(harness.id_of("secretname.xml")).files == 2
+    assert harness.stored() == set()
+    assert harness.mentions("secretname") <= {"object_erasure"}
 
 
-def test_mail_is_erased_with_its_last_document(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
+def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received(mail(("one.pdf", PDF), ("two.xml", INVOICE))))
-    first, second = archive.id_of("one.pdf"), archive.id_of("two.xml")
+    first, second = harness.id_of("one.pdf"), harness.id_of("two.xml")
 
-    found = archive.erase(first)
+    found = harness.erase(first)
 
     assert (found.files, found.retained_files) == (0, 1)
-    assert {key.split("/")[0] for key in archive.stored()} == {"attachments", "inbox"}
-    assert len(archive.stored()) == 2
-    assert archive.mentions("one.pdf") == set()
-    (trail,) = rows(archive.admin, "document_deletion")
+    assert {key.split("/")[0] for key in harness.stored()} == {"attachments", "inbox"}
+    assert len(harness.stored()) == 2
+    assert harness.mentions("one.pdf") == set()
+    (trail,) = rows(harness.admin, "document_deletion")
     assert (trail["file_name"], trail["key"]) == ("(erased)", "(erased)")
-    assert archive.erase(second).files == 1
-    assert archive.stored() == set()
-    assert archive.mentions("Ihre Rechnung") == archive.mentions("two.xml") == set()
+    assert harness.erase(second).files == 1
+    assert harness.stored() == set()
+    assert harness.mentions("Ihre Rechnung") == harness.mentions("two.xml") == set()
 
 
-def test_mail_of_another_tenant_stays(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
+def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
     mailbox.receive(received(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
-    ((ours,),) = archive.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
+    ((document_id,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
 
-    archive.erase(ours)
+    harness.erase(document_id)
 
-    assert sorted(key.split("/")[0] for key in archive.stored()) == ["attachments", "inbox"]
-    assert not any(str(acme) in key for key in archive.stored())
+    assert sorted(key.split("/")[0] for key in harness.stored()) == ["attachments", "inbox"]
+    assert not any(str(acme) in key for key in harness.stored())
 
 
-def test_archive_is_erased_with_its_last_document(archive: Archive, acme: UUID) -> None:
+def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme: UUID) -> None:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr("one.xml", INVOICE)
-        made.writestr("two.xml", OTHER)
-    archive.pipeline.upload("uploads/acme/all.zip", buffer.getvalue())
-    assert archive.erase(archive.id_of("one.xml")).retained_files == 1
-    assert "uploads/acme/all.zip" in archive.stored()
-    archive.erase(archive.id_of("two.xml"))
-    assert archive.stored() == set()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("one.xml", INVOICE)
+        archive.writestr("two.xml", OTHER)
+    harness.pipeline.upload("uploads/acme/all.zip", buffer.getvalue())
+    assert harness.erase(harness.id_of("one.xml")).retained_files == 1
+    assert "uploads/acme/all.zip" in harness.stored()
+    harness.erase(harness.id_of("two.xml"))
+    assert harness.stored() == set()
 
 
-def test_other_file_under_the_same_key_stays(archive: Archive, acme: UUID) -> None:
+def test_other_file_under_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
     for number, content in (("1", INVOICE), ("2", OTHER)):
         key = "uploads/acme/same.xml"
-        version = archive.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=content)["VersionId"]
+        version = harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=content)["VersionId"]
         event = json.loads(s3_event(key, number))
         event["Records"][0]["s3"]["object"]["versionId"] = version
-        archive.pipeline.acquire(json.dumps(event))
-    (first, second) = sorted(rows(archive.admin, "document"), key=lambda row: str(row["id"]))
+        harness.pipeline.acquire(json.dumps(event))
+    (first, second) = sorted(rows(harness.admin, "document"), key=lambda row: str(row["id"]))
 
-    archive.erase(UUID(first["id"]))
+    harness.erase(UUID(first["id"]))
 
-    listed = archive.pipeline.s3.list_object_versions(Bucket=BUCKET)["Versions"]
-    assert [one["VersionId"] for one in listed] == [second["version"]]
+    versions = harness.pipeline.s3.list_object_versions(Bucket=BUCKET)["Versions"]
+    assert [stored_version["VersionId"] for stored_version in versions] == [second["version"]]
 
 
-def test_bundle_is_erased_with_its_parts(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    archive.pipeline.ingest()
-    whole = archive.id_of("all.pdf")
-    parts = archive.admin.execute("SELECT id, key FROM document WHERE parent_id = %s ORDER BY id", [whole]).fetchall()
+def test_bundle_is_erased_with_its_parts(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    harness.pipeline.ingest()
+    bundle_id = harness.id_of("all.pdf")
+    parts = harness.admin.execute(
+        "SELECT id, key FROM document WHERE parent_id = %s ORDER BY id", [bundle_id]
+    ).fetchall()
 
-    found = archive.erase(parts[0][0])
+    found = harness.erase(parts[0][0])
 
     assert (found.files, found.retained_files) == (0, 1)
-    assert archive.stored() == {"uploads/acme/all.pdf", *[key for _, key in parts[1:]]}
-    assert archive.erase(whole).files == 1
-    assert archive.stored() == set()
-    assert archive.mentions("all.pdf") <= {"object_erasure"}
+    assert harness.stored() == {"uploads/acme/all.pdf", *[key for _, key in parts[1:]]}
+    assert harness.erase(bundle_id).files == 1
+    assert harness.stored() == set()
+    assert harness.mentions("all.pdf") <= {"object_erasure"}
 
 
-def test_objects_of_a_stale_attempt_are_erased(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
-    whole = archive.id_of("all.pdf")
-    archive.erase(whole)
-    late = f"children/{acme}/{whole}/1-1.pdf"
-    archive.pipeline.s3.put_object(Bucket=BUCKET, Key=late, Body=b"%PDF")
+def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
+    bundle_id = harness.id_of("all.pdf")
+    harness.erase(bundle_id)
+    late = f"children/{acme}/{bundle_id}/1-1.pdf"
+    harness.pipeline.s3.put_object(Bucket=BUCKET, Key=late, Body=b"%PDF")
 
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert archive.stored() == set()
-    assert rows(archive.admin, "object_erasure") == []
+    assert harness.stored() == set()
+    assert rows(harness.admin, "object_erasure") == []
 
 
-def test_later_upload_under_the_key_stays(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/a.xml", INVOICE)
-    with archive.database.tenant(acme) as connection:
+def test_later_upload_under_the_key_stays(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/a.xml", INVOICE)
+    with harness.database.tenant(acme) as connection:
         before = datetime.now(UTC) - timedelta(hours=1)  # S3 dates the object by its own clock
-        assert erasure.erase(connection, acme, archive.id_of("a.xml"), before, by="ann") is not None
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
-    assert archive.stored() == {"uploads/acme/a.xml"}
+        assert erasure.erase(connection, acme, harness.id_of("a.xml"), before, by="ann") is not None
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
+    assert harness.stored() == {"uploads/acme/a.xml"}
 
 
-def test_deleted_document_is_erased_later(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/secretname.xml", INVOICE)
-    id_ = archive.id_of("secretname.xml")
-    with archive.database.tenant(acme) as connection:
+def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/secretname.xml", INVOICE)
+    id_ = harness.id_of("secretname.xml")
+    with harness.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, id_, datetime.now(UTC), by="ann")
-    archive.erase(id_, later=LONGEST_ATTEMPT)
-    assert archive.stored() == archive.mentions("secretname") == set()
-    with archive.database.tenant(acme) as connection:
+    harness.erase(id_, later=LONGEST_ATTEMPT)
+    assert harness.stored() == harness.mentions("secretname") == set()
+    with harness.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, id_, datetime.now(UTC), by="ann") is None
 
 
-def test_dead_letters_attempts_and_answers_are_erased(archive: Archive, acme: UUID) -> None:
-    admin = archive.admin
+def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+    admin = harness.admin
     id_, other = (make_document(admin, acme, {"number": "N"}, type="invoice") for _ in range(2))
-    letters = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
-    for worker, job_id in zip(("ingestion", "matching"), letters, strict=True):
+    job_ids = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
+    for worker, job_id in zip(("ingestion", "matching"), job_ids, strict=True):
         admin.execute(
             """INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata,
                                         attempts, fingerprint, dlq_reason, dlq_timestamp)
@@ -276,9 +282,9 @@ def test_dead_letters_attempts_and_answers_are_erased(archive: Archive, acme: UU
             [acme, disabled, subject, id_, json.dumps({**payload, "text": "secretname"})],
         )
 
-    archive.erase(id_)
+    harness.erase(id_)
 
-    assert archive.mentions("secretname") == set()
+    assert harness.mentions("secretname") == set()
     assert [row["id"] for row in rows(admin, "document")] == [str(other)]
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == ("ann", "document erased", [str(id_)])
@@ -286,109 +292,113 @@ def test_dead_letters_attempts_and_answers_are_erased(archive: Archive, acme: UU
     assert "art. 17" not in str(rows(admin, "audit_entry"))
 
 
-def test_document_of_another_tenant_stays(archive: Archive, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
-    theirs = make_document(archive.admin, make_tenant("other"))
-    with archive.database.tenant(acme) as connection:
-        assert erasure.erase(connection, acme, theirs, datetime.now(UTC), by="eve") is None
-        connection.execute("SELECT erase_documents(%s, now(), now())", [[theirs]])
-        connection.execute("SELECT erase_llm_judgments(%s)", [[theirs]])
-    assert archive.admin.execute("SELECT count(*) FROM document").fetchone() == (1,)
+def test_document_of_another_tenant_stays(
+    harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]
+) -> None:
+    foreign = make_document(harness.admin, make_tenant("other"))
+    with harness.database.tenant(acme) as connection:
+        assert erasure.erase(connection, acme, foreign, datetime.now(UTC), by="eve") is None
+        connection.execute("SELECT erase_documents(%s, now(), now())", [[foreign]])
+        connection.execute("SELECT erase_llm_judgments(%s)", [[foreign]])
+    assert harness.admin.execute("SELECT count(*) FROM document").fetchone() == (1,)
 
 
-def test_attachment_of_a_later_document_stays(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received(mail(("a.xml", INVOICE))))
-    first = archive.id_of("a.xml")
-    with archive.database.tenant(acme) as connection:
+    first = harness.id_of("a.xml")
+    with harness.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, first, datetime.now(UTC), by="ann")
     mailbox.receive(received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
-    later = archive.id_of("a.xml")
-    ((key,),) = archive.admin.execute("SELECT key FROM document WHERE id = %s", [later]).fetchall()
-    assert later != first
+    later_document = harness.id_of("a.xml")
+    ((key,),) = harness.admin.execute("SELECT key FROM document WHERE id = %s", [later_document]).fetchall()
+    assert later_document != first
 
-    archive.erase(first, later=LONGEST_ATTEMPT * 2)
+    harness.erase(first, later=LONGEST_ATTEMPT * 2)
 
-    assert key in archive.stored()
-    archive.erase(later, later=LONGEST_ATTEMPT * 2)
-    assert archive.stored() == set()
+    assert key in harness.stored()
+    harness.erase(later_document, later=LONGEST_ATTEMPT * 2)
+    assert harness.stored() == set()
 
 
 def test_attachment_committed_after_the_erasure_stays(
-    archive: Archive, mailbox: Mailbox, acme: UUID, monkeypatch: pytest.MonkeyPatch
+    harness: ErasureHarness, mailbox: Mailbox, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mailbox.receive(received(mail(("a.xml", INVOICE))))
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
-        archive.erase(archive.id_of("a.xml"))
+        harness.erase(harness.id_of("a.xml"))
     mailbox.receive(
         received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
     )  # S3 dates the file before the erasure
-    ((key,),) = archive.admin.execute("SELECT key FROM document").fetchall()
+    ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
 
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert key in archive.stored()
-    assert rows(archive.admin, "object_erasure") == []
+    assert key in harness.stored()
+    assert rows(harness.admin, "object_erasure") == []
 
 
-def test_attachment_waits_for_attempts_in_progress(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received(mail(("a.xml", INVOICE))))
-    archive.admin.execute(
+    harness.admin.execute(
         """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)
            VALUES (gen_random_uuid(), %s, %s, 'inbox/other', '00', 1, now(), 'in-progress', now())""",
         [acme, BUCKET],
     )
 
-    archive.erase(archive.id_of("a.xml"))
+    harness.erase(harness.id_of("a.xml"))
 
-    assert [key.split("/")[0] for key in archive.stored()] == ["attachments"]
-    archive.admin.execute("UPDATE acquisition_job SET status = 'failed' WHERE key = 'inbox/other'")
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
-    assert archive.stored() == set()
+    assert [key.split("/")[0] for key in harness.stored()] == ["attachments"]
+    harness.admin.execute("UPDATE acquisition_job SET status = 'failed' WHERE key = 'inbox/other'")
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
+    assert harness.stored() == set()
 
 
-def test_attachment_of_a_stale_attempt_is_erased(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received(mail(("a.xml", INVOICE))))
-    ((key,),) = archive.admin.execute("SELECT key FROM document").fetchall()
-    archive.erase(archive.id_of("a.xml"))
-    assert archive.stored() == set()
-    archive.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=INVOICE)
+    ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
+    harness.erase(harness.id_of("a.xml"))
+    assert harness.stored() == set()
+    harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=INVOICE)
 
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert archive.stored() == set()
-    assert rows(archive.admin, "object_erasure") == []
+    assert harness.stored() == set()
+    assert rows(harness.admin, "object_erasure") == []
 
 
-def test_failed_erasure_blocks_no_other(archive: Archive, acme: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive.pipeline.upload("uploads/acme/1/a.xml", INVOICE, "1")
-    archive.pipeline.upload("uploads/acme/2/b.xml", OTHER, "2")
-    first, second = archive.id_of("a.xml"), archive.id_of("b.xml")
+def test_failed_erasure_blocks_no_other(harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.pipeline.upload("uploads/acme/1/a.xml", INVOICE, "1")
+    harness.pipeline.upload("uploads/acme/2/b.xml", OTHER, "2")
+    first, second = harness.id_of("a.xml"), harness.id_of("b.xml")
     erase = objects.erase
 
-    def refuse(bucket: str, key: str, *args: Any, **options: Any) -> int:
+    def fail(bucket: str, key: str, *args: Any, **options: Any) -> int:
         if key == "uploads/acme/1/a.xml":
             raise ServiceUnavailableError("S3 refused it.")
         return erase(bucket, key, *args, **options)
 
-    monkeypatch.setattr(objects, "erase", refuse)
+    monkeypatch.setattr(objects, "erase", fail)
     with pytest.raises(StepsFailedError):
-        archive.erase(first)
-    archive.erase(second)
-    assert archive.stored() == {"uploads/acme/1/a.xml"}
+        harness.erase(first)
+    harness.erase(second)
+    assert harness.stored() == {"uploads/acme/1/a.xml"}
     monkeypatch.undo()
-    (waiting,) = (row for row in rows(archive.admin, "object_erasure") if row["key"] == "uploads/acme/1/a.xml")
-    assert waiting["failures"] == 1
-    erase_objects(archive.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
-    assert archive.stored() == set()
+    (pending_erasure,) = (row for row in rows(harness.admin, "object_erasure") if row["key"] == "uploads/acme/1/a.xml")
+    assert pending_erasure["failures"] == 1
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
+    assert harness.stored() == set()
 
 
-def test_erasure_without_time_left_does_not_fail(archive: Archive, acme: UUID) -> None:
-    archive.pipeline.upload("uploads/acme/1/a.xml", INVOICE)
+def test_erasure_without_time_left_does_not_fail(harness: ErasureHarness, acme: UUID) -> None:
+    harness.pipeline.upload("uploads/acme/1/a.xml", INVOICE)
     now = datetime.now(UTC) + timedelta(seconds=1)
-    with archive.database.tenant(acme) as connection:
-        erasure.erase(connection, acme, archive.id_of("a.xml"), now, by="ann")
-    left = iter([60.0] * 3)
-    assert erase_objects(archive.maintenance, BUCKET, lambda: now, lambda: next(left, 0.0))["object_erasure"] == 0
-    assert archive.stored() == {"uploads/acme/1/a.xml"}
-    erase_objects(archive.maintenance, BUCKET, lambda: now, lambda: 60.0)
-    assert archive.stored() == set()
+    with harness.database.tenant(acme) as connection:
+        erasure.erase(connection, acme, harness.id_of("a.xml"), now, by="ann")
+    seconds_left = iter([60.0] * 3)
+    assert (
+        erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: next(seconds_left, 0.0))["object_erasure"] == 0
+    )
+    assert harness.stored() == {"uploads/acme/1/a.xml"}
+    erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: 60.0)
+    assert harness.stored() == set()

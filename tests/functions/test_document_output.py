@@ -18,7 +18,7 @@ from functions.document_output.work import OutputDependencies
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty import answering
-from tests.functions.output_world import NAME, World, receiving
+from tests.functions.output_harness import NAME, OutputHarness, receiving
 from tests.llm.server import Raw, Request, Server
 from tools.demo.webhook_receiver import is_genuine
 
@@ -27,8 +27,8 @@ REFUSALS = [301, 302, 307, 400, 401, 403, 404, 409, 410, 413, 422, 451]
 
 
 @pytest.fixture
-def world(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> World:
-    return World(database, admin, clock, tenant)
+def output(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> OutputHarness:
+    return OutputHarness(database, admin, clock, tenant)
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def ids(requests: Sequence[Request]) -> list[str]:
 # Delivered
 
 
-def test_delivery_has_signature_and_idempotency_key(world: World, server: Server):
-    secret = world.webhook(server.url)
-    cluster = world.result()
+def test_delivery_has_signature_and_idempotency_key(output: OutputHarness, server: Server):
+    secret = output.webhook(server.url)
+    cluster = output.result()
     server.then(Raw(204))
-    assert world.run() == ACKNOWLEDGED
-    job = world.job()
+    assert output.run() == ACKNOWLEDGED
+    job = output.job()
     assert (job["status"], job["response_status"]) == ("succeeded", 204)
-    assert datetime.fromisoformat(job["delivered_at"]) == world.clock()
+    assert datetime.fromisoformat(job["delivered_at"]) == output.clock()
     (request,) = server.requests
     delivered = json.loads(request.body)
     assert (delivered["event"], delivered["subject_id"], delivered["revision"]) == ("cluster", str(cluster), 1)
@@ -66,38 +66,38 @@ def test_delivery_has_signature_and_idempotency_key(world: World, server: Server
     assert request.headers["content-type"] == "application/json"
     assert (request.path, request.headers["host"].partition(":")[0]) == ("/hook?token=t0ken", NAME)
     signature = request.headers["counterfoil-signature"]
-    assert is_genuine(signature, request.body, [secret], world.clock().timestamp())
+    assert is_genuine(signature, request.body, [secret], output.clock().timestamp())
 
 
-def test_sample_receiver_accepts_the_delivery(world: World):
+def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
     secrets: list[str] = []
-    with receiving(secrets, world.clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        cluster = world.result()
-        world.run()
+    with receiving(secrets, output.clock) as receiver:
+        secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        cluster = output.result()
+        output.run()
         assert [result["subject_id"] for result in receiver.inbox.results()] == [str(cluster)]
-    assert world.job()["response_status"] == 200
+    assert output.job()["response_status"] == 200
 
 
-def test_receiver_with_another_secret_rejects_the_delivery(world: World):
-    with receiving(["whsec_of_somebody_else"], world.clock) as receiver:
-        world.webhook(f"http://127.0.0.1:{receiver.server_port}")
-        world.result()
-        world.run()
+def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness):
+    with receiving(["whsec_of_somebody_else"], output.clock) as receiver:
+        output.webhook(f"http://127.0.0.1:{receiver.server_port}")
+        output.result()
+        output.run()
         assert receiver.inbox.results() == []
-    assert (world.job()["status"], world.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
+    assert (output.job()["status"], output.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
 
 
-def test_newer_delivery_closes_the_dead_letter(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result("incomplete")
+def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result("incomplete")
     server.then(Raw(401), Raw(204))
-    world.run()
-    assert [letter["status"] for letter in rows(world.admin, "dead_letter")] == ["pending"]
-    world.result("exception", cluster)
-    world.run()
-    (letter,) = rows(world.admin, "dead_letter")
-    assert (world.job()["status"], letter["status"], letter["resolved_by"]) == (
+    output.run()
+    assert [dead_letter["status"] for dead_letter in rows(output.admin, "dead_letter")] == ["pending"]
+    output.result("exception", cluster)
+    output.run()
+    (dead_letter,) = rows(output.admin, "dead_letter")
+    assert (output.job()["status"], dead_letter["status"], dead_letter["resolved_by"]) == (
         "succeeded",
         "retried",
         "document_output",
@@ -108,99 +108,105 @@ def test_newer_delivery_closes_the_dead_letter(world: World, server: Server):
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_refusal_is_final_and_notifies(status: int, world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
+def test_refusal_is_final_and_notifies(status: int, output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    output.result()
     server.then(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
-    assert world.run() == ACKNOWLEDGED
-    job = world.job()
+    assert output.run() == ACKNOWLEDGED
+    job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("failed", 1, f"{NAME} answered with HTTP {status}")
-    (letter,) = rows(world.admin, "dead_letter")
-    assert (letter["worker"], letter["dlq_reason"]) == ("document_output", "non_retriable_error")
-    assert letter["payload"]["file"] == {
+    (dead_letter,) = rows(output.admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["dlq_reason"]) == ("document_output", "non_retriable_error")
+    assert dead_letter["payload"]["file"] == {
         "destination": "office",
         "subject": "cluster",
         "subject_id": job["subject_id"],
     }
-    assert len(rows(world.admin, "failure_event")) == 1
+    assert len(rows(output.admin, "failure_event")) == 1
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
-def test_unavailable_receiver_is_retried_in_five_minutes(status: int, world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
+def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    output.result()
     server.then(Raw(status), Raw(200))
-    (kept,) = world.run()["batchItemFailures"]
-    assert kept["itemIdentifier"]
-    job = world.job()
+    (retained_id,) = output.run()["batchItemFailures"]
+    assert retained_id["itemIdentifier"]
+    job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, f"{NAME} answered with HTTP {status}")
-    assert in_seconds(job, world.clock) == 300
-    world.clock.pass_(seconds=300)
-    assert world.run(receives=2) == ACKNOWLEDGED
-    assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
+    assert in_seconds(job, output.clock) == 300
+    output.clock.pass_(seconds=300)
+    assert output.run(receives=2) == ACKNOWLEDGED
+    assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
 
 @pytest.mark.parametrize(("requested", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
-def test_requested_retry_delay_is_honored_within_limits(requested: str, seconds: float, world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
+def test_requested_retry_delay_is_honored_within_limits(
+    requested: str, seconds: float, output: OutputHarness, server: Server
+):
+    output.webhook(server.url)
+    output.result()
     server.then(Raw(429, headers={"Retry-After": requested}))
-    world.run()
-    assert 0 <= in_seconds(world.job(), world.clock) - seconds < 1  # up to a second of jitter
+    output.run()
+    assert 0 <= in_seconds(output.job(), output.clock) - seconds < 1  # up to a second of jitter
 
 
-def test_reset_connection_is_retried(world: World):
+def test_reset_connection_is_retried(output: OutputHarness):
     with answering() as receiver:
         receiver.response = None
-        world.webhook(f"http://127.0.0.1:{receiver.port}")
-        world.result()
-        world.run()
-    assert (world.job()["status"], in_seconds(world.job(), world.clock)) == ("pending", 300)
+        output.webhook(f"http://127.0.0.1:{receiver.port}")
+        output.result()
+        output.run()
+    assert (output.job()["status"], in_seconds(output.job(), output.clock)) == ("pending", 300)
 
 
-@pytest.mark.parametrize("how", ["silent", "slow_headers"])
-def test_receiver_without_an_answer_is_retried(how: Any, world: World, server: Server, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("failure", ["silent", "slow_headers"])
+def test_receiver_without_an_answer_is_retried(
+    failure: Any, output: OutputHarness, server: Server, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
-    world.webhook(server.url)
-    world.result()
-    server.then(Raw(200, b"ok", how=how))
-    world.run()
-    assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
+    output.webhook(server.url)
+    output.result()
+    server.then(Raw(200, b"ok", how=failure))
+    output.run()
+    assert (output.job()["status"], output.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
 
 
-def test_status_of_an_endless_response_counts(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
+def test_status_of_an_endless_response_counts(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    output.result()
     server.then(Raw(200, b"x", how="slow_body"))
-    assert world.run() == ACKNOWLEDGED
-    assert world.job()["response_status"] == 200
+    assert output.run() == ACKNOWLEDGED
+    assert output.job()["response_status"] == 200
 
 
-def test_certificate_for_another_name_is_rejected(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_certificate_for_another_name_is_rejected(
+    output: OutputHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = certify(tmp_path / "other.pem", "other.example.com")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     http._ssl_context.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     with Server(Raw(200), tls=context) as other:
-        world.webhook(other.url)
-        world.result()
-        world.run()
+        output.webhook(other.url)
+        output.result()
+        output.run()
         assert other.requests == []
     http._ssl_context.cache_clear()
-    assert (world.job()["status"], world.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
+    assert (output.job()["status"], output.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
 
 
-def test_host_resolving_to_private_address_is_rejected(world: World, server: Server):
+def test_host_resolving_to_private_address_is_rejected(output: OutputHarness, server: Server):
     """The name was valid when the destination was added."""
-    world.webhook(server.url)
-    world.result()
-    world.resolver.answers = ["169.254.169.254"]
-    world.dependencies = OutputDependencies(world.dependencies.breakers, egress.Egress((), world.resolver), None)
-    world.admin.execute("UPDATE destination SET url = %s", [f"https://{NAME}/hook"])
-    world.run()
-    assert (world.job()["status"], world.job()["error"]) == (
+    output.webhook(server.url)
+    output.result()
+    output.resolver.answers = ["169.254.169.254"]
+    output.dependencies = OutputDependencies(output.dependencies.breakers, egress.Egress((), output.resolver), None)
+    output.admin.execute("UPDATE destination SET url = %s", [f"https://{NAME}/hook"])
+    output.run()
+    assert (output.job()["status"], output.job()["error"]) == (
         "failed",
         f"{NAME} may not be called: it leads to no public address",
     )
@@ -210,130 +216,130 @@ def test_host_resolving_to_private_address_is_rejected(world: World, server: Ser
 # Repeated attempts
 
 
-def test_attempts_send_same_body_and_key(world: World, server: Server):
-    secret = world.webhook(server.url)
-    world.result()
+def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
+    secret = output.webhook(server.url)
+    output.result()
     server.then(Raw(503), Raw(503), Raw(503))
     times = []
     for receives, minutes in ((1, 5), (2, 30), (3, 0)):
-        times.append(world.clock().timestamp())
-        world.run(receives=receives)
-        world.clock.pass_(minutes=minutes)
+        times.append(output.clock().timestamp())
+        output.run(receives=receives)
+        output.clock.pass_(minutes=minutes)
     assert len({request.body for request in server.requests}) == 1
     assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
-    for request, at in zip(server.requests, times, strict=True):
-        assert is_genuine(request.headers["counterfoil-signature"], request.body, [secret], at)
-    assert (world.job()["status"], world.job()["attempts"]) == ("failed", 3)
-    assert [letter["dlq_reason"] for letter in rows(world.admin, "dead_letter")] == ["max_retries_exceeded"]
+    for request, time_ in zip(server.requests, times, strict=True):
+        assert is_genuine(request.headers["counterfoil-signature"], request.body, [secret], time_)
+    assert (output.job()["status"], output.job()["attempts"]) == ("failed", 3)
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_unsettled_delivery_is_repeated_and_accepted_once(world: World, monkeypatch: pytest.MonkeyPatch):
+def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
-    answers: list[str] = []
-    with receiving(secrets, world.clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+    responses: list[str] = []
+    with receiving(secrets, output.clock) as receiver:
+        secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         take = receiver.inbox.take
 
         def take_and_record(body: bytes) -> bool:
-            answers.append(json.loads(body)["id"])
+            responses.append(json.loads(body)["id"])
             return take(body)
 
         monkeypatch.setattr(receiver.inbox, "take", take_and_record)
-        world.result()
+        output.result()
 
         def crash(attempt: TenantAttempt) -> Outcome:
-            world.deliver(attempt)
+            output.deliver(attempt)
             raise SystemExit  # after the receiver accepted it
 
-        world.run(work=crash)
-        world.clock.pass_(minutes=5)
-        world.run(receives=2)
-        assert len(answers) == 2
-        assert len(set(answers)) == 1
+        output.run(work=crash)
+        output.clock.pass_(minutes=5)
+        output.run(receives=2)
+        assert len(responses) == 2
+        assert len(set(responses)) == 1
         assert len(receiver.inbox.results()) == 1
-    assert (world.job()["status"], world.job()["attempts"]) == ("succeeded", 2)
+    assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
 
-def test_one_of_two_concurrent_messages_delivers(world: World, server: Server):
-    world.webhook(server.url)
-    world.result()
-    (message,) = world.due_messages()
+def test_one_of_two_concurrent_messages_delivers(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    output.result()
+    (message,) = output.due_messages()
     server.then(Raw(200))
-    world.run(message, message)
+    output.run(message, message)
     assert len(server.requests) == 1
 
 
 # Revisions
 
 
-def test_newer_result_is_delivered_separately(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result("incomplete")
+def test_newer_result_is_delivered_separately(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result("incomplete")
     server.then(Raw(200), Raw(200))
-    world.run()
-    world.clock.pass_(minutes=1)
-    world.result("matched", cluster)
-    world.run()
-    job = world.job()
+    output.run()
+    output.clock.pass_(minutes=1)
+    output.result("matched", cluster)
+    output.run()
+    job = output.job()
     assert ids(server.requests) == [f"{job['id']}:1", f"{job['id']}:2"]
     assert [json.loads(request.body)["data"]["outcome"] for request in server.requests] == ["incomplete", "matched"]
 
 
-def test_result_changed_during_delivery_is_delivered_too(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result("incomplete")
+def test_result_changed_during_delivery_is_delivered_too(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result("incomplete")
     server.then(Raw(200), Raw(200))
 
     def supersede(attempt: TenantAttempt) -> Outcome:
-        outcome = world.deliver(attempt)
-        world.result("matched", cluster)
+        outcome = output.deliver(attempt)
+        output.result("matched", cluster)
         return outcome
 
-    world.run(work=supersede)
-    assert (world.job()["status"], world.job()["delivered_at"]) == ("pending", None)
-    world.run()
-    assert (world.job()["status"], world.job()["response_status"]) == ("succeeded", 200)
+    output.run(work=supersede)
+    assert (output.job()["status"], output.job()["delivered_at"]) == ("pending", None)
+    output.run()
+    assert (output.job()["status"], output.job()["response_status"]) == ("succeeded", 200)
     assert [id_.rpartition(":")[2] for id_ in ids(server.requests)] == ["1", "2"]
 
 
-def test_resend_after_failure_has_the_same_delivery_id(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result()
+def test_resend_after_failure_has_the_same_delivery_id(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result()
     server.then(Raw(401), Raw(204), Raw(204))
-    world.run()
-    assert world.job()["status"] == "failed"
-    world.clock.pass_(minutes=5)
-    start_revision(world.admin, "document_output", [UUID(world.job()["id"])], world.clock())
-    world.run()
-    assert (world.job()["status"], world.job()["revision"]) == ("succeeded", 2)
+    output.run()
+    assert output.job()["status"] == "failed"
+    output.clock.pass_(minutes=5)
+    start_revision(output.admin, "document_output", [UUID(output.job()["id"])], output.clock())
+    output.run()
+    assert (output.job()["status"], output.job()["revision"]) == ("succeeded", 2)
     first, second = server.requests
     assert (first.headers["idempotency-key"], first.body) == (second.headers["idempotency-key"], second.body)
-    world.result("exception", cluster)
-    world.run()
-    assert server.requests[2].headers["idempotency-key"] == f"{world.job()['id']}:2"
+    output.result("exception", cluster)
+    output.run()
+    assert server.requests[2].headers["idempotency-key"] == f"{output.job()['id']}:2"
 
 
-def test_late_older_revision_changes_nothing_at_the_receiver(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result("incomplete")
+def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result("incomplete")
     server.then(Raw(200), Raw(200))
-    world.run()
-    world.result("matched", cluster)
-    world.run()
+    output.run()
+    output.result("matched", cluster)
+    output.run()
     bodies = [request.body for request in server.requests]
-    with receiving([], world.clock) as receiver:
+    with receiving([], output.clock) as receiver:
         assert [receiver.inbox.take(body) for body in reversed(bodies)] == [True, True]
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 
 
-def test_attempt_with_a_newer_revision_delivers_nothing(world: World, server: Server):
-    world.webhook(server.url)
-    cluster = world.result("incomplete")
+def test_attempt_with_a_newer_revision_delivers_nothing(output: OutputHarness, server: Server):
+    output.webhook(server.url)
+    cluster = output.result("incomplete")
 
     def late(attempt: TenantAttempt) -> Outcome:
-        world.result("matched", cluster)
-        return world.deliver(attempt)
+        output.result("matched", cluster)
+        return output.deliver(attempt)
 
-    world.run(work=late)
+    output.run(work=late)
     assert server.requests == []
-    assert (world.job()["status"], world.job()["revision"]) == ("pending", 2)
+    assert (output.job()["status"], output.job()["revision"]) == ("pending", 2)

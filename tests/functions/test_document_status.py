@@ -18,12 +18,12 @@ from counterfoil.errors import InvalidDocumentError, RejectedRequestError, Servi
 from counterfoil.webhooks.payload import SCHEMA_VERSION
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
-from tests.documents.matching.papers import invoice
+from tests.documents.matching.samples import invoice
 from tests.factories import make_destination
-from tests.functions.output_world import World, receiving
-from tests.functions.test_children import BUNDLE
+from tests.functions.output_harness import OutputHarness, receiving
+from tests.functions.test_document_removal import Worker, remove
 from tests.functions.test_documents import Pipeline, pipeline
-from tests.functions.test_removal import Worker, remove
+from tests.functions.test_split_documents import BUNDLE
 
 __all__ = ["pipeline"]
 
@@ -41,8 +41,8 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 @pytest.fixture
 def queued(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
     """Message of an invoice that awaits matching."""
-    found = invoice()
-    id_ = make_document(tenant_id, found.data, type=found.kind, matching_status="pending", matching_revision=1)
+    sample = invoice()
+    id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
     return Message(work_id=id_, revision=1, send_number=0)
 
 
@@ -52,7 +52,10 @@ def status_events(admin: Connection) -> list[dict[str, Any]]:
 
 
 def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
-    return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in status_events(admin)]
+    return [
+        (status_event["stage"], status_event["state"], status_event["reason"], status_event["revision"])
+        for status_event in status_events(admin)
+    ]
 
 
 def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
@@ -77,12 +80,17 @@ def test_final_matching_status_is_delivered_with_reason(
     outcome: Any, state: str, reason: str, queued: Message, database: Database, admin: Connection, clock: Clock
 ):
     Worker("matching", returning(outcome), database, clock).handle(queued)
-    (one,) = status_events(admin)
-    assert (one["id"], one["state"], one["stage"], one["reason"]) == (str(queued.work_id), state, "matching", reason)
-    assert (one["type"], one["structured_data"]["invoice_number"]) == ("invoice", "R-81")
-    assert one["received_at"].endswith("Z")
-    (owed_,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
-    assert (owed_["revision"], owed_["send_number"], owed_["sent_at"]) == (1, 0, None)
+    (event_,) = status_events(admin)
+    assert (event_["id"], event_["state"], event_["stage"], event_["reason"]) == (
+        str(queued.work_id),
+        state,
+        "matching",
+        reason,
+    )
+    assert (event_["type"], event_["structured_data"]["invoice_number"]) == ("invoice", "R-81")
+    assert event_["received_at"].endswith("Z")
+    (outbox_message,) = [row for row in rows(admin, "outbox") if row["worker"] == "document_output"]
+    assert (outbox_message["revision"], outbox_message["send_number"], outbox_message["sent_at"]) == (1, 0, None)
 
 
 @pytest.mark.usefixtures("destination", "sqs")
@@ -106,8 +114,8 @@ def test_status_set_by_the_archiver_is_delivered(queued: Message, maintenance_da
             "UPDATE document SET matching_status = 'failed', matching_error = 'The worker was lost.' WHERE id = %s",
             [queued.work_id],
         )
-        left = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
-        assert left in {("",), (None,)}
+        tenant_setting = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
+        assert tenant_setting in {("",), (None,)}
     assert states(admin) == [("matching", "failed", "The worker was lost.", 1)]
 
 
@@ -178,12 +186,12 @@ def test_output_worker_delivers_the_document_status(
     queued: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
     clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
-    world, secrets = World(database, admin, clock, tenant_id), list[str]()
+    output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
     with receiving(secrets, clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         admin.execute("UPDATE destination SET events = '{document}'")
         Worker("matching", match, database, clock).handle(queued)
-        assert world.run() == {"batchItemFailures": []}
+        assert output.run() == {"batchItemFailures": []}
         (body,) = receiver.inbox.results()
     assert (body["event"], body["subject_id"]) == ("document", str(queued.work_id))
     assert body["data"]["state"] == "succeeded"
@@ -219,14 +227,16 @@ def test_newer_status_closes_the_dead_letter(
         queued
     )
     (job,) = rows(admin, "output_job")
-    owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
-    World(database, admin, clock, tenant_id).run(owed_, work=returning(RejectedRequestError("HTTP 401")))
+    outbox_message = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
+    OutputHarness(database, admin, clock, tenant_id).run(
+        outbox_message, work=returning(RejectedRequestError("HTTP 401"))
+    )
     with database.tenant(tenant_id) as connection:
-        (again,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(again.message)
-    letters = {letter["worker"]: letter for letter in rows(admin, "dead_letter")}
-    assert letters["document_output"]["status"] == "retried"
-    assert letters["document_output"]["resolved_by"] == "document_output"
+        (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
+    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
+    statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
+    assert statuses["document_output"]["status"] == "retried"
+    assert statuses["document_output"]["resolved_by"] == "document_output"
     audit = [(entry["actor"], entry["action"], entry["detail"]) for entry in rows(admin, "dead_letter_audit")]
     assert audit.count(("document_output", "retried", {"revision": 1, "version": 2})) == 1
     (job,) = rows(admin, "output_job")

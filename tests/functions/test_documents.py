@@ -62,10 +62,10 @@ class Pipeline:
         return self.consumers["acquisition"].handle(event(record(body)), Context())
 
     def ingest(self) -> Any:
-        due = [
+        messages_ = [
             record(Message.model_validate_json(entry["MessageBody"])) for entry in self.sqs.sent.pop("ingestion", [])
         ]
-        return self.consumers["ingestion"].handle(event(*due), Context())
+        return self.consumers["ingestion"].handle(event(*messages_), Context())
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def test_duplicate_content_creates_no_second_document(
 def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: Connection, key: str) -> None:
     assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
 
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
-    assert "names no tenant" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
+    assert "names no tenant" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_too_large_file_is_rejected_before_download(
@@ -174,8 +174,8 @@ def test_too_large_file_is_rejected_before_download(
 
     pipeline.acquire(json.dumps(large))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert "larger than" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "larger than" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_missing_file_becomes_a_dead_letter(
@@ -185,24 +185,24 @@ def test_missing_file_becomes_a_dead_letter(
 
     pipeline.acquire(s3_event("uploads/acme/gone.pdf"))
 
-    (letter,) = rows(admin, "dead_letter")
-    assert "NoSuchKey" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "NoSuchKey" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_event_with_several_objects_is_split(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
-    both = json.loads(s3_event("uploads/acme/a.xml", "01"))
-    both["Records"] += json.loads(s3_event("uploads/acme/b.xml", "02"))["Records"]
+    event_ = json.loads(s3_event("uploads/acme/a.xml", "01"))
+    event_["Records"] += json.loads(s3_event("uploads/acme/b.xml", "02"))["Records"]
 
-    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
-    assert pipeline.acquire(json.dumps(both)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
     assert len(pipeline.sqs.sent["acquisition"]) == 2
-    due = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
-    assert due == {job["id"] for job in rows(admin, "acquisition_job")}
+    work_ids = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
+    assert work_ids == {job["id"] for job in rows(admin, "acquisition_job")}
 
 
 def test_unsupported_file_type_is_skipped_with_reason(
@@ -230,8 +230,8 @@ def test_damaged_file_does_not_affect_others(
     assert pipeline.ingest() == {"batchItemFailures": []}
 
     assert sorted(job["status"] for job in rows(admin, "ingestion_job")) == ["failed", "succeeded"]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
 
 
 def test_upload_before_its_tenant_is_acquired_on_retry(
@@ -240,14 +240,16 @@ def test_upload_before_its_tenant_is_acquired_on_retry(
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
     (job,) = rows(admin, "acquisition_job")
     assert (job["status"], job["tenant_id"]) == ("failed", None)
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
 
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
-    pipeline.acquire(due.message.model_dump_json())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
+    pipeline.acquire(outbox_message.message.model_dump_json())
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("succeeded", str(late))
+    assert (job["status"], job["tenant_id"]) == ("succeeded", str(late_tenant))
     assert len(rows(admin, "document")) == 1
 
 
@@ -257,13 +259,15 @@ def test_upload_of_a_disabled_tenant_is_acquired_later(
     acme = make_tenant("acme")
     admin.execute("UPDATE tenant SET disabled_at = now()")
     pipeline.upload("uploads/acme/invoice.xml", INVOICE)
-    ((job, letter),) = zip(rows(admin, "acquisition_job"), rows(admin, "dead_letter"), strict=True)
-    assert (job["status"], job["tenant_id"], letter["tenant_id"]) == ("failed", None, None)
+    ((job, dead_letter),) = zip(rows(admin, "acquisition_job"), rows(admin, "dead_letter"), strict=True)
+    assert (job["status"], job["tenant_id"], dead_letter["tenant_id"]) == ("failed", None, None)
     admin.execute("UPDATE tenant SET disabled_at = NULL")
 
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
-    pipeline.acquire(due.message.model_dump_json())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
+    pipeline.acquire(outbox_message.message.model_dump_json())
 
     (job,), (document,) = rows(admin, "acquisition_job"), rows(admin, "document")
     assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
@@ -273,27 +277,29 @@ def test_repeated_event_assigns_the_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
 
     pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("failed", str(late))  # it stays failed until it is retried
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # it stays failed until it is retried
 
 
 def test_second_failure_notifies_the_late_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")
-    late = make_tenant("late")
+    late_tenant = make_tenant("late")
     (job,) = rows(admin, "acquisition_job")
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock()
+        )
 
-    answer = pipeline.acquire(due.message.model_dump_json())
+    batch_response = pipeline.acquire(outbox_message.message.model_dump_json())
 
-    (letter,) = rows(admin, "dead_letter")
-    assert answer == {"batchItemFailures": []}
-    assert (letter["tenant_id"], letter["revision"]) == (str(late), 2)
-    assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
-    assert [one["revision"] for one in letter["previous_failures"]] == [1]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert batch_response == {"batchItemFailures": []}
+    assert (dead_letter["tenant_id"], dead_letter["revision"]) == (str(late_tenant), 2)
+    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert [failure["revision"] for failure in dead_letter["previous_failures"]] == [1]

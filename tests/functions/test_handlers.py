@@ -23,7 +23,7 @@ ROOT = EVENTS.parent.parent
 CACHED = ("consumer", "database", "function", "watchdog")
 
 
-def read(name: str) -> Any:
+def read_event(name: str) -> Any:
     return json.loads((EVENTS / f"{name}.json").read_text())
 
 
@@ -42,16 +42,20 @@ def handler(
     monkeypatch: pytest.MonkeyPatch, postgres: Any, migrated_database: str, sqs: FakeSqs, s3: Mock
 ) -> Iterator[Callable[[WorkerSpec], ModuleType]]:
     """`handler(row)` imports a worker's handler with the environment from the worker table."""
-    made: list[ModuleType] = []
+    modules: list[ModuleType] = []
 
     def make(row: WorkerSpec) -> ModuleType:
         user = "postgres" if row.database_user == "master" else row.database_user
         worker = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
         sources = {
-            f"arn:aws:sqs:eu-central-1:000000000000:{of.resource_name}-dlq": of.name for of in mappings(WORKERS, row)
+            f"arn:aws:sqs:eu-central-1:000000000000:{source_worker.resource_name}-dlq": source_worker.name
+            for source_worker in mappings(WORKERS, row)
         }
         monkeypatch.setenv("WORKER", json.dumps(worker))
-        monkeypatch.setenv("QUEUE_URLS", json.dumps({to.name: to.resource_name for to in targets(WORKERS, row)}))
+        monkeypatch.setenv(
+            "QUEUE_URLS",
+            json.dumps({target_worker.name: target_worker.resource_name for target_worker in targets(WORKERS, row)}),
+        )
         monkeypatch.setenv("DEAD_LETTER_SOURCES", json.dumps(sources))
         if row.uses_bucket:
             monkeypatch.setenv("UPLOADS_BUCKET", "counterfoil-uploads")
@@ -59,11 +63,11 @@ def handler(
         monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs, "s3": s3}[service])
         settings.cache_clear()
         module = importlib.import_module(f"functions.{row.name}.handler")
-        made.append(module)
+        modules.append(module)
         return module
 
     yield make
-    for module in made:
+    for module in modules:
         for name in CACHED:
             if hasattr(module, name):
                 getattr(module, name).cache_clear()
@@ -76,12 +80,12 @@ def test_handler_processes_a_real_event(
 ) -> None:
     monkeypatch.chdir(ROOT)
 
-    answer = handler(row).handle(read(row.name), Context())
+    batch_response = handler(row).handle(read_event(row.name), Context())
 
     if row.has_event_source_mapping:
-        assert answer == {"batchItemFailures": []}
+        assert batch_response == {"batchItemFailures": []}
     else:
-        assert isinstance(answer, dict)
+        assert isinstance(batch_response, dict)
 
 
 def test_missing_upload_is_a_dead_letter_of_tenant(
@@ -90,7 +94,7 @@ def test_missing_upload_is_a_dead_letter_of_tenant(
     tenant_id = make_tenant("acme")
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
 
-    handler(acquisition).handle(read("acquisition"), Context())
+    handler(acquisition).handle(read_event("acquisition"), Context())
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["status"]) == (str(tenant_id), "failed")
@@ -102,9 +106,9 @@ def test_missing_upload_is_a_dead_letter_of_tenant(
 def test_s3_test_event_creates_no_rows(handler: Callable[[WorkerSpec], ModuleType], admin: Connection) -> None:
     acquisition = next(row for row in WORKERS if row.name == "acquisition")
 
-    answer = handler(acquisition).handle(read("s3_test_event"), Context())
+    batch_response = handler(acquisition).handle(read_event("s3_test_event"), Context())
 
-    assert answer == {"batchItemFailures": []}
+    assert batch_response == {"batchItemFailures": []}
     assert rows(admin, "acquisition_job") == []
     assert rows(admin, "dead_letter") == []
 
@@ -118,7 +122,7 @@ def test_unavailable_database_retains_every_message(
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    answer = module.handle(read(row.name), Context())
+    batch_response = module.handle(read_event(row.name), Context())
 
-    kept = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
-    assert kept == [record["messageId"] for record in read(row.name)["Records"]]
+    retained_id = [failure["itemIdentifier"] for failure in batch_response["batchItemFailures"]]
+    assert retained_id == [record["messageId"] for record in read_event(row.name)["Records"]]

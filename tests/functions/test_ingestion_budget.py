@@ -2,10 +2,10 @@
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
-from tests.documents.reading.papers import LASKU, bundle, printed, said
-from tests.functions.desk import DONE, Ingestion, desk
+from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed
+from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 
-__all__ = ["desk"]
+__all__ = ["ingestion"]
 
 UNREAD = printed(LASKU)
 HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
@@ -15,37 +15,37 @@ HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU
 SPENT = "The language model was not asked: today's budget of 0 questions is used up"
 
 
-def test_unreadable_document_names_the_exceeded_budget(desk: Ingestion):
-    desk.questions_per_day = 0
-    id_ = desk.file(UNREAD)
-    assert desk.ingest() == DONE
-    job = desk.job(id_)
-    assert (job["status"], desk.document(id_)["structured_data"], desk.model.requests) == (None, None, [])
+def test_unreadable_document_names_the_exceeded_budget(ingestion: Ingestion):
+    ingestion.questions_per_day = 0
+    id_ = ingestion.file(UNREAD)
+    assert ingestion.ingest() == DONE
+    job = ingestion.job(id_)
+    assert (job["status"], ingestion.document(id_)["structured_data"], ingestion.model.requests) == (None, None, [])
     assert SPENT in job["skip_reason"]
-    assert rows(desk.admin, "dead_letter") == []
+    assert rows(ingestion.admin, "dead_letter") == []
 
 
-def test_partially_read_document_names_the_exceeded_budget(desk: Ingestion):
-    desk.questions_per_day = 0
-    id_ = desk.file(HALF)
-    assert desk.ingest() == DONE
-    job, document = desk.job(id_), desk.document(id_)
+def test_partially_read_document_names_the_exceeded_budget(ingestion: Ingestion):
+    ingestion.questions_per_day = 0
+    id_ = ingestion.file(HALF)
+    assert ingestion.ingest() == DONE
+    job, document = ingestion.job(id_), ingestion.document(id_)
     assert (job["status"], document["structured_data"]["invoice_number"]) == ("succeeded", "L-2026/118")
-    assert (document["method"], desk.model.requests) == ("text", [])
+    assert (document["method"], ingestion.model.requests) == ("text", [])
     assert SPENT in job["skip_reason"]
 
 
-def test_earlier_model_extraction_is_preserved(desk: Ingestion):
-    id_ = desk.file(HALF)
-    desk.model.then(said())
-    desk.ingest()
-    before = desk.document(id_)
-    desk.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
-    desk.questions_per_day = 1  # already used
-    start_revision(desk.admin, "ingestion", [id_], desk.clock())
-    desk.redeliver(id_)
-    assert desk.ingest() == DONE
-    after, job = desk.document(id_), desk.job(id_)
+def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
+    id_ = ingestion.file(HALF)
+    ingestion.model.then(extraction_response())
+    ingestion.ingest()
+    before = ingestion.document(id_)
+    ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
+    ingestion.questions_per_day = 1  # already used
+    start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
+    ingestion.redeliver(id_)
+    assert ingestion.ingest() == DONE
+    after, job = ingestion.document(id_), ingestion.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
     assert job["skip_reason"].startswith(
         "The previous extraction is unchanged. This time: The language model was not asked: "
@@ -53,21 +53,21 @@ def test_earlier_model_extraction_is_preserved(desk: Ingestion):
     assert job["skip_reason"].count("was not asked") == 1
 
 
-def test_cached_answer_uses_no_budget(desk: Ingestion):
-    id_ = desk.file(UNREAD)
-    desk.model.then(said())
-    desk.ingest()
-    desk.questions_per_day = 0
-    start_revision(desk.admin, "ingestion", [id_], desk.clock())
-    desk.redeliver(id_)
-    assert desk.ingest() == DONE
-    assert (desk.document(id_)["method"], desk.job(id_)["skip_reason"]) == ("model", None)
+def test_cached_answer_uses_no_budget(ingestion: Ingestion):
+    id_ = ingestion.file(UNREAD)
+    ingestion.model.then(extraction_response())
+    ingestion.ingest()
+    ingestion.questions_per_day = 0
+    start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
+    ingestion.redeliver(id_)
+    assert ingestion.ingest() == DONE
+    assert (ingestion.document(id_)["method"], ingestion.job(id_)["skip_reason"]) == ("model", None)
 
 
-def test_ambiguous_file_stays_whole_with_budget_reason(desk: Ingestion):
-    desk.questions_per_day = 0
-    id_ = desk.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
-    assert desk.ingest() == DONE
-    job = desk.job(id_)
-    assert (job["status"], desk.model.requests, len(rows(desk.admin, "document"))) == (None, [], 1)
+def test_ambiguous_file_stays_whole_with_budget_reason(ingestion: Ingestion):
+    ingestion.questions_per_day = 0
+    id_ = ingestion.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
+    assert ingestion.ingest() == DONE
+    job = ingestion.job(id_)
+    assert (job["status"], ingestion.model.requests, len(rows(ingestion.admin, "document"))) == (None, [], 1)
     assert job["skip_reason"].count(SPENT) == 1

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import bombs
-from tests.documents.reading.papers import printed, scanned
+from tests.documents.reading.samples import printed, scanned
 from tests.factories import make_document
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -52,10 +52,10 @@ def test_file_of_200_pages_uses_little_memory(
     database_url: str,
     tmp_path: Path,
 ):
-    found = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
 
-    assert found["peak"] < MOST_MEBIBYTES
-    assert (found["outcome"], found["written"]) == (outcome, stored)
+    assert report["peak"] < MOST_MEBIBYTES
+    assert (report["outcome"], report["written"]) == (outcome, stored)
 
 
 @pytest.mark.parametrize(
@@ -66,33 +66,33 @@ def test_file_of_200_pages_uses_little_memory(
 def test_decompression_bomb_is_rejected_in_little_memory(
     make: Callable[[], bytes], admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
 
-    assert found["peak"] < 300
-    assert found["child"] < MEMORY_BYTES / 1024**2
-    assert found["outcome"] == "InvalidDocumentError"
-    assert found["reason"] == TOO_COMPLEX
+    assert report["peak"] < 300
+    assert report["child"] < MEMORY_BYTES / 1024**2
+    assert report["outcome"] == "InvalidDocumentError"
+    assert report["reason"] == TOO_COMPLEX
 
 
 def test_file_of_many_words_uses_little_memory(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingest_in_subprocess(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
 
-    assert found["outcome"] == "Skipped"
-    assert found["peak"] < 300
-    assert found["child"] < MEMORY_BYTES / 1024**2
-    assert found["cpu"] < found["child_cpu"] / 2
+    assert report["outcome"] == "Skipped"
+    assert report["peak"] < 300
+    assert report["child"] < MEMORY_BYTES / 1024**2
+    assert report["cpu"] < report["child_cpu"] / 2
 
 
 def test_file_of_too_many_words_is_rejected(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    found = ingest_in_subprocess(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
 
-    assert found["outcome"] == "InvalidDocumentError"
-    assert found["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."
-    assert found["peak"] < 150
+    assert report["outcome"] == "InvalidDocumentError"
+    assert report["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."
+    assert report["peak"] < 150
 
 
 def ingest_in_subprocess(
@@ -105,7 +105,7 @@ def ingest_in_subprocess(
     document_id = make_document(admin, tenant_id, content_hash=hashlib.sha256(content).digest())
     command = [sys.executable, "-m", "tests.functions.ingest_once", database_url, tenant_id, document_id, file]
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -115,7 +115,7 @@ def ingest_in_subprocess(
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert list(temporary.iterdir()) == []
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(completed.stdout)
+    return report

@@ -50,32 +50,34 @@ class Mailbox:
         self.work()
 
     def work(self) -> None:
-        while due := self.pipeline.sqs.sent.pop("acquisition", []):
-            for entry in due:
+        while queued := self.pipeline.sqs.sent.pop("acquisition", []):
+            for entry in queued:
                 assert self.pipeline.acquire(entry["MessageBody"]) == ALL_ACKNOWLEDGED
 
     def retry_dead_letter(self, maintenance_database: Database) -> None:
         """Retry the only dead letter, as an operator does."""
-        (letter,) = rows(self.admin, "dead_letter")
+        (dead_letter,) = rows(self.admin, "dead_letter")
         with maintenance_database.delivery() as connection:
-            (due,) = start_revision(
-                connection, "acquisition", [letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
+            (outbox_message,) = start_revision(
+                connection, "acquisition", [dead_letter["work_id"]], self.pipeline.consumers["acquisition"].clock()
             )
-        self.pipeline.acquire(due.message.model_dump_json())
+        self.pipeline.acquire(outbox_message.message.model_dump_json())
 
     def reprocess(self, maintenance_database: Database) -> None:
         """Start a new revision of every job, and process it."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
         with maintenance_database.delivery() as connection:
-            due = start_revision(connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock())
-        for send in due:
-            self.pipeline.acquire(send.message.model_dump_json())
+            outbox_messages = start_revision(
+                connection, "acquisition", jobs, self.pipeline.consumers["acquisition"].clock()
+            )
+        for outbox_message in outbox_messages:
+            self.pipeline.acquire(outbox_message.message.model_dump_json())
         self.work()
 
     def objects(self) -> dict[str, bytes]:
         s3 = self.pipeline.s3
-        listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="attachments/").get("Contents", [])
-        return {one["Key"]: s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read() for one in listed}
+        listing = s3.list_objects_v2(Bucket=BUCKET, Prefix="attachments/").get("Contents", [])
+        return {entry["Key"]: s3.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for entry in listing}
 
 
 ALL_ACKNOWLEDGED: dict[str, Any] = {"batchItemFailures": []}
@@ -92,15 +94,15 @@ def acme(mailbox: Mailbox) -> UUID:
 
 
 def files_of(admin: Connection, tenant_id: UUID) -> list[str]:
-    found = admin.execute("SELECT file_name FROM document WHERE tenant_id = %s ORDER BY id", [tenant_id]).fetchall()
-    return [name for (name,) in found]
+    records = admin.execute("SELECT file_name FROM document WHERE tenant_id = %s ORDER BY id", [tenant_id]).fetchall()
+    return [name for (name,) in records]
 
 
-def packed(*files: tuple[str, bytes]) -> bytes:
+def zip_of(*files: tuple[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files:
-            made.writestr(name, content)
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -158,29 +160,29 @@ def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin:
 def test_mail_without_recipient_is_a_retryable_dead_letter(
     mailbox: Mailbox, admin: Connection, maintenance_database: Database
 ):
-    late = mailbox.tenant("late")
+    late_tenant = mailbox.tenant("late")
     content = received(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
 
     mailbox.receive(content)
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["tenant_id"]) == ("non_retriable_error", None)
-    assert letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
-    error = letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["tenant_id"]) == ("non_retriable_error", None)
+    assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": "inbox/1"}
+    error = dead_letter["metadata"]["last_error"]["message"]
     assert "counterfoil tenants addresses TENANT --add ADDRESS" in error
     assert "'neu@late.example'" in error
     (event,) = rows(admin, "failure_event")
     assert "late.example" not in event["payload"]["error"]
 
-    mailbox.write_to(late, "neu@late.example")
+    mailbox.write_to(late_tenant, "neu@late.example")
     with maintenance_database.delivery() as connection:
-        (due,) = start_revision(
-            connection, "acquisition", [letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
+        (outbox_message,) = start_revision(
+            connection, "acquisition", [dead_letter["work_id"]], mailbox.pipeline.consumers["acquisition"].clock()
         )
-    mailbox.pipeline.acquire(due.message.model_dump_json())
+    mailbox.pipeline.acquire(outbox_message.message.model_dump_json())
     mailbox.work()
 
-    assert files_of(admin, late) == ["a.pdf"]
+    assert files_of(admin, late_tenant) == ["a.pdf"]
 
 
 def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
@@ -207,13 +209,16 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
     assert document["duplicate_uploads"] == 1
-    (letter,), (notification,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
-    assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
-    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
+    (dead_letter,), (notification,) = rows(admin, "dead_letter"), rows(admin, "failure_event")
+    assert (dead_letter["tenant_id"], dead_letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
+    assert dead_letter["metadata"]["last_error"]["code"] == OtherFilesError.code
     assert notification["payload"]["error"] == str(OtherFilesError())
-    (later,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
-    assert later["rejection_reason"] == "duplicate"
-    assert [(part["name"], part["document"]) for part in later["attachments"]] == [("a.pdf", None), ("b.pdf", None)]
+    (second_source,) = (source for source in rows(admin, "source") if source["rejection_reason"] is not None)
+    assert second_source["rejection_reason"] == "duplicate"
+    assert [(attachment["name"], attachment["document"]) for attachment in second_source["attachments"]] == [
+        ("a.pdf", None),
+        ("b.pdf", None),
+    ]
 
 
 def test_mail_with_known_id_is_accepted_on_retry(
@@ -243,8 +248,8 @@ def test_retry_after_another_failure_is_not_a_conflict(
 
     mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf"]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["metadata"]["last_error"]["code"] == OtherFilesError.code
 
     mailbox.retry_dead_letter(maintenance_database)
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
@@ -260,9 +265,9 @@ def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: 
 
 def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Connection, acme: UUID, database: Database):
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
-    (gone, _) = rows(admin, "document")
+    (removed, _) = rows(admin, "document")
     with database.tenant(acme) as connection:
-        assert delete_document(connection, acme, UUID(gone["id"]), NOW, by="ann") is not None
+        assert delete_document(connection, acme, UUID(removed["id"]), NOW, by="ann") is not None
     mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
 
     assert files_of(admin, acme) == ["b.xml"]
@@ -302,9 +307,11 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
     assert [row["duplicate_uploads"] for row in rows(admin, "document")] == [1, 1]
-    listed = [[part["document"] for part in row["attachments"]] for row in rows(admin, "source")]
+    attached_documents = [
+        [attachment["document"] for attachment in row["attachments"]] for row in rows(admin, "source")
+    ]
     a, b = (row["id"] for row in rows(admin, "document"))
-    assert listed == [[a], [a, b], [b]]
+    assert attached_documents == [[a], [a, b], [b]]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +356,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
 
     assert files_of(admin, acme) == ["s.png", "a.pdf", "logo.png"]
     (source,) = rows(admin, "source")
-    assert [part["reason"] for part in source["attachments"]] == [
+    assert [attachment["reason"] for attachment in source["attachments"]] == [
         *[None] * 3,
         "It is a small image in the text of the mail.",
     ]
@@ -357,7 +364,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
 
 def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
     forwarded = mail((None, PDF), message_id="<inner@nordwind.example>")
-    outer = mail(("Rechnungen.zip", packed(("2026/a.xml", XML), ("b.zip", packed(("c.xml", INVOICE))))))
+    outer = mail(("Rechnungen.zip", zip_of(("2026/a.xml", XML), ("b.zip", zip_of(("c.xml", INVOICE))))))
     outer.add_attachment(forwarded)
 
     mailbox.receive(received(outer))
@@ -365,14 +372,14 @@ def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connectio
     assert files_of(admin, acme) == ["a.xml", "attachment 3.pdf"]
     (source,) = rows(admin, "source")
     assert source["message_id"] == "17@nordwind.example"
-    (left,) = (part for part in source["attachments"] if part["reason"])
-    assert (left["name"], left["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
+    (remaining,) = (attachment for attachment in source["attachments"] if attachment["reason"])
+    assert (remaining["name"], remaining["reason"][:30]) == ("b.zip", "It is an archive inside an arc")
 
 
 @pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
 def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
     content = (
-        packed(("a.pdf", PDF), ("b.xml", XML))
+        zip_of(("a.pdf", PDF), ("b.xml", XML))
         if name == "upload.zip"
         else mail(("a.pdf", PDF), ("b.xml", XML)).as_bytes()
     )
@@ -385,7 +392,7 @@ def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection
 
 
 def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(packed(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
+    mailbox.receive(zip_of(("[Content_Types].xml", b"<Types/>"), ("word/document.xml", XML)), "uploads/acme/1/a.docx")
 
     (document,) = rows(admin, "document")
     assert (document["key"], document["file_name"]) == ("uploads/acme/1/a.docx", "a.docx")
@@ -394,11 +401,11 @@ def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, ac
 @pytest.mark.parametrize(
     ("content", "status", "expected"),
     [
-        (packed(("a.txt", b"nothing")), None, "no file that could be a document"),
-        (packed(), None, "It contains no files."),
-        (packed(("a.pdf", PDF))[:-30], "failed", "damaged"),
-        (packed(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
-        (packed(("bomb.pdf", bytes(2_000_000))), None, "compression ratio exceeds 200"),
+        (zip_of(("a.txt", b"nothing")), None, "no file that could be a document"),
+        (zip_of(), None, "It contains no files."),
+        (zip_of(("a.pdf", PDF))[:-30], "failed", "damaged"),
+        (zip_of(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
+        (zip_of(("bomb.pdf", bytes(2_000_000))), None, "compression ratio exceeds 200"),
     ],
 )
 def test_archive_without_a_document_has_a_reason(
@@ -453,7 +460,10 @@ def test_removed_document_is_not_restored_by_reprocessing(
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
     (source,) = rows(admin, "source")
     assert (job["status"], job["skip_reason"]) == ("succeeded", None if by_mail else REMOVED)
-    assert source["attachments"] is None or [part["reason"] for part in source["attachments"]] == [REMOVED, None]
+    assert source["attachments"] is None or [attachment["reason"] for attachment in source["attachments"]] == [
+        REMOVED,
+        None,
+    ]
 
     mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # uploaded again by a user
 
@@ -472,7 +482,8 @@ def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connec
 def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     event = json.loads((EVENTS / "acquisition_mail.json").read_text())
     ((entity, thing),) = (
-        (one["s3"]["bucket"]["name"], one["s3"]["object"]) for one in json.loads(event["Records"][0]["body"])["Records"]
+        (s3_record["s3"]["bucket"]["name"], s3_record["s3"]["object"])
+        for s3_record in json.loads(event["Records"][0]["body"])["Records"]
     )
     s3, content = mailbox.pipeline.s3, (EVENTS / "mail.eml").read_bytes()
     s3.create_bucket(Bucket=entity)
@@ -488,4 +499,4 @@ def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme
     assert files_of(admin, acme) == ["Rechnung_2026-17.xml"]
     (source,) = rows(admin, "source")
     assert source["subject"] == "Rechnung 2026-17 für Ihre Bestellung Nr. 4711 \u2013 Größe M"
-    assert [part["name"] for part in source["attachments"] if part["reason"]] == ["image001.png"]
+    assert [attachment["name"] for attachment in source["attachments"] if attachment["reason"]] == ["image001.png"]

@@ -25,12 +25,12 @@ from counterfoil.documents import files
 from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
-from tests.functions.test_mail import packed
+from tests.functions.test_mail import zip_of
 from tests.mails import LOGO, PDF, XML, mail, received
 
 __all__ = ["pipeline"]
 
-MAX_LIVES = 20
+MAX_PROCESSES = 20
 
 
 class ProcessEnded(BaseException):
@@ -38,37 +38,37 @@ class ProcessEnded(BaseException):
 
 
 @dataclass
-class Life:
+class Process:
     """A process that ends at one of its calls."""
 
     end_at: int | None = None
     calls: list[str] = field(default_factory=list)
-    over: bool = False
+    has_ended: bool = False
 
     def point(self, name: str) -> None:
-        if self.over:
+        if self.has_ended:
             raise ProcessEnded(name)
         self.calls.append(name)
         if len(self.calls) == self.end_at:
-            self.over = True
+            self.has_ended = True
             raise ProcessEnded(name)
 
     def call(self, name: str, action: Callable[[], Any]) -> Any:
-        if self.over:
+        if self.has_ended:
             raise ProcessEnded(name)
-        done = action()
+        result = action()
         self.point(name)
-        return done
+        return result
 
 
-class Client:
+class InterruptibleClient:
     """An AWS client at whose calls the process may end."""
 
-    def __init__(self, life: Callable[[], Life], client: Any) -> None:
-        self._life, self._client = life, client
+    def __init__(self, current: Callable[[], Process], client: Any) -> None:
+        self._life, self._client = current, client
 
     def __getattr__(self, name: str) -> Any:
-        return lambda **given: self._life().call(name, lambda: getattr(self._client, name)(**given))
+        return lambda **arguments: self._life().call(name, lambda: getattr(self._client, name)(**arguments))
 
 
 class Inline:
@@ -90,15 +90,18 @@ class Inline:
     def end_process(self) -> None: ...
 
 
-class World:
+class CrashHarness:
     """A queue, a bucket and a database that outlive every process."""
 
     def __init__(
         self, pipeline: Pipeline, url: str, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.s3, self.sqs, self.url, self.admin, self.clock = pipeline.s3, FakeSqs(), url, admin, clock
-        self.life = Life()
-        clients = {name: Client(lambda: self.life, client) for name, client in (("s3", self.s3), ("sqs", self.sqs))}
+        self.process_state = Process()
+        clients = {
+            name: InterruptibleClient(lambda: self.process_state, client)
+            for name, client in (("s3", self.s3), ("sqs", self.sqs))
+        }
         monkeypatch.setattr(aws, "client", clients.__getitem__)
         for name in ("execute", "commit"):
             self._tap(monkeypatch, name)
@@ -106,12 +109,12 @@ class World:
     def _tap(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         untapped = getattr(psycopg.Connection, name)
 
-        def tapped(connection: Connection, *given: Any, **named: Any) -> Any:
-            first = given[0] if given else None
+        def tapped(connection: Connection, *arguments: Any, **named: Any) -> Any:
+            first = arguments[0] if arguments else None
             is_opening = isinstance(first, bytes) and first.lstrip().startswith(b"BEGIN")
             if connection is self.admin or is_opening or first in {b"", ""}:  # also the pool's own checks
-                return untapped(connection, *given, **named)
-            return self.life.call(name, lambda: untapped(connection, *given, **named))
+                return untapped(connection, *arguments, **named)
+            return self.process_state.call(name, lambda: untapped(connection, *arguments, **named))
 
         monkeypatch.setattr(psycopg.Connection, name, tapped)
 
@@ -138,47 +141,47 @@ class World:
         finally:
             database.close()
 
-    def go(self, body: str, end_at: int | None) -> list[str]:
+    def run_until_idle(self, body: str, end_at: int | None) -> list[str]:
         """Deliver a message until nothing is due. The first process ends after its call `end_at`.
 
         Returns the calls of the process that ended, or of the whole run.
         """
-        self.life = life = Life(end_at)
+        self.process_state = current = Process(end_at)
         queue = [body]
-        for _ in range(MAX_LIVES):
+        for _ in range(MAX_PROCESSES):
             with self.process() as (consumer, outbox), suppress(ProcessEnded):
-                self._work_off(queue, consumer)
+                self._process_queue(queue, consumer)
                 if not outbox.send_unsent(created_before=self.clock()):
-                    return life.calls
+                    return current.calls
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
-            if self.life.over:
-                self.life = Life()
+            if self.process_state.has_ended:
+                self.process_state = Process()
             self.clock.pass_(minutes=10)  # leases and visibility timeouts have expired
         raise AssertionError("The run does not end")
 
-    def _work_off(self, queue: list[str], consumer: Consumer) -> None:
+    def _process_queue(self, queue: list[str], consumer: Consumer) -> None:
         while queue:
-            answer = consumer.handle(event(record(queue[0])), Context())
-            if not answer["batchItemFailures"]:
+            batch_response = consumer.handle(event(record(queue[0])), Context())
+            if not batch_response["batchItemFailures"]:
                 queue.pop(0)
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
 
 
 @dataclass
-class Scene:
+class MailScenario:
     """Two tenants of one run, with their data."""
 
-    world: World
+    harness: CrashHarness
     slugs: dict[str, UUID]
     run: int
 
     def put(self, name: str, content: bytes) -> str:
         """Store an object. Return its event."""
         key = name.replace("*", str(self.run))
-        self.world.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
+        self.harness.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
         return s3_event(key)
 
-    def plain(self, value: Any) -> str:
+    def normalize(self, value: Any) -> str:
         """Return a value without the parts that differ between runs."""
         text = str(value)
         for slug, id_ in self.slugs.items():
@@ -186,44 +189,45 @@ class Scene:
         return re.sub(rf"(acme|zenith){self.run}\b", r"\1", text.replace(f"/{self.run}/", "/*/"))
 
     def rows(self, statement: str) -> list[str]:
-        found = self.world.admin.execute(statement.encode(), {"tenants": list(self.slugs.values())}).fetchall()
-        return sorted(self.plain(row) for row in found)
+        result_rows = self.harness.admin.execute(statement.encode(), {"tenants": list(self.slugs.values())}).fetchall()
+        return sorted(self.normalize(row) for row in result_rows)
 
     def snapshot(self) -> dict[str, Any]:
         """Return all rows, objects and messages of a run."""
-        found: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
+        contents: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
         prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
         for prefix in prefixes:
-            for one in self.world.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
-                content = self.world.s3.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read()
-                found[self.plain(one["Key"])] = content
-        return found
+            for item in self.harness.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []):
+                content = self.harness.s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read()
+                contents[self.normalize(item["Key"])] = content
+        return contents
 
 
-OF_RUN = "tenant_id = ANY (%(tenants)s)"
+TENANT_FILTER = "tenant_id = ANY (%(tenants)s)"
 QUERIES = {
-    "jobs": f"SELECT tenant_id, key, status, revision, error, skip_reason FROM acquisition_job WHERE {OF_RUN}",
+    "jobs": f"SELECT tenant_id, key, status, revision, error, skip_reason FROM acquisition_job WHERE {TENANT_FILTER}",
     "sources": f"""SELECT tenant_id, kind, key, sender, subject, message_id, rejection_reason,
                           (SELECT string_agg(p ->> 'name' || coalesce(d.file_name, p ->> 'reason'), ',' ORDER BY n)
                            FROM jsonb_array_elements(attachments) WITH ORDINALITY e (p, n)
                                 LEFT JOIN document d ON d.id::text = p ->> 'document')
-                   FROM source WHERE {OF_RUN}""",
+                   FROM source WHERE {TENANT_FILTER}""",
     "documents": f"""SELECT tenant_id, key, version IS NULL, file_name, size, content_hash, duplicate_uploads,
                             (SELECT key FROM source s WHERE s.id = source_id)
-                     FROM document WHERE {OF_RUN}""",
+                     FROM document WHERE {TENANT_FILTER}""",
     "ingestion": f"""SELECT tenant_id, (SELECT file_name FROM document d WHERE d.id = i.id), status, revision,
-                            send_number FROM ingestion_job i WHERE {OF_RUN}""",
+                            send_number FROM ingestion_job i WHERE {TENANT_FILTER}""",
     "outbox": f"""SELECT tenant_id, worker, revision, send_number, sent_at IS NOT NULL,
-                       (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {OF_RUN}""",
+                       (SELECT file_name FROM document d WHERE d.id = work_id) FROM outbox WHERE {TENANT_FILTER}""",
     "dead": f"""SELECT tenant_id, worker, revision, dlq_reason, status FROM dead_letter
-                WHERE {OF_RUN} OR tenant_id IS NULL""",
-    "failure_event": f"SELECT tenant_id, worker, revision FROM failure_event WHERE {OF_RUN} OR tenant_id IS NULL",
+                WHERE {TENANT_FILTER} OR tenant_id IS NULL""",
+    "failure_event": f"""SELECT tenant_id, worker, revision FROM failure_event
+                         WHERE {TENANT_FILTER} OR tenant_id IS NULL""",
     "unassigned jobs": "SELECT DISTINCT status FROM acquisition_job WHERE tenant_id IS NULL",
 }
 
 INVOICES = mail(
     ("Rechnung.pdf", PDF),
-    ("more.zip", packed(("a.xml", XML), ("b.txt", b"nothing"))),
+    ("more.zip", zip_of(("a.xml", XML), ("b.txt", b"nothing"))),
     ("known.xml", b"<known/>"),
     to="rechnung@acme*.example, in@zenith*.example",
     inline=[("logo.png", LOGO)],
@@ -233,39 +237,39 @@ INVOICES = mail(
 CHANGED = mail(("Rechnung.pdf", PDF + b"changed on the way"), ("a.xml", XML), to="rechnung@acme*.example")
 
 
-def mail_of(scene: Scene, written: EmailMessage = INVOICES, **verdicts: str) -> bytes:
-    return received(written.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
+def mail_of(tenants: MailScenario, template: EmailMessage = INVOICES, **results: str) -> bytes:
+    return received(template.as_bytes().replace(b"*.example", b"%d.example" % tenants.run), **results)
 
 
-def two_tenants(scene: Scene) -> str:
-    scene.world.go(scene.put(f"uploads/acme{scene.run}/*/known.xml", b"<known/>"), None)
-    return scene.put("inbox/*/1", mail_of(scene))
+def two_tenants(tenants: MailScenario) -> str:
+    tenants.harness.run_until_idle(tenants.put(f"uploads/acme{tenants.run}/*/known.xml", b"<known/>"), None)
+    return tenants.put("inbox/*/1", mail_of(tenants))
 
 
-def repeated_mail(scene: Scene) -> str:
-    scene.world.go(two_tenants(scene), None)
-    return scene.put("inbox/*/2", mail_of(scene))
+def repeated_mail(tenants: MailScenario) -> str:
+    tenants.harness.run_until_idle(two_tenants(tenants), None)
+    return tenants.put("inbox/*/2", mail_of(tenants))
 
 
-def repeated_mail_with_another_file(scene: Scene) -> str:
-    scene.world.go(two_tenants(scene), None)
-    return scene.put("inbox/*/2", mail_of(scene, CHANGED))
+def repeated_mail_with_another_file(tenants: MailScenario) -> str:
+    tenants.harness.run_until_idle(two_tenants(tenants), None)
+    return tenants.put("inbox/*/2", mail_of(tenants, CHANGED))
 
 
-def spam(scene: Scene) -> str:
-    return scene.put("inbox/*/1", mail_of(scene, spam="FAIL"))
+def spam(tenants: MailScenario) -> str:
+    return tenants.put("inbox/*/1", mail_of(tenants, spam="FAIL"))
 
 
-def archive(scene: Scene) -> str:
-    return scene.put(f"uploads/acme{scene.run}/*/a.zip", packed(("a.pdf", PDF), ("b.xml", XML), ("c.txt", b"c")))
+def archive(tenants: MailScenario) -> str:
+    return tenants.put(f"uploads/acme{tenants.run}/*/a.zip", zip_of(("a.pdf", PDF), ("b.xml", XML), ("c.txt", b"c")))
 
 
-def known_file(scene: Scene) -> str:
-    scene.world.go(scene.put(f"uploads/acme{scene.run}/*/a.xml", XML), None)
-    return scene.put(f"uploads/acme{scene.run}/*/b.xml", XML)
+def known_file(tenants: MailScenario) -> str:
+    tenants.harness.run_until_idle(tenants.put(f"uploads/acme{tenants.run}/*/a.xml", XML), None)
+    return tenants.put(f"uploads/acme{tenants.run}/*/b.xml", XML)
 
 
-SCENARIOS: list[Callable[[Scene], str]] = [
+SCENARIOS: list[Callable[[MailScenario], str]] = [
     two_tenants,
     repeated_mail,
     repeated_mail_with_another_file,
@@ -279,7 +283,7 @@ STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_crash_at_any_call_has_the_same_outcome(
-    scenario: Callable[[Scene], str],
+    scenario: Callable[[MailScenario], str],
     pipeline: Pipeline,
     database_url: str,
     admin: Connection,
@@ -287,15 +291,17 @@ def test_crash_at_any_call_has_the_same_outcome(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    world = World(pipeline, database_url, admin, clock, monkeypatch)
+    harness = CrashHarness(pipeline, database_url, admin, clock, monkeypatch)
 
     def run(number: int, end_at: int | None) -> tuple[list[str], dict[str, Any]]:
-        scene = Scene(world, {f"{name}{number}": make_tenant(f"{name}{number}") for name in ("acme", "zenith")}, number)
-        for slug, tenant_id in scene.slugs.items():
+        tenants = MailScenario(
+            harness, {f"{name}{number}": make_tenant(f"{name}{number}") for name in ("acme", "zenith")}, number
+        )
+        for slug, tenant_id in tenants.slugs.items():
             address = f"{'rechnung' if slug.startswith('acme') else 'in'}@{slug}.example"
             admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
-        calls = world.go(scenario(scene), end_at)
-        return calls, scene.snapshot()
+        calls = harness.run_until_idle(scenario(tenants), end_at)
+        return calls, tenants.snapshot()
 
     calls, undisturbed = run(100, None)
 

@@ -39,11 +39,11 @@ def set_policy(admin: Connection, policy: str) -> None:
     admin.execute("UPDATE tenant SET dmarc_policy = %s", [policy])
 
 
-def decide(database: Database, tenant_id: UUID, do: Decide, source: dict[str, Any]) -> bool:
+def decide(database: Database, tenant_id: UUID, action: Decide, source: dict[str, Any]) -> bool:
     """Decide about a mail. Return False if it was not on hold."""
     with database.tenant(tenant_id) as connection:
         decision = Decision(UUID(source["id"]), "ann", NOW, "The supplier confirmed it.")
-        return do(connection, tenant_id, decision) is not None
+        return action(connection, tenant_id, decision) is not None
 
 
 def deliver(mailbox: Mailbox, admin: Connection, tenant_id: UUID) -> None:
@@ -80,9 +80,9 @@ def test_document_shows_the_results_beside_the_sender(
 
     (document,) = rows(admin, "document")
     with database.tenant(acme) as connection:
-        shown = document_detail.show(connection, acme, UUID(document["id"]))
-    assert shown is not None
-    assert (shown.source.spf, shown.source.dkim, shown.source.dmarc) == ("softfail", "none", "none")
+        output = document_detail.show(connection, acme, UUID(document["id"]))
+    assert output is not None
+    assert (output.source.spf, output.source.dkim, output.source.dmarc) == ("softfail", "none", "none")
 
 
 def test_released_mail_is_acquired_exactly_once(
@@ -118,15 +118,15 @@ def test_rejected_mail_stays_without_documents(
     assert files_of(admin, acme) == []
 
 
-@pytest.mark.parametrize(("do", "action"), [(holds.release, "mail released"), (holds.reject, "mail rejected")])
+@pytest.mark.parametrize(("decide_", "action"), [(holds.release, "mail released"), (holds.reject, "mail rejected")])
 def test_decision_is_recorded_in_the_audit_trail(
-    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, do: Decide, action: str
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, decide_: Decide, action: str
 ) -> None:
     mailbox.receive(FORGED)
     source = source_of(admin)
 
-    decide(database, acme, do, source)
-    decide(database, acme, do, source)
+    decide(database, acme, decide_, source)
+    decide(database, acme, decide_, source)
 
     with database.tenant(acme) as connection:
         (entry,) = audit.page(connection, acme, limit=9)
@@ -183,11 +183,11 @@ def test_held_mail_does_not_block_the_imitated_mail(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
     mailbox.receive(FORGED)
-    held = source_of(admin)
+    retained = source_of(admin)
     admin.execute("UPDATE source SET received_at = received_at - interval '1 day'")
     mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
     assert files_of(admin, acme) == ["b.pdf"]
 
     mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
     assert any(job["skip_reason"] == REFUSALS[Refusal.DUPLICATE] for job in rows(admin, "acquisition_job"))
-    assert decide(database, acme, holds.reject, held)
+    assert decide(database, acme, holds.reject, retained)

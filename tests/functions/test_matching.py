@@ -19,10 +19,10 @@ from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from functions.matching import handler
 from functions.matching.work import Embedding, match
-from tests.documents.matching.embedding import answer as vector
-from tests.documents.matching.embedding import in_english, in_german, settings_for
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.test_judge import CHOICE, TWICE, again, billed
+from tests.documents.matching.fake_embeddings import answer as vector
+from tests.documents.matching.fake_embeddings import in_english, in_german, settings_for
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
+from tests.documents.matching.test_judge import CHOICE, TWICE, duplicate_of, sample_invoice
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Answer, Failure, Request, Server
 
@@ -31,149 +31,151 @@ REFUSED = ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
-    with Server() as server:
-        yield server
+def model_server() -> Iterator[Server]:
+    with Server() as model_api:
+        yield model_api
 
 
 @pytest.fixture
-def language_model(scripted: Server) -> Callable[[Database], Llm]:
+def language_model(model_server: Server) -> Callable[[Database], Llm]:
     def make(database: Database) -> Llm:
         settings = Settings.from_environment(
-            {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "LLM_API_KEY": "k"}
+            {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{model_server.url}/v1", "LLM_API_KEY": "k"}
         )
-        found = Llm.from_settings(settings, database, Guards())
-        assert found is not None
-        found._wait = Time().wait
-        return found
+        llm_ = Llm.from_settings(settings, database, Guards())
+        assert llm_ is not None
+        llm_._wait = Time().wait
+        return llm_
 
     return make
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
-    office = Office(database, admin, TWICE)
-    office.match_all([0, 1])
-    return office
+def harness(database: Database, admin: Connection) -> TenantHarness:
+    harness = TenantHarness(database, admin, TWICE)
+    harness.match_all([0, 1])
+    return harness
 
 
-def attempt(office: Office, position: int, **more: Any) -> TenantAttempt:
-    return TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW, **more)
+def attempt(harness: TenantHarness, position: int, **options: Any) -> TenantAttempt:
+    return TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW, **options)
 
 
 def test_ambiguous_match_is_judged_before_the_write(
-    office: Office, scripted: Server, language_model: Any, admin: Connection
+    harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
-    scripted.then(Answer(json.dumps({"matches": [CHOICE]})))
-    outcome = match(attempt(office, 2), language_model)
+    model_server.then(Answer(json.dumps({"matches": [CHOICE]})))
+    outcome = match(attempt(harness, 2), language_model)
     assert isinstance(outcome, Succeeded)
-    assert (office.links(), len(scripted.requests)) == (set(), 1)
-    with office.database.tenant(office.tenant_id) as connection:
+    assert (harness.links(), len(model_server.requests)) == (set(), 1)
+    with harness.database.tenant(harness.tenant_id) as connection:
         effects = outcome.effects(connection)
-    assert (office.links(), effects.remark, len(scripted.requests)) == ({(0, 2)}, None, 1)
-    assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(office.ids[2], "matching")]
+    assert (harness.links(), effects.remark, len(model_server.requests)) == ({(0, 2)}, None, 1)
+    assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(harness.ids[2], "matching")]
 
 
-def test_model_failure_fails_the_attempt(office: Office, scripted: Server, language_model: Any):
-    scripted.then(Failure(503), Failure(503), Failure(503))
+def test_model_failure_fails_the_attempt(harness: TenantHarness, model_server: Server, language_model: Any):
+    model_server.then(Failure(503), Failure(503), Failure(503))
     with pytest.raises(ServiceUnavailableError):
-        match(attempt(office, 2), language_model)
+        match(attempt(harness, 2), language_model)
 
 
-@pytest.mark.parametrize("left", [0.5, -1.0])
-def test_attempt_without_time_left_calls_no_model(left: float, office: Office, scripted: Server, language_model: Any):
+@pytest.mark.parametrize("seconds_left", [0.5, -1.0])
+def test_attempt_without_time_left_calls_no_model(
+    seconds_left: float, harness: TenantHarness, model_server: Server, language_model: Any
+):
     with pytest.raises(CancelledError):
-        match(attempt(office, 2, deadline=Deadline(lambda: left)), language_model)
-    assert scripted.requests == []
+        match(attempt(harness, 2, deadline=Deadline(lambda: seconds_left)), language_model)
+    assert model_server.requests == []
 
 
-def test_canceled_attempt_calls_no_model(office: Office, scripted: Server, language_model: Any):
+def test_canceled_attempt_calls_no_model(harness: TenantHarness, model_server: Server, language_model: Any):
     canceled = Event()
 
     def make(database: Database) -> Llm:
         canceled.set()
-        made: Llm = language_model(database)
-        return made
+        llm: Llm = language_model(database)
+        return llm
 
     with pytest.raises(CancelledError):
-        match(attempt(office, 2, deadline=Deadline(canceled=canceled)), make)
-    assert scripted.requests == []
+        match(attempt(harness, 2, deadline=Deadline(canceled=canceled)), make)
+    assert model_server.requests == []
 
 
 def test_superseded_attempt_with_new_answers_is_not_deferred(
-    office: Office, scripted: Server, language_model: Any, admin: Connection
+    harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
-    office.match_all([office.file(billed(0)), office.file(billed(1))])
-    third, superseded = office.file(again(2)), Event()
+    harness.match_all([harness.file(sample_invoice(0)), harness.file(sample_invoice(1))])
+    third, superseded = harness.file(duplicate_of(2)), Event()
 
     def answered(_: Request) -> str:
         superseded.set()
         return json.dumps({"matches": []})
 
-    scripted._otherwise = answered
+    model_server._otherwise = answered
     with pytest.raises(StaleClaimError):
-        match(attempt(office, third, deadline=Deadline(superseded=superseded)), language_model)
-    assert (len(scripted.requests), len(admin.execute("SELECT FROM llm_judgment").fetchall())) == (1, 1)
+        match(attempt(harness, third, deadline=Deadline(superseded=superseded)), language_model)
+    assert (len(model_server.requests), len(admin.execute("SELECT FROM llm_judgment").fetchall())) == (1, 1)
 
 
-def test_superseded_attempt_stops_calling_the_model(office: Office, scripted: Server, language_model: Any):
+def test_superseded_attempt_stops_calling_the_model(harness: TenantHarness, model_server: Server, language_model: Any):
     superseded = Event()
 
     def make(database: Database) -> Llm:
-        made: Llm = language_model(database)
-        made._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
-        return made
+        llm: Llm = language_model(database)
+        llm._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
+        return llm
 
-    scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
+    model_server.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
     with pytest.raises(StaleClaimError):
-        match(attempt(office, 2, deadline=Deadline(superseded=superseded)), make)
-    assert len(scripted.requests) == 1
+        match(attempt(harness, 2, deadline=Deadline(superseded=superseded)), make)
+    assert len(model_server.requests) == 1
 
 
-def test_unused_model_is_not_created(office: Office):
+def test_unused_model_is_not_created(harness: TenantHarness):
     def never(_: Database) -> Llm:
         raise AssertionError
 
-    assert isinstance(match(attempt(office, 0), never), Succeeded)
+    assert isinstance(match(attempt(harness, 0), never), Succeeded)
 
 
 def test_document_is_embedded_before_matching(
-    database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
+    database: Database, admin: Connection, model_server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted))
+    monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server))
     model = Embedding("openai/m", handler.embedding_model)
-    scripted._otherwise = vector
-    office = Office(database, admin, [in_english(), in_german()])
+    model_server._otherwise = vector
+    harness = TenantHarness(database, admin, [in_english(), in_german()])
     for position in (0, 1):
-        outcome = match(attempt(office, position), embedding=model)
+        outcome = match(attempt(harness, position), embedding=model)
         assert isinstance(outcome, Succeeded)
-        with office.database.tenant(office.tenant_id) as connection:
+        with harness.database.tenant(harness.tenant_id) as connection:
             outcome.effects(connection)
-    assert (office.links(), len(scripted.requests)) == ({(0, 1)}, 2)
+    assert (harness.links(), len(model_server.requests)) == ({(0, 1)}, 2)
 
 
 def test_unavailable_embedding_model_does_not_fail_attempts(
-    database: Database, admin: Connection, scripted: Server, monkeypatch: pytest.MonkeyPatch
+    database: Database, admin: Connection, model_server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted, LLM_RETRY_BASE_SECONDS="0"))
-    office = Office(database, admin, [in_english()])
-    scripted.then(*[Failure(503)] * 3)
-    assert isinstance(match(attempt(office, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
+    monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server, LLM_RETRY_BASE_SECONDS="0"))
+    harness = TenantHarness(database, admin, [in_english()])
+    model_server.then(*[Failure(503)] * 3)
+    assert isinstance(match(attempt(harness, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
 
 
 @pytest.mark.parametrize("empty", ["{}", "sk-1", OUTAGE, REFUSED])
 def test_missing_or_changed_key_is_read_again(
     empty: str | Exception,
-    office: Office,
-    scripted: Server,
+    harness: TenantHarness,
+    model_server: Server,
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    chosen = Settings.from_environment(
-        {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{scripted.url}/v1", "SECRETS_ARN": "arn"}
+    configured = Settings.from_environment(
+        {"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_URL": f"{model_server.url}/v1", "SECRETS_ARN": "arn"}
     )
     manager = Mock()
-    monkeypatch.setattr(handler, "settings", lambda: chosen)
+    monkeypatch.setattr(handler, "settings", lambda: configured)
     monkeypatch.setattr(aws, "client", lambda _: manager)
     monkeypatch.setattr(aws, "_secret_cache", {})
     monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # always expired
@@ -184,20 +186,20 @@ def test_missing_or_changed_key_is_read_again(
     stored(empty)
     for _ in range(2):
         with pytest.raises(ServiceUnavailableError):
-            match(attempt(office, 2), handler.language_model)
-    assert (scripted.requests, admin.execute("SELECT FROM breaker").fetchall()) == ([], [])
-    for key, position in (("k-1", 2), ("k-2", office.file(again(2)))):
+            match(attempt(harness, 2), handler.language_model)
+    assert (model_server.requests, admin.execute("SELECT FROM breaker").fetchall()) == ([], [])
+    for key, position in (("k-1", 2), ("k-2", harness.file(duplicate_of(2)))):
         stored(json.dumps({"LLM_API_KEY": key}))
-        scripted.then(Answer(json.dumps({"matches": []})))
-        assert isinstance(match(attempt(office, position), handler.language_model), Succeeded)
-    assert [request.headers["authorization"] for request in scripted.requests] == ["Bearer k-1", "Bearer k-2"]
+        model_server.then(Answer(json.dumps({"matches": []})))
+        assert isinstance(match(attempt(harness, position), handler.language_model), Succeeded)
+    assert [request.headers["authorization"] for request in model_server.requests] == ["Bearer k-1", "Bearer k-2"]
 
 
-def test_missing_key_is_reported_with_the_remedy(office: Office, monkeypatch: pytest.MonkeyPatch):
-    chosen = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
-    monkeypatch.setattr(handler, "settings", lambda: chosen)
+def test_missing_key_is_reported_with_the_remedy(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
+    configured = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
+    monkeypatch.setattr(handler, "settings", lambda: configured)
     with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: add it to the secret"):
-        match(attempt(office, 2), handler.language_model)
+        match(attempt(harness, 2), handler.language_model)
 
 
 @pytest.fixture

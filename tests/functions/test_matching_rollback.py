@@ -13,8 +13,8 @@ from counterfoil.documents import diagnostics
 from counterfoil.documents.matching import sql as matching_store
 from functions.matching.work import match, match_together
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import invoice, order
+from tests.documents.matching.samples import invoice, order
+from tests.documents.matching.tenant_harness import TenantHarness
 
 NUMBERS = ("4711", "4712")
 PAPERS = [*map(order, NUMBERS), *(invoice(f"R-{number}", po_reference=number) for number in NUMBERS)]
@@ -29,30 +29,30 @@ STEPS = {
 }
 
 
-class Pending(Office):
-    """Office of pending documents, which the worker matches."""
+class Pending(TenantHarness):
+    """Tenant with pending documents, which the worker matches."""
 
-    def file(self, paper: Any) -> int:
-        position = super().file(paper)
+    def file(self, sample: Any) -> int:
+        position = super().file(sample)
         self.admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [self.ids[position]])
         return position
 
     def deliver(
         self,
         clock: Clock,
-        works: BatchWorker | Callable[[TenantAttempt], Outcome],
+        work_functions: BatchWorker | Callable[[TenantAttempt], Outcome],
         positions: Sequence[int],
         receives: int = 1,
     ) -> None:
         """Deliver the messages of documents to the worker in one batch."""
-        consumer = make_consumer(self.database, works, clock, worker=WORKER, queue_urls=QUEUES)
+        consumer = make_consumer(self.database, work_functions, clock, worker=WORKER, queue_urls=QUEUES)
         messages = [Message(work_id=self.ids[position], revision=1, send_number=0) for position in positions]
         consumer.handle(event(*(record(message, receives=receives) for message in messages)), Context())
 
     def states(self, positions: Sequence[int]) -> list[tuple[str, int]]:
         """Status and attempts of documents."""
-        found = [life_cycle(self.admin, self.ids[position]) for position in positions]
-        return [(row["status"], row["attempts"]) for row in found]
+        life_cycles = [life_cycle(self.admin, self.ids[position]) for position in positions]
+        return [(row["status"], row["attempts"]) for row in life_cycles]
 
     def transactions(self, positions: Sequence[int]) -> int:
         """Number of transactions that last changed these documents."""
@@ -60,7 +60,7 @@ class Pending(Office):
         return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
 
 
-def written(admin: Connection) -> dict[str, Any]:
+def stored_state(admin: Connection) -> dict[str, Any]:
     """Return every row that the write phase may add or change."""
     clusters = admin.execute("SELECT id, cluster_id FROM document ORDER BY id").fetchall()
     return {table: sorted(rows(admin, table), key=str) for table in WRITTEN} | {"clusters": clusters}
@@ -69,18 +69,18 @@ def written(admin: Connection) -> dict[str, Any]:
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Make PostgreSQL abort every transaction that reaches this step."""
     module, name = STEPS[step]
-    real = getattr(module, name)
+    original = getattr(module, name)
 
-    def fail(connection: Connection, *args: Any, **how: Any) -> Any:
+    def fail(connection: Connection, *args: Any, **options: Any) -> Any:
         connection.execute("DO $$ BEGIN RAISE disk_full; END $$")
-        return real(connection, *args, **how)
+        return original(connection, *args, **options)
 
     monkeypatch.setattr(module, name, fail)
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
-    ("works", "transactions"),
+    ("work_functions", "transactions"),
     [pytest.param(match, 2, id="single"), pytest.param(BatchWorker(match, match_together), 1, id="batch")],
 )
 def test_failed_write_leaves_nothing_behind(
@@ -89,28 +89,28 @@ def test_failed_write_leaves_nothing_behind(
     sqs: FakeSqs,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
-    works: BatchWorker | Callable[[TenantAttempt], Outcome],
+    work_functions: BatchWorker | Callable[[TenantAttempt], Outcome],
     transactions: int,
     step: str,
 ) -> None:
-    calm = Office(database, admin, PAPERS)
-    calm.match_all()
-    office = Pending(database, admin, PAPERS)
-    office.deliver(clock, works, ORDERS)
-    before = written(admin)
+    undisturbed = TenantHarness(database, admin, PAPERS)
+    undisturbed.match_all()
+    harness = Pending(database, admin, PAPERS)
+    harness.deliver(clock, work_functions, ORDERS)
+    before = stored_state(admin)
 
     with monkeypatch.context() as failure:
         fail_at(failure, step)
-        office.deliver(clock, works, INVOICES)
+        harness.deliver(clock, work_functions, INVOICES)
 
-    assert office.links() == set()
-    assert written(admin) == before
-    assert office.states(INVOICES) == [("pending", 1)] * 2
+    assert harness.links() == set()
+    assert stored_state(admin) == before
+    assert harness.states(INVOICES) == [("pending", 1)] * 2
 
     clock.pass_(hours=1)
-    office.deliver(clock, works, INVOICES, receives=2)
+    harness.deliver(clock, work_functions, INVOICES, receives=2)
 
-    assert office.states(INVOICES) == [("succeeded", 2)] * 2
-    assert office.transactions(INVOICES) == transactions
-    assert (office.edges(), office.clusters()) == (calm.edges(), calm.clusters())
-    assert office.links() == {(0, 2), (1, 3)}
+    assert harness.states(INVOICES) == [("succeeded", 2)] * 2
+    assert harness.transactions(INVOICES) == transactions
+    assert (harness.edges(), harness.clusters()) == (undisturbed.edges(), undisturbed.clusters())
+    assert harness.links() == {(0, 2), (1, 3)}

@@ -18,34 +18,34 @@ from functions.offers import work as offers_work
 from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
-from tests.offers.day import PEOPLE, Day, day, message
 from tests.offers.harness import DAY, jobs, offered, queue, user
+from tests.offers.worker_harness import PEOPLE, OffersHarness, day, message
 
 __all__ = ["day"]
 
 
-def everything(admin: Connection) -> list[Any]:
+def all_rows(admin: Connection) -> list[Any]:
     return [
         sorted(map(str, rows(admin, table))) for table in ("matchmaking_jobs", "offers", "offer_shard", "output_job")
     ]
 
 
-def test_users_get_the_five_best_others(day: Day, admin: Connection):
+def test_users_get_the_five_best_others(day: OffersHarness, admin: Connection):
     assert day.deliver(*day.pin()) == []
 
     assert set(day.statuses().values()) == {"completed"}
-    found = offered(admin)
-    assert {len(set(some)) for some in found.values()} == {5}
-    assert all(who not in some for who, some in found.items())
+    offers_by_user = offered(admin)
+    assert {len(set(candidates)) for candidates in offers_by_user.values()} == {5}
+    assert all(user_id not in candidates for user_id, candidates in offers_by_user.items())
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
     external_ids = {str(row["user_id"]): str(row["external_id"]) for row in rows(admin, "profile")}
     for row in rows(admin, "matchmaking_jobs"):
-        shown = [(one["userId"], one["compatibilityScore"]) for one in row["offers"]]
-        kept = sorted(
-            (one for one in rows(admin, "offers") if one["user_id"] == row["user_id"]), key=lambda o: o["rank"]
+        stored_offers = [(offer["userId"], offer["compatibilityScore"]) for offer in row["offers"]]
+        expected_order = sorted(
+            (offer for offer in rows(admin, "offers") if offer["user_id"] == row["user_id"]), key=lambda o: o["rank"]
         )
-        assert shown == [(external_ids[one["candidate_id"]], one["score"]) for one in kept]
-        assert [one["id"] for one in row["offers"]] == [one["id"] for one in kept]
+        assert stored_offers == [(external_ids[offer["candidate_id"]], offer["score"]) for offer in expected_order]
+        assert [offer["id"] for offer in row["offers"]] == [offer["id"] for offer in expected_order]
         assert (row["attempt"], row["retry_count"], row["algorithm_version"]) == (1, 0, 1)
     assert {(row["name"], row["status"], row["completed"], row["failed"]) for row in rows(admin, "offer_shard")} == {
         ("0", "succeeded", 4, 0),
@@ -53,7 +53,7 @@ def test_users_get_the_five_best_others(day: Day, admin: Connection):
     }
 
 
-def test_result_is_independent_of_sharding(day: Day, admin: Connection):
+def test_result_is_independent_of_sharding(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
@@ -64,65 +64,65 @@ def test_result_is_independent_of_sharding(day: Day, admin: Connection):
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_duplicates_and_reordering_change_nothing(day: Day, admin: Connection, clock: Clock):
+def test_duplicates_and_reordering_change_nothing(day: OffersHarness, admin: Connection, clock: Clock):
     first, second = day.pin()
     day.deliver(second, first)
-    before = everything(admin)
+    before = all_rows(admin)
     clock.pass_(minutes=1)
 
     assert day.deliver(first, second, first, message(first.work_id)) == []
 
-    assert everything(admin) == before
+    assert all_rows(admin) == before
 
 
-def test_blocked_users_are_not_offered(day: Day, admin: Connection, tenant: UUID):
+def test_blocked_users_are_not_offered(day: OffersHarness, admin: Connection, tenant: UUID):
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     day.deliver(*day.pin(1, 2, 3))
-    assert {who: set(some) for who, some in offered(admin).items()} == {
+    assert {user_id: set(candidates) for user_id, candidates in offered(admin).items()} == {
         user(1): {user(3)},
         user(2): {user(3)},
         user(3): {user(1), user(2)},
     }
 
 
-def test_same_person_is_not_offered_twice_running(day: Day, admin: Connection):
+def test_same_person_is_not_offered_twice_running(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, 2, 3))
     day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
     assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_single_user_is_served_without_offers(day: Day, admin: Connection):
+def test_single_user_is_served_without_offers(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_broken_profile_fails_alone(day: Day, admin: Connection):
+def test_broken_profile_fails_alone(day: OffersHarness, admin: Connection):
     day.spoil(2)
     day.deliver(*day.pin(shards=1))
 
     assert day.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
     assert jobs(admin)[user(2)] == ("failed", None, "A trait of the profile is not a number.")
-    assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
+    assert user(2) not in {candidate for candidates in offered(admin).values() for candidate in candidates}
     row = day.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
 
 
-def test_quarantined_user_is_a_dead_letter_until_repaired(day: Day, admin: Connection):
+def test_quarantined_user_is_a_dead_letter_until_repaired(day: OffersHarness, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
 
     assert day.deliver(*day.owed()) == []
 
     assert day.shard("0/failed")["status"] == "failed"
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["worker"]) == ("non_retriable_error", "offers")
-    assert letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["worker"]) == ("non_retriable_error", "offers")
+    assert dead_letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
     assert {day.statuses()[number] for number in (2, 3)} == {"failed"}
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Connection):
+def test_repaired_user_is_served_and_others_stay_quarantined(day: OffersHarness, admin: Connection):
     day.spoil(2, 3)
     day.deliver(*day.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
@@ -132,10 +132,12 @@ def test_repaired_user_is_served_and_others_stay_quarantined(day: Day, admin: Co
     assert (day.statuses()[2], day.statuses()[3]) == ("failed", "completed")
     assert len(offered(admin)[user(3)]) == 5
     assert day.shard("0/failed")["status"] == "succeeded"
-    assert [one["name"] for one in rows(admin, "offer_shard") if one["status"] == "pending"] == ["0/failed/failed"]
+    assert [shard_row["name"] for shard_row in rows(admin, "offer_shard") if shard_row["status"] == "pending"] == [
+        "0/failed/failed"
+    ]
 
 
-def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, tenant: UUID):
+def test_late_user_is_served_from_the_pinned_pool(day: OffersHarness, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, 3, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     late = [user(number) for number in (4, 5)]
@@ -150,7 +152,7 @@ def test_late_user_is_served_from_the_pinned_pool(day: Day, admin: Connection, t
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
 
-def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant: UUID):
+def test_block_of_late_user_applies_to_them(day: OffersHarness, admin: Connection, tenant: UUID):
     day.deliver(*day.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
@@ -161,15 +163,18 @@ def test_block_of_late_user_applies_to_them(day: Day, admin: Connection, tenant:
 
     day.deliver(message(shard))
 
-    assert {who: set(offered(admin)[who]) for who in late[1:]} == {user(6): {user(2)}, user(8): {user(1), user(2)}}
+    assert {user_id: set(offered(admin)[user_id]) for user_id in late[1:]} == {
+        user(6): {user(2)},
+        user(8): {user(1), user(2)},
+    }
 
 
-def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
+def test_unknown_time_zone_is_a_dead_letter(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(day.statuses().values()) == {"failed"}
-    (letter,) = rows(admin, "dead_letter")
-    assert "Europe/Atlantis" in letter["metadata"]["last_error"]["message"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert "Europe/Atlantis" in dead_letter["metadata"]["last_error"]["message"]
     assert offered(admin) == {}
 
 
@@ -180,7 +185,7 @@ def test_unknown_time_zone_is_a_dead_letter(day: Day, admin: Connection):
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
-def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, says: str):
+def test_changed_pool_is_not_computed(day: OffersHarness, admin: Connection, change: str, says: str):
     messages = day.pin(shards=1)
     admin.execute(change.encode())
 
@@ -190,28 +195,28 @@ def test_changed_pool_is_not_computed(day: Day, admin: Connection, change: str, 
     assert set(day.statuses().values()) == {"failed"}
 
 
-def test_transient_failures_are_retried_with_increasing_delay(day: Day, admin: Connection, clock: Clock):
+def test_transient_failures_are_retried_with_increasing_delay(day: OffersHarness, admin: Connection, clock: Clock):
     def fail(attempt: TenantAttempt) -> Outcome:
         raise DatabaseUnavailableError("unavailable")
 
     day.pin(shards=1)
     waits, statuses = [], []
     for _ in range(4):
-        assert day.deliver(*day.owed(), do=fail) == []
-        due = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
+        assert day.deliver(*day.owed(), action=fail) == []
+        next_attempt_at = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
         statuses.append(set(day.statuses().values()))
-        if due and due[0]:
-            waits.append((due[0] - clock()).total_seconds())
-            clock.now = due[0]
+        if next_attempt_at and next_attempt_at[0]:
+            waits.append((next_attempt_at[0] - clock()).total_seconds())
+            clock.now = next_attempt_at[0]
 
     assert waits == [30, 120, 300]
     assert statuses == [{"pending"}] * 3 + [{"failed"}]
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["dlq_reason"] == "max_retries_exceeded"
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["dlq_reason"] == "max_retries_exceeded"
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
-def test_offer_notifications_contain_no_user_ids(day: Day, admin: Connection, tenant: UUID):
+def test_offer_notifications_contain_no_user_ids(day: OffersHarness, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
     day.spoil(8)
@@ -242,16 +247,16 @@ STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commi
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_crash_at_any_step_serves_each_user_once(
-    step: str, is_done: bool, day: Day, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    step: str, is_done: bool, day: OffersHarness, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     make_destination(admin, day.tenant_id, "app", url="https://app.example.com", events=["offers"])
     messages = day.pin()
     failed: list[str] = []
 
-    def break_(do: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
-        found = do(*arguments) if is_done or failed else None
+    def break_(function: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
+        result = function(*arguments) if is_done or failed else None
         if failed:
-            return found
+            return result
         failed.append(step)
         raise error
 
@@ -259,8 +264,8 @@ def test_crash_at_any_step_serves_each_user_once(
         if step == "commit":
             _break_commits(patch, break_)
         else:
-            where, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
-            patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("unavailable")))
+            module, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
+            patch.setattr(module, name, partial(break_, getattr(module, name), DatabaseUnavailableError("unavailable")))
         for _ in range(3):
             assert day.deliver(*day.owed()) == []
             clock.pass_(minutes=6)
@@ -268,15 +273,15 @@ def test_crash_at_any_step_serves_each_user_once(
     assert failed
     assert set(day.statuses().values()) == {"completed"}
     assert day.deliver(*messages) == []
-    assert {len(some) for some in offered(admin).values()} == {5}
+    assert {len(candidates) for candidates in offered(admin).values()} == {5}
     assert len(rows(admin, "output_job")) == 2
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
     """Lose the connection before or after the commit of a shard's results."""
-    real = store.write
+    original = store.write
 
-    def write(connection: Connection, *given: Any) -> Any:
+    def write(connection: Connection, *arguments: Any) -> Any:
         def commit(commit: Callable[[], None]) -> None:
             try:
                 break_(commit, psycopg.OperationalError("lost"))
@@ -284,20 +289,20 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
                 connection.close()
                 raise
 
-        written = real(connection, *given)
+        result = original(connection, *arguments)
         patch.setattr(connection, "commit", partial(commit, connection.commit))
-        return written
+        return result
 
     patch.setattr(store, "write", write)
 
 
-def test_attempt_without_its_claim_writes_nothing(day: Day, admin: Connection):
-    def slow(attempt: TenantAttempt) -> Outcome:
+def test_attempt_without_its_claim_writes_nothing(day: OffersHarness, admin: Connection):
+    def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = compute_shard(attempt, day.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome
 
-    day.deliver(*day.pin(shards=1), do=slow)
+    day.deliver(*day.pin(shards=1), action=work_slowly)
 
     assert set(day.statuses().values()) == {"running"}
     assert offered(admin) == {}

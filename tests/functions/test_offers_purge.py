@@ -24,7 +24,7 @@ def people(admin: Connection) -> list[UUID]:
     return [make_profile(admin, tenant) for _ in range(4)]
 
 
-def serve(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
+def insert_served_offers(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
     """Serve a pool in which all users were offered each other, in shards of two. Return the shards."""
     ((tenant,),) = admin.execute("SELECT id FROM tenant").fetchall()
     shards = pin(admin, tenant, people, shards=2, day=day)
@@ -50,8 +50,8 @@ def numbers(purged: DeletedRows) -> tuple[int, int, int]:
 
 
 def test_old_offers_are_deleted_with_their_pools(maintenance_database: Database, admin: Connection, people: list[UUID]):
-    serve(admin, people, OLD)
-    serve(admin, people, YOUNG)
+    insert_served_offers(admin, people, OLD)
+    insert_served_offers(admin, people, YOUNG)
 
     assert numbers(purge(maintenance_database, lambda: NOW))[:2] == (4, 1)
 
@@ -61,7 +61,7 @@ def test_old_offers_are_deleted_with_their_pools(maintenance_database: Database,
 
 
 def test_old_offers_are_deleted_in_steps(maintenance_database: Database, admin: Connection, people: list[UUID]):
-    serve(admin, people, OLD)
+    insert_served_offers(admin, people, OLD)
 
     assert numbers(purge(maintenance_database, lambda: NOW, batch_size=3))[0] == 3
     assert row_counts(admin)["offers"] == 3
@@ -71,7 +71,7 @@ def test_old_offers_are_deleted_in_steps(maintenance_database: Database, admin: 
 def test_wrong_watchdog_clock_deletes_no_recent_offers(
     maintenance_database: Database, admin: Connection, people: list[UUID]
 ):
-    serve(admin, people, YOUNG)
+    insert_served_offers(admin, people, YOUNG)
 
     assert numbers(purge(maintenance_database, lambda: NOW + 10 * OFFERS_RETENTION))[:2] == (0, 0)
 
@@ -79,20 +79,22 @@ def test_wrong_watchdog_clock_deletes_no_recent_offers(
 def test_profiles_are_deleted_after_a_week(maintenance_database: Database, admin: Connection, people: list[UUID]):
     week, less = (NOW - 9 * A_DAY).date(), (NOW - 5 * A_DAY).date()
     for day in (week, less):
-        serve(admin, people, day)
+        insert_served_offers(admin, people, day)
 
     assert numbers(purge(maintenance_database, lambda: NOW, batch_size=1)) == (0, 0, 1)
     assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 1)
     assert numbers(purge(maintenance_database, lambda: NOW)) == (0, 0, 0)
 
-    held = {(row["date"], row["profiles"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")}
-    assert held == {(str(week), True, True), (str(less), False, False)}
+    stored_shards = {
+        (row["date"], row["profiles"] is None, row["excluded"] is None) for row in rows(admin, "offer_shard")
+    }
+    assert stored_shards == {(str(week), True, True), (str(less), False, False)}
     assert row_counts(admin)["offers"] == 24
 
 
 def test_watchdog_cannot_read_profiles(maintenance_database: Database, admin: Connection, people: list[UUID]):
-    serve(admin, people, OLD)
-    for what in (
+    insert_served_offers(admin, people, OLD)
+    for table_name in (
         "profiles FROM offer_shard",
         "users FROM offer_shard",
         "offers FROM matchmaking_jobs",
@@ -102,4 +104,4 @@ def test_watchdog_cannot_read_profiles(maintenance_database: Database, admin: Co
             pytest.raises(RejectedStatementError, match="42501"),
             maintenance_connection(maintenance_database) as connection,
         ):
-            connection.execute(f"SELECT {what}".encode())
+            connection.execute(f"SELECT {table_name}".encode())

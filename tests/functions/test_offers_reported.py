@@ -7,8 +7,8 @@ from counterfoil.db import Database
 from counterfoil.offers import pool_list, profiles
 from counterfoil.offers.pool_list import OfferStats
 from tests.factories import NOW, make_profile
-from tests.offers.day import NO_NUMBER, PEOPLE, Day, day, message
 from tests.offers.harness import DAY, pin
+from tests.offers.worker_harness import NO_NUMBER, PEOPLE, OffersHarness, day, message
 
 __all__ = ["day"]
 
@@ -16,35 +16,39 @@ BROKEN = 3
 """Number of the user whose trait is invalid."""
 
 
-def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
+def pin_users(day: OffersHarness, *, broken_id: UUID | None = None) -> list[UUID]:
     """Pin a pool of six users in one shard and serve it. Returns their external ids."""
     external_ids = [UUID(int=number) for number in range(1, 7)]
     users = [
-        make_profile(day.admin, day.tenant_id, external_id=one, traits=NO_NUMBER if one == broken else [])
-        for one in external_ids
+        make_profile(
+            day.admin, day.tenant_id, external_id=external_id, traits=NO_NUMBER if external_id == broken_id else []
+        )
+        for external_id in external_ids
     ]
     day.deliver(*map(message, pin(day.admin, day.tenant_id, users)))
     return external_ids
 
 
-def pool(day: Day, database: Database) -> pool_list.OfferPool:
+def pool(day: OffersHarness, database: Database) -> pool_list.OfferPool:
     with database.tenant(day.tenant_id) as connection:
-        (found,) = pool_list.page(connection, day.tenant_id, pool_list.PoolFilter(), day.clock(), 2)
-    return found
+        (listed_pool,) = pool_list.page(connection, day.tenant_id, pool_list.PoolFilter(), day.clock(), 2)
+    return listed_pool
 
 
-def counts(day: Day, database: Database) -> tuple[int, int, int, int]:
-    found = pool(day, database)
-    return found.pending, found.running, found.completed, found.failed
+def counts(day: OffersHarness, database: Database) -> tuple[int, int, int, int]:
+    listed_pool = pool(day, database)
+    return listed_pool.pending, listed_pool.running, listed_pool.completed, listed_pool.failed
 
 
-def offer_stats(day: Day, maintenance_database: Database) -> OfferStats:
+def offer_stats(day: OffersHarness, maintenance_database: Database) -> OfferStats:
     with maintenance_database.delivery() as connection:
         assert pool_list.duplicates(connection, NOW - timedelta(days=1), 60) == 0
         return pool_list.current_stats(connection, NOW + timedelta(minutes=30))
 
 
-def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, maintenance_database: Database) -> None:
+def test_each_user_counts_once_despite_quarantine(
+    day: OffersHarness, database: Database, maintenance_database: Database
+) -> None:
     day.spoil(BROKEN)
     first, second = day.pin()
     assert counts(day, database) == (8, 0, 0, 0)
@@ -58,32 +62,32 @@ def test_each_user_counts_once_despite_quarantine(day: Day, database: Database, 
 
     assert counts(day, database) == (0, 0, 7, 1)
     assert offer_stats(day, maintenance_database) == OfferStats(completed=7, pending=0, failed=1, late_users=0)
-    found = pool(day, database)
-    assert (found.state, found.user_count, found.ended_at is None) == ("failed", len(PEOPLE), False)
+    listed_pool = pool(day, database)
+    assert (listed_pool.state, listed_pool.user_count, listed_pool.ended_at is None) == ("failed", len(PEOPLE), False)
 
 
-def test_failed_users_have_reason_and_dead_letter(day: Day, database: Database) -> None:
-    broken = UUID(int=BROKEN)
-    pin_users(day, broken=broken)
+def test_failed_users_have_reason_and_dead_letter(day: OffersHarness, database: Database) -> None:
+    broken_id = UUID(int=BROKEN)
+    pin_users(day, broken_id=broken_id)
     day.deliver(*day.owed())
 
-    found = pool(day, database)
+    listed_pool = pool(day, database)
     with database.tenant(day.tenant_id) as connection:
-        (failed,) = pool_list.failed(connection, day.tenant_id, found, None, 10)
-        job = pool_list.job(connection, day.tenant_id, found, broken)
-        letters = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, found.id)}
-        user_offers = profiles.get_offers(connection, day.tenant_id, broken, DAY, NOW)
+        (failed,) = pool_list.failed(connection, day.tenant_id, listed_pool, None, 10)
+        job = pool_list.job(connection, day.tenant_id, listed_pool, broken_id)
+        statuses = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, listed_pool.id)}
+        user_offers = profiles.get_offers(connection, day.tenant_id, broken_id, DAY, NOW)
 
-    assert (failed.user_id, failed.shard) == (broken, "0/failed")
+    assert (failed.user_id, failed.shard) == (broken_id, "0/failed")
     assert failed.error
-    assert letters == {"0": False, "0/failed": True}
+    assert statuses == {"0": False, "0/failed": True}
     assert job is not None
     assert job.letter is not None
     assert user_offers is not None
     assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 
 
-def test_offers_are_returned_as_stored_with_block_marks(day: Day, database: Database) -> None:
+def test_offers_are_returned_as_stored_with_block_marks(day: OffersHarness, database: Database) -> None:
     first, *external_ids = pin_users(day)
     with database.tenant(day.tenant_id) as connection:
         before = profiles.get_offers(connection, day.tenant_id, first, DAY, NOW)

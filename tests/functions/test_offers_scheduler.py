@@ -32,7 +32,7 @@ NOON = datetime(2026, 1, 5, 12, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-class Office:
+class SchedulerHarness:
     """Tenants with users, and a scheduler with its own clock."""
 
     def __init__(self, admin: Connection, database: Database, tenants: dict[str, UUID]) -> None:
@@ -43,162 +43,164 @@ class Office:
     def add_users(self, zone: str, tenant: str = "acme", number: int = 1) -> list[UUID]:
         return [make_profile(self.admin, self.tenants[tenant], timezone=zone) for _ in range(number)]
 
-    def tick(self, left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
-        return self.scheduler.tick(left)
+    def tick(self, time_left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
+        return self.scheduler.tick(time_left)
 
     def run(self, **request_fields: str) -> dict[str, Any]:
         return self.scheduler.run(OffersRequest.of({"by": "ada", **request_fields}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
-        found = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
-        return {(zone, day) for zone, day in found}
+        pool_rows = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
+        return {(zone, day) for zone, day in pool_rows}
 
     def jobs(self) -> int:
         return len(rows(self.admin, "matchmaking_jobs"))
 
 
 @pytest.fixture
-def office(database_url: str, admin: Connection, make_tenant: Callable[..., UUID], sqs: FakeSqs) -> Iterator[Office]:
-    alone = Database(database_url, max_connections=1)  # as on Lambda
-    yield Office(admin, alone, {slug: make_tenant(slug) for slug in ("acme", "umbrella")})
-    alone.close()
+def harness(
+    database_url: str, admin: Connection, make_tenant: Callable[..., UUID], sqs: FakeSqs
+) -> Iterator[SchedulerHarness]:
+    single_connection = Database(database_url, max_connections=1)  # as on Lambda
+    yield SchedulerHarness(admin, single_connection, {slug: make_tenant(slug) for slug in ("acme", "umbrella")})
+    single_connection.close()
 
 
-def emitted(output: str) -> list[dict[str, Any]]:
+def metric_lines(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_run_pins_and_sends_all_due_pools(office: Office, sqs: FakeSqs):
-    office.add_users("Europe/Berlin", number=5)
-    office.add_users("Pacific/Kiritimati")
-    office.add_users("America/New_York", "umbrella")
+def test_run_pins_and_sends_all_due_pools(harness: SchedulerHarness, sqs: FakeSqs):
+    harness.add_users("Europe/Berlin", number=5)
+    harness.add_users("Pacific/Kiritimati")
+    harness.add_users("America/New_York", "umbrella")
 
-    assert office.tick() == {"pools": 3, "shards": 5, "people": 7}
+    assert harness.tick() == {"pools": 3, "shards": 5, "people": 7}
 
-    assert office.pools() == {
+    assert harness.pools() == {
         ("Europe/Berlin", "2026-01-05"),
         ("Pacific/Kiritimati", "2026-01-05"),
         ("America/New_York", "2026-01-04"),
     }
     assert len(sqs.sent[QUEUE]) == 5
-    assert all(row["sent_at"] for row in rows(office.admin, "outbox"))
-    shards = {row["id"] for row in rows(office.admin, "offer_shard")}
+    assert all(row["sent_at"] for row in rows(harness.admin, "outbox"))
+    shards = {row["id"] for row in rows(harness.admin, "offer_shard")}
     assert {json.loads(entry["MessageBody"])["work_id"] for entry in sqs.sent[QUEUE]} == shards
 
 
-def test_second_run_adds_nothing_until_next_nine(office: Office, sqs: FakeSqs):
-    office.add_users("Europe/Berlin", number=3)
-    office.add_users("America/New_York")
-    office.tick()
-    assert office.tick() == {"pools": 0, "shards": 0, "people": 0}
-    office.now += HOUR
-    assert office.tick() == {"pools": 0, "shards": 0, "people": 0}
-    office.now += HOUR  # 14:01 UTC is 9:01 in New York
-    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}
-    assert ("America/New_York", "2026-01-05") in office.pools()
+def test_second_run_adds_nothing_until_next_nine(harness: SchedulerHarness, sqs: FakeSqs):
+    harness.add_users("Europe/Berlin", number=3)
+    harness.add_users("America/New_York")
+    harness.tick()
+    assert harness.tick() == {"pools": 0, "shards": 0, "people": 0}
+    harness.now += HOUR
+    assert harness.tick() == {"pools": 0, "shards": 0, "people": 0}
+    harness.now += HOUR  # 14:01 UTC is 9:01 in New York
+    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}
+    assert ("America/New_York", "2026-01-05") in harness.pools()
     assert len(sqs.sent[QUEUE]) == 4
 
 
-def test_new_and_moved_users_are_added_once(office: Office):
-    (mover,) = office.add_users("Asia/Tokyo")
-    office.add_users("Europe/Berlin", number=2)
-    office.tick()
-    office.add_users("Europe/Berlin")
-    office.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
-    office.now += HOUR
-    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}  # the moved user already has offers for this date
-    assert office.jobs() == 4
-    assert office.tick()["pools"] == 0
+def test_new_and_moved_users_are_added_once(harness: SchedulerHarness):
+    (mover,) = harness.add_users("Asia/Tokyo")
+    harness.add_users("Europe/Berlin", number=2)
+    harness.tick()
+    harness.add_users("Europe/Berlin")
+    harness.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
+    harness.now += HOUR
+    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}  # the moved user already has offers for this date
+    assert harness.jobs() == 4
+    assert harness.tick()["pools"] == 0
 
 
-def test_missed_dates_are_caught_up_within_a_day(office: Office):
-    office.add_users("Europe/Berlin")
-    office.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
-    office.tick()
-    assert office.pools() == {("Europe/Berlin", "2026-01-05")}
-    office.now = datetime(2026, 1, 9, 12, tzinfo=UTC)
-    office.tick()
-    assert office.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
+def test_missed_dates_are_caught_up_within_a_day(harness: SchedulerHarness):
+    harness.add_users("Europe/Berlin")
+    harness.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
+    harness.tick()
+    assert harness.pools() == {("Europe/Berlin", "2026-01-05")}
+    harness.now = datetime(2026, 1, 9, 12, tzinfo=UTC)
+    harness.tick()
+    assert harness.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
 
 
-def test_unknown_zone_is_queued_at_nine_utc(office: Office):
-    office.add_users("Mars/Olympus")
-    office.tick()
-    assert office.pools() == {("Mars/Olympus", "2026-01-05")}
+def test_unknown_zone_is_queued_at_nine_utc(harness: SchedulerHarness):
+    harness.add_users("Mars/Olympus")
+    harness.tick()
+    assert harness.pools() == {("Mars/Olympus", "2026-01-05")}
 
 
 def test_failed_pool_blocks_no_other_and_is_reported(
-    office: Office,
+    harness: SchedulerHarness,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ):
     for zone in ("Asia/Tokyo", "Europe/Berlin", "Europe/Lisbon"):
-        office.add_users(zone)
+        harness.add_users(zone)
     pin = pinning.pin
 
-    def fails(connection: Connection, tenant_id: UUID, due: Any, *given: Any) -> Any:
-        if due.zone == "Europe/Berlin":
+    def fail(connection: Connection, tenant_id: UUID, due_pool: Any, *arguments: Any) -> Any:
+        if due_pool.zone == "Europe/Berlin":
             raise ValueError("the value 4711 of some column")
-        return pin(connection, tenant_id, due, *given)
+        return pin(connection, tenant_id, due_pool, *arguments)
 
-    monkeypatch.setattr(pinning, "pin", fails)
+    monkeypatch.setattr(pinning, "pin", fail)
     with pytest.raises(UnfinishedError, match=r"^Daily offers are not all queued: 1 pools failed and 0 are left$"):
-        office.tick()
+        harness.tick()
 
-    assert {zone for zone, _ in office.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
-    (metrics,) = emitted(capsys.readouterr().out)
+    assert {zone for zone, _ in harness.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
+    (metrics,) = metric_lines(capsys.readouterr().out)
     assert (metrics["PoolsPinned"], metrics["PoolsNotPinned"]) == ([2.0], [1.0])
     assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers are not queued"]
     assert "4711" not in str([vars(entry) for entry in caplog.records])
     monkeypatch.setattr(pinning, "pin", pin)
-    assert office.tick() == {"pools": 1, "shards": 1, "people": 1}
+    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}
 
 
-def test_unreadable_tenant_blocks_no_other(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.add_users("Europe/Berlin")
-    office.add_users("Europe/Berlin", "umbrella")
+def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.add_users("Europe/Berlin")
+    harness.add_users("Europe/Berlin", "umbrella")
     zones = pinning.zones
 
-    def fails(connection: Connection, tenant_id: UUID) -> list[str]:
-        if tenant_id == office.tenants["acme"]:
+    def fail(connection: Connection, tenant_id: UUID) -> list[str]:
+        if tenant_id == harness.tenants["acme"]:
             raise DatabaseUnavailableError("unavailable")
         return zones(connection, tenant_id)
 
-    monkeypatch.setattr(pinning, "zones", fails)
+    monkeypatch.setattr(pinning, "zones", fail)
     with pytest.raises(UnfinishedError, match="1 pools failed and 0 are left"):
-        office.tick()
-    assert [row["tenant_id"] for row in rows(office.admin, "offer_pool")] == [str(office.tenants["umbrella"])]
+        harness.tick()
+    assert [row["tenant_id"] for row in rows(harness.admin, "offer_pool")] == [str(harness.tenants["umbrella"])]
 
 
-def test_pool_with_a_transaction_conflict_is_retried(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.add_users("Europe/Berlin")
+def test_pool_with_a_transaction_conflict_is_retried(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.add_users("Europe/Berlin")
     pin, lost = pinning.pin, [1, 2]
 
-    def conflict_twice(*given: Any) -> Any:
+    def conflict_twice(*arguments: Any) -> Any:
         if lost:
             raise ConflictError(f"the {lost.pop()}. time")
-        return pin(*given)
+        return pin(*arguments)
 
     monkeypatch.setattr(pinning, "pin", conflict_twice)
-    assert office.tick()["pools"] == 1
+    assert harness.tick()["pools"] == 1
 
 
-def test_remaining_pools_follow_in_the_next_run(office: Office):
-    office.add_users("Asia/Tokyo", number=3)
-    office.add_users("Europe/Berlin", number=1)
-    office.add_users("Europe/Lisbon", number=2)
+def test_remaining_pools_follow_in_the_next_run(harness: SchedulerHarness):
+    harness.add_users("Asia/Tokyo", number=3)
+    harness.add_users("Europe/Berlin", number=1)
+    harness.add_users("Europe/Lisbon", number=2)
     times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
 
     with pytest.raises(UnfinishedError, match="0 pools failed and 2 are left"):
-        office.tick(lambda: next(times, MIN_SECONDS_LEFT - 1))
+        harness.tick(lambda: next(times, MIN_SECONDS_LEFT - 1))
 
-    assert {zone for zone, _ in office.pools()} == {"Europe/Berlin"}
-    assert office.tick() == {"pools": 2, "shards": 3, "people": 5}
+    assert {zone for zone, _ in harness.pools()} == {"Europe/Berlin"}
+    assert harness.tick() == {"pools": 2, "shards": 3, "people": 5}
 
 
-def test_transaction_times_out_before_the_invocation(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.add_users("Europe/Berlin")
+def test_transaction_times_out_before_the_invocation(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.add_users("Europe/Berlin")
     bounds: list[str] = []
 
     def record_timeout(connection: Connection, *_: Any) -> list[Any]:
@@ -206,88 +208,88 @@ def test_transaction_times_out_before_the_invocation(office: Office, monkeypatch
         return []
 
     monkeypatch.setattr(pinning, "pin", record_timeout)
-    office.tick(lambda: 55.0)
+    harness.tick(lambda: 55.0)
     assert bounds == ["45s"]
 
 
-def test_large_pool_may_exceed_the_default_timeout(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.add_users("Europe/Berlin")
+def test_large_pool_may_exceed_the_default_timeout(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.add_users("Europe/Berlin")
     pin = pinning.pin
 
-    def pin_slowly(connection: Connection, *given: Any) -> Any:
+    def pin_slowly(connection: Connection, *arguments: Any) -> Any:
         connection.execute("SELECT pg_sleep(1.5)")
-        return pin(connection, *given)
+        return pin(connection, *arguments)
 
     monkeypatch.setattr("counterfoil.db.TRANSACTION_SECONDS", 1)
     monkeypatch.setattr(pinning, "pin", pin_slowly)
-    assert office.tick()["pools"] == 1
-    office.add_users("Europe/Lisbon")
+    assert harness.tick()["pools"] == 1
+    harness.add_users("Europe/Lisbon")
     monkeypatch.setattr("functions.offers_scheduler.scheduler.RESERVED_SECONDS", 799)
     with pytest.raises(UnfinishedError):
-        office.tick()
+        harness.tick()
 
 
-def test_request_queues_one_date_of_one_zone(office: Office):
+def test_request_queues_one_date_of_one_zone(harness: SchedulerHarness):
     for tenant in ("acme", "umbrella"):
-        office.add_users("Europe/Berlin", tenant, 2)
-        office.add_users("Europe/Lisbon", tenant)
+        harness.add_users("Europe/Berlin", tenant, 2)
+        harness.add_users("Europe/Lisbon", tenant)
     request_fields = {"date": "2026-01-04", "timezone": "Europe/Berlin"}
-    assert office.run(**request_fields, tenant="acme") == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
-    assert office.run(**request_fields) == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
-    assert office.run(**request_fields) == {"date": "2026-01-04", "pools": 0, "shards": 0, "people": 0}
-    assert office.pools() == {("Europe/Berlin", "2026-01-04")}
+    assert harness.run(**request_fields, tenant="acme") == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert harness.run(**request_fields) == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert harness.run(**request_fields) == {"date": "2026-01-04", "pools": 0, "shards": 0, "people": 0}
+    assert harness.pools() == {("Europe/Berlin", "2026-01-04")}
 
 
 @pytest.mark.parametrize(
     ("zone", "date"),
     [("UTC", "2026-01-05"), ("Pacific/Kiritimati", "2026-01-05"), ("America/Los_Angeles", "2026-01-04")],
 )
-def test_default_date_is_the_last_one_due(zone: str, date: str, office: Office):
-    office.add_users(zone)
+def test_default_date_is_the_last_one_due(zone: str, date: str, harness: SchedulerHarness):
+    harness.add_users(zone)
 
-    assert office.run(timezone=zone) == {"date": date, "pools": 1, "shards": 1, "people": 1}
-    assert office.pools() == {(zone, date)}
+    assert harness.run(timezone=zone) == {"date": date, "pools": 1, "shards": 1, "people": 1}
+    assert harness.pools() == {(zone, date)}
 
 
-def test_requested_offers_reach_the_audit_trail(office: Office):
+def test_requested_offers_reach_the_audit_trail(harness: SchedulerHarness):
     for tenant in ("acme", "umbrella"):
-        office.add_users("Europe/Berlin", tenant)
-    office.tick()
-    office.add_users("Europe/Berlin")
-    office.run(date="2026-01-05", timezone="Europe/Berlin", by="ada")
-    office.run(date="2026-01-04", timezone="Europe/Berlin", by="bob", tenant="umbrella")
-    office.run(date="2026-01-04", timezone="Europe/Berlin", by="cem", tenant="umbrella")
+        harness.add_users("Europe/Berlin", tenant)
+    harness.tick()
+    harness.add_users("Europe/Berlin")
+    harness.run(date="2026-01-05", timezone="Europe/Berlin", by="ada")
+    harness.run(date="2026-01-04", timezone="Europe/Berlin", by="bob", tenant="umbrella")
+    harness.run(date="2026-01-04", timezone="Europe/Berlin", by="cem", tenant="umbrella")
 
-    pools = {row["id"]: (row["tenant_id"], row["date"]) for row in rows(office.admin, "offer_pool")}
-    entries = rows(office.admin, "audit_entry")
-    acme, umbrella = office.tenants.values()
-    assert {(one["actor"], one["action"], *pools[one["targets"][0]]) for one in entries} == {
+    pools = {row["id"]: (row["tenant_id"], row["date"]) for row in rows(harness.admin, "offer_pool")}
+    entries = rows(harness.admin, "audit_entry")
+    acme, umbrella = harness.tenants.values()
+    assert {(entry["actor"], entry["action"], *pools[entry["targets"][0]]) for entry in entries} == {
         ("ada", "offers queued", str(acme), "2026-01-05"),
         ("bob", "offers queued", str(umbrella), "2026-01-04"),
     }
-    assert {one["actor"]: one["detail"]["late"] for one in entries} == {"ada": True, "bob": False}
+    assert {entry["actor"]: entry["detail"]["late"] for entry in entries} == {"ada": True, "bob": False}
     assert len(entries) == 2
 
 
-def test_failed_audit_entry_queues_no_offers(office: Office, monkeypatch: pytest.MonkeyPatch):
-    office.add_users("Europe/Berlin")
+def test_failed_audit_entry_queues_no_offers(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.add_users("Europe/Berlin")
 
-    def refused(*_: Any) -> int:
+    def refuse(*_: Any) -> int:
         raise ConflictError("The trail is locked")
 
-    monkeypatch.setattr(audit, "record", refused)
+    monkeypatch.setattr(audit, "record", refuse)
     with pytest.raises(UnfinishedError):
-        office.run(date="2026-01-05", timezone="Europe/Berlin")
-    assert not office.pools()
-    assert not office.jobs()
+        harness.run(date="2026-01-05", timezone="Europe/Berlin")
+    assert not harness.pools()
+    assert not harness.jobs()
 
 
-def test_request_adds_late_users_until_expiry(office: Office):
-    office.add_users("Europe/Berlin")
+def test_request_adds_late_users_until_expiry(harness: SchedulerHarness):
+    harness.add_users("Europe/Berlin")
     for day, people in (("2026-01-05", 1), ("2026-01-04", 0)):
-        office.run(date=day, timezone="Europe/Berlin")
-        office.add_users("Europe/Berlin")
-        assert office.run(date=day, timezone="Europe/Berlin")["people"] == people
+        harness.run(date=day, timezone="Europe/Berlin")
+        harness.add_users("Europe/Berlin")
+        assert harness.run(date=day, timezone="Europe/Berlin")["people"] == people
 
 
 @pytest.mark.parametrize(
@@ -319,25 +321,25 @@ def test_request_adds_late_users_until_expiry(office: Office):
         ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
     ],
 )
-def test_invalid_request_queues_no_offers(office: Office, request_fields: dict[str, str], message: str):
-    office.add_users("Europe/Berlin")
+def test_invalid_request_queues_no_offers(harness: SchedulerHarness, request_fields: dict[str, str], message: str):
+    harness.add_users("Europe/Berlin")
     with pytest.raises(PermanentError) as raised:
-        office.run(**request_fields)
+        harness.run(**request_fields)
     assert str(raised.value).startswith(message)
-    assert office.pools() == set()
+    assert harness.pools() == set()
 
 
-def test_date_skipped_by_its_zone_is_rejected(office: Office):
-    office.add_users("Pacific/Apia")
-    office.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
+def test_date_skipped_by_its_zone_is_rejected(harness: SchedulerHarness):
+    harness.add_users("Pacific/Apia")
+    harness.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
     with pytest.raises(NoSuchDateError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
-        office.run(date="2011-12-30", timezone="Pacific/Apia")
+        harness.run(date="2011-12-30", timezone="Pacific/Apia")
 
 
 def test_run_without_tenants_is_rejected(database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch):
-    office = Office(admin, database, {})
+    harness = SchedulerHarness(admin, database, {})
     with pytest.raises(InvalidRunError, match=r"^No tenant exists$"):
-        office.run(date="2026-01-05", timezone="UTC")
+        harness.run(date="2026-01-05", timezone="UTC")
 
 
 @pytest.fixture
@@ -354,13 +356,13 @@ def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) ->
     module.function.cache_clear()
 
 
-def test_event_with_a_zone_is_a_request(handler: ModuleType, office: Office):
-    office.add_users("UTC")
+def test_event_with_a_zone_is_a_request(handler: ModuleType, harness: SchedulerHarness):
+    harness.add_users("UTC")
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
     with pytest.raises(NotDueError):
         handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())
     assert handler.handle({"date": yesterday, "timezone": "UTC", "by": "ada"}, Context())["people"] == 1
-    (pool,) = rows(office.admin, "offer_pool")
+    (pool,) = rows(harness.admin, "offer_pool")
     assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}
 
 

@@ -85,9 +85,9 @@ def test_llm_calls_are_retained_for_thirteen_months(maintenance_database: Databa
 
 
 def test_attempts_are_retained_for_three_months(maintenance_database: Database, admin: Connection) -> None:
-    for owner in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
+    for tenant_id in (make_tenant(admin, "acme"), make_tenant(admin, "globex"), None):
         for at in (NOW - ATTEMPT_RETENTION - A_DAY, NOW - ATTEMPT_RETENTION + A_DAY):
-            add_attempt(admin, at, owner)
+            add_attempt(admin, at, tenant_id)
 
     assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # wrong clock
 
@@ -144,15 +144,17 @@ def task(admin: Connection, tenant: UUID, status: str | None, ended_at: datetime
 
 def test_unfinished_failed_and_recent_tasks_are_retained(maintenance_database: Database, admin: Connection) -> None:
     tenant = make_tenant(admin)
-    old, young = NOW - TASK_RETENTION - A_DAY, NOW - TASK_RETENTION + A_DAY
-    gone = {task(admin, tenant, "succeeded", old), task(admin, tenant, None, old)}
-    kept = {task(admin, tenant, "succeeded", young), task(admin, tenant, None, young)}
-    kept |= {task(admin, tenant, status, at) for status in ("pending", "in-progress", "failed") for at in (old, None)}
+    old, recent = NOW - TASK_RETENTION - A_DAY, NOW - TASK_RETENTION + A_DAY
+    expired = {task(admin, tenant, "succeeded", old), task(admin, tenant, None, old)}
+    retained_ids = {task(admin, tenant, "succeeded", recent), task(admin, tenant, None, recent)}
+    retained_ids |= {
+        task(admin, tenant, status, at) for status in ("pending", "in-progress", "failed") for at in (old, None)
+    }
 
     assert purge(maintenance_database, lambda: NOW, batch_size=1) == replace(NOTHING, task=1)
     assert purge(maintenance_database, lambda: NOW) == replace(NOTHING, task=1)
-    assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == kept
-    assert gone.isdisjoint(kept)
+    assert {id_ for (id_,) in admin.execute("SELECT id FROM task")} == retained_ids
+    assert expired.isdisjoint(retained_ids)
 
 
 def session(
@@ -179,11 +181,11 @@ def session(
 
 
 def test_conversations_are_retained_after_their_last_message(maintenance_database: Database, admin: Connection) -> None:
-    old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
-    gone, send_times = set(), set()
+    old, recent = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
+    expired, send_times = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
-        gone |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
-        send_times |= {session(admin, tenant, young), session(admin, tenant, old, "pending")}
+        expired |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
+        send_times |= {session(admin, tenant, recent), session(admin, tenant, old, "pending")}
 
     assert purge(maintenance_database, lambda: NOW + 9 * A_DAY, batch_size=3) == replace(NOTHING, chat_session=3)
     assert purge(maintenance_database, lambda: NOW, batch_size=3) == replace(NOTHING, chat_session=1)
@@ -197,8 +199,8 @@ def test_purged_conversation_is_removed_from_its_tasks_only(
     maintenance_database: Database, admin: Connection, status: str | None
 ) -> None:
     tenant = make_tenant(admin)
-    old, young = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
-    for last_used_at in (old, young):
+    old, recent = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
+    for last_used_at in (old, recent):
         job = task(admin, tenant, status, NOW)
         session(admin, tenant, last_used_at, job=job)
         texts = {"payload": '{"message": "My secret"}', "result": '{"message": "My secret, too"}'}
@@ -231,7 +233,7 @@ def test_old_conversation_with_recent_use_is_retained(
 
     with database.tenant(tenant) as connection:
         transcripts = [chat.transcript(connection, id_, "ada").entries for id_ in (unanswered, answered)]
-        contents = [[one.content for one in entries] for entries in transcripts]
+        contents = [[item.content for item in entries] for entries in transcripts]
         assert contents == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
         with pytest.raises(SessionNotFoundError):
             chat.transcript(connection, unused, "ada")

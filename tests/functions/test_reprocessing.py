@@ -16,16 +16,16 @@ from counterfoil.errors import InvalidDocumentError
 from counterfoil.kinds import WORK_KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
-from tests.documents.matching.papers import credit, invoice, order
-from tests.documents.reading.papers import LASKU, bundle, printed, recognized, said, scanned
+from tests.documents.matching.samples import credit, invoice, order
+from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed, recognized, scanned
 from tests.factories import NOW, make_document
-from tests.functions.desk import DONE, Ingestion, desk
-from tests.functions.test_children import BUNDLE, INVOICES
-from tests.functions.test_diagnostics import Documents as Office
+from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
+from tests.functions.test_diagnostics import DiagnosticsHarness as Office
 from tests.functions.test_documents import Pipeline, pipeline
+from tests.functions.test_split_documents import BUNDLE, INVOICES
 from tools.sample_generator.bundle import write_bundle
 
-__all__ = ["desk", "pipeline"]
+__all__ = ["ingestion", "pipeline"]
 
 ORDER = {
     "po_number": "PO 4711-22",
@@ -38,7 +38,7 @@ ORDER = {
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection, clock: Clock, tenant: UUID) -> Office:
+def harness(database: Database, admin: Connection, clock: Clock, tenant: UUID) -> Office:
     return Office(database, admin, clock, tenant)
 
 
@@ -71,34 +71,34 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
-def case(desk: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
+def case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
     """A matched order and invoice. Only the model could read the invoice."""
-    made = make_document(desk.admin, desk.tenant_id, ORDER, type="purchase_order", matching_revision=1)
-    read = desk.file(printed(request.param))
-    desk.model.then(said())
-    desk.ingest()
-    matched(desk.database, desk.tenant_id, desk.clock, made, read)
-    assert len(rows(desk.admin, "document_match")) == 1
-    desk.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
-    return made, read
+    order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
+    scanned_id = ingestion.file(printed(request.param))
+    ingestion.model.then(extraction_response())
+    ingestion.ingest()
+    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
+    assert len(rows(ingestion.admin, "document_match")) == 1
+    ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
+    return order_id, scanned_id
 
 
-def test_model_extraction_survives_reprocessing_without_a_model(desk: Ingestion, case: tuple[UUID, UUID]):
+def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, case: tuple[UUID, UUID]):
     _, read = case
-    before = desk.document(read)
-    start_revision(desk.admin, "ingestion", [read], desk.clock())
-    desk.redeliver(read)
-    assert desk.ingest(model=False) == DONE
+    before = ingestion.document(read)
+    start_revision(ingestion.admin, "ingestion", [read], ingestion.clock())
+    ingestion.redeliver(read)
+    assert ingestion.ingest(model=False) == DONE
 
-    after, job = desk.document(read), desk.job(read)
+    after, job = ingestion.document(read), ingestion.job(read)
     changed = {name for name in after if after[name] != before[name]}
     assert {name for name in changed if not name.startswith("matching_")} == set()
     assert before["structured_data"] is not None
     assert job["status"] == "succeeded"
     assert job["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
-    matched(desk.database, desk.tenant_id, desk.clock, read)
-    assert len(rows(desk.admin, "document_match")) == 1
+    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, read)
+    assert len(rows(ingestion.admin, "document_match")) == 1
 
 
 FIRST_PAGE = (
@@ -114,107 +114,121 @@ FIRST_PAGE = (
 LAST_PAGE = ("Page 2 of 2", "Net total  1,200.00 EUR", "VAT 25.5 %  306.00 EUR", "Invoice total  1,506.00 EUR")
 
 
-def test_ocr_text_survives_reprocessing_without_ocr(desk: Ingestion):
-    read = desk.file(bundle([printed(FIRST_PAGE), scanned()]))
-    desk.textract.then(*recognized(printed(LAST_PAGE)))
-    desk.ingest(model=False)
-    before = desk.document(read)
+def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
+    read = ingestion.file(bundle([printed(FIRST_PAGE), scanned()]))
+    ingestion.textract.then(*recognized(printed(LAST_PAGE)))
+    ingestion.ingest(model=False)
+    before = ingestion.document(read)
     assert (before["method"], before["structured_data"]["total_gross"]) == ("ocr", "1506.00")
-    desk.admin.execute("TRUNCATE page_reading_cache")
+    ingestion.admin.execute("TRUNCATE page_reading_cache")
 
     for _ in range(2):
-        start_revision(desk.admin, "ingestion", [read], desk.clock())
-        desk.redeliver(read)
-        assert desk.ingest(model=False, ocr=False) == DONE
-        assert desk.document(read)["structured_data"] == before["structured_data"]
-        assert desk.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
+        start_revision(ingestion.admin, "ingestion", [read], ingestion.clock())
+        ingestion.redeliver(read)
+        assert ingestion.ingest(model=False, ocr=False) == DONE
+        assert ingestion.document(read)["structured_data"] == before["structured_data"]
+        assert ingestion.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
 
 
-def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(desk: Ingestion, case: tuple[UUID, UUID]):
-    made, read = case
-    before = {row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics")}
-    start_revision(desk.admin, "ingestion", [read], desk.clock())
-    desk.redeliver(read)
-    desk.model.then(said(type="other"))
-    assert desk.ingest() == DONE
+def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: Ingestion, case: tuple[UUID, UUID]):
+    order_id, document_id = case
+    before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
+    start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
+    ingestion.redeliver(document_id)
+    ingestion.model.then(extraction_response(type="other"))
+    assert ingestion.ingest() == DONE
 
-    assert (desk.document(read)["matching_status"], desk.document(read)["matching_revision"]) == ("pending", 2)
-    desk.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
-    matched(desk.database, desk.tenant_id, desk.clock, read)
-    assert rows(desk.admin, "document_match") == []
-    assert (keys(desk.admin, read), clusters(desk.admin)) == (0, {str(read): None, str(made): str(made)})
+    assert (
+        ingestion.document(document_id)["matching_status"],
+        ingestion.document(document_id)["matching_revision"],
+    ) == ("pending", 2)
+    ingestion.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
+    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, document_id)
+    assert rows(ingestion.admin, "document_match") == []
+    assert (keys(ingestion.admin, document_id), clusters(ingestion.admin)) == (
+        0,
+        {str(document_id): None, str(order_id): str(order_id)},
+    )
     after = {
-        row["id"]: row["revision"] for row in rows(desk.admin, "cluster_diagnostics") if row["status"] == "pending"
+        row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics") if row["status"] == "pending"
     }
     assert all(after[id_] > revision for id_, revision in before.items())
-    assert str(made) in after
+    assert str(order_id) in after
 
 
-def test_empty_reprocessing_starts_no_first_match(desk: Ingestion):
-    id_ = desk.file(printed(LASKU))
-    assert desk.ingest(model=False) == DONE
-    assert (desk.document(id_)["matching_status"], desk.document(id_)["matching_revision"]) == (None, 0)
+def test_empty_reprocessing_starts_no_first_match(ingestion: Ingestion):
+    id_ = ingestion.file(printed(LASKU))
+    assert ingestion.ingest(model=False) == DONE
+    assert (ingestion.document(id_)["matching_status"], ingestion.document(id_)["matching_revision"]) == (None, 0)
 
 
-def test_lost_counterparty_rematches_referencing_documents(office: Office):
-    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
-    office.match(made, billed)
-    set_contents(office.admin, made, {"po_number": "4711"}, "purchase_order")
-    office.match(made)
-    assert (rows(office.admin, "document_match"), keys(office.admin, made)) == ([], 0)
-    assert clusters(office.admin) == {str(made): None, str(billed): str(billed)}
-    (row,) = [row for row in rows(office.admin, "document") if row["id"] == str(billed)]
+def test_lost_counterparty_rematches_referencing_documents(harness: Office):
+    order_id, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(order_id, invoice_id)
+    set_contents(harness.admin, order_id, {"po_number": "4711"}, "purchase_order")
+    harness.match(order_id)
+    assert (rows(harness.admin, "document_match"), keys(harness.admin, order_id)) == ([], 0)
+    assert clusters(harness.admin) == {str(order_id): None, str(invoice_id): str(invoice_id)}
+    (row,) = [row for row in rows(harness.admin, "document") if row["id"] == str(invoice_id)]
     assert (row["matching_status"], row["matching_revision"]) == ("pending", 2)
 
 
-def test_reclassified_order_rematches_referencing_invoice(office: Office):
-    first, second = office.file(order()), office.file(order(supplier={"name": "Somebody Else"}, when=1))
-    billed = office.file(invoice(po_reference="4711"))
-    office.match(first, second, billed)
-    set_contents(office.admin, second, None, "other")
-    office.match(second)
-    pending = {row["id"] for row in rows(office.admin, "document") if row["matching_status"] == "pending"}
-    assert str(billed) in pending
+def test_reclassified_order_rematches_referencing_invoice(harness: Office):
+    first, second = harness.file(order()), harness.file(order(supplier={"name": "Somebody Else"}, when=1))
+    invoice_id = harness.file(invoice(po_reference="4711"))
+    harness.match(first, second, invoice_id)
+    set_contents(harness.admin, second, None, "other")
+    harness.match(second)
+    pending = {row["id"] for row in rows(harness.admin, "document") if row["matching_status"] == "pending"}
+    assert str(invoice_id) in pending
 
 
-def test_confirmed_match_survives_reprocessing(office: Office):
-    made, billed = office.file(order()), office.file(invoice(po_reference="4711"))
-    office.match(made, billed)
-    office.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
-    set_contents(office.admin, billed, None, "other")
-    office.match(billed)
-    assert len(rows(office.admin, "document_match")) == 1
-    assert (keys(office.admin, billed), set(clusters(office.admin).values())) == (0, {str(made)})
+def test_confirmed_match_survives_reprocessing(harness: Office):
+    order_id, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
+    harness.match(order_id, invoice_id)
+    harness.admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
+    set_contents(harness.admin, invoice_id, None, "other")
+    harness.match(invoice_id)
+    assert len(rows(harness.admin, "document_match")) == 1
+    assert (keys(harness.admin, invoice_id), set(clusters(harness.admin).values())) == (0, {str(order_id)})
 
 
-def test_reclassified_document_is_matched_as_its_type(office: Office):
-    made, billed = office.file(order()), office.file(invoice("R-81", po_reference="4711"))
-    paid = office.file(credit(invoice_reference="X-990"))
-    office.match(made, billed, paid)
-    assert clusters(office.admin) == {str(made): str(made), str(billed): str(made), str(paid): str(paid)}
-    set_contents(office.admin, made, invoice("X-990", when=12).data, "invoice")
-    office.match(made)
-    (match,) = rows(office.admin, "document_match")
-    assert (match["document_a_id"], match["document_b_id"]) == (str(made), str(paid))
-    assert clusters(office.admin) == {str(made): str(made), str(paid): str(made), str(billed): str(billed)}
+def test_reclassified_document_is_matched_as_its_type(harness: Office):
+    order_id, invoice_id = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
+    paid = harness.file(credit(invoice_reference="X-990"))
+    harness.match(order_id, invoice_id, paid)
+    assert clusters(harness.admin) == {
+        str(order_id): str(order_id),
+        str(invoice_id): str(order_id),
+        str(paid): str(paid),
+    }
+    set_contents(harness.admin, order_id, invoice("X-990", when=12).data, "invoice")
+    harness.match(order_id)
+    (match,) = rows(harness.admin, "document_match")
+    assert (match["document_a_id"], match["document_b_id"]) == (str(order_id), str(paid))
+    assert clusters(harness.admin) == {
+        str(order_id): str(order_id),
+        str(paid): str(order_id),
+        str(invoice_id): str(invoice_id),
+    }
 
 
 def ingest_without_splitting(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ingest a file without splitting it."""
     with monkeypatch.context() as patched:
-        whole = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
-        patched.setattr(parsers, "split_pages", lambda *_: whole)
+        undivided = Split(3, (Boundary(2, False, 1.0), Boundary(3, False, 1.0)))
+        patched.setattr(parsers, "split_pages", lambda *_: undivided)
         assert pipeline.ingest() == DONE
 
 
 def start_ingestion(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clock) -> None:
-    (due,) = start_revision(admin, "ingestion", [id_], clock())
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": due.message.model_dump_json()}]
+    (outbox_message,) = start_revision(admin, "ingestion", [id_], clock())
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": outbox_message.message.model_dump_json()}]
 
 
 def whole_file(admin: Connection) -> dict[str, Any]:
-    (found,) = [row for row in rows(admin, "document") if row["parent_id"] is None]
-    return found
+    (file_row,) = [row for row in rows(admin, "document") if row["parent_id"] is None]
+    return file_row
 
 
 def test_file_split_later_is_not_a_document_itself(
@@ -228,13 +242,13 @@ def test_file_split_later_is_not_a_document_itself(
     tenant_id = make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     ingest_without_splitting(pipeline, monkeypatch)
-    whole = UUID(whole_file(admin)["id"])
-    matched(database, tenant_id, clock, whole)
-    assert keys(admin, whole) > 0
-    start_ingestion(pipeline, admin, whole, clock)
+    bundle_id = UUID(whole_file(admin)["id"])
+    matched(database, tenant_id, clock, bundle_id)
+    assert keys(admin, bundle_id) > 0
+    start_ingestion(pipeline, admin, bundle_id, clock)
     assert pipeline.ingest() == DONE
-    matched(database, tenant_id, clock, whole)
-    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, whole)) == ("other", None, 0)
+    matched(database, tenant_id, clock, bundle_id)
+    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, bundle_id)) == ("other", None, 0)
     assert len(rows(admin, "document")) == 4
 
 
@@ -281,11 +295,11 @@ def test_dead_letter_closes_when_rematching_starts(
             raise InvalidDocumentError(message, code="damaged_pdf")
 
         monkeypatch.setattr(parsers, "read", damaged)
-    (again,) = start_revision(admin, "ingestion", [id_], NOW)
-    pipeline.sqs.sent["ingestion"] = [{"MessageBody": again.message.model_dump_json()}]
+    (repeated,) = start_revision(admin, "ingestion", [id_], NOW)
+    pipeline.sqs.sent["ingestion"] = [{"MessageBody": repeated.message.model_dump_json()}]
     assert pipeline.ingest() == DONE
     (row,) = rows(admin, "document")
-    letters = {letter["worker"]: letter["status"] for letter in rows(admin, "dead_letter")}
-    assert (row["matching_status"], letters["matching"]) == (
+    statuses = {dead_letter["worker"]: dead_letter["status"] for dead_letter in rows(admin, "dead_letter")}
+    assert (row["matching_status"], statuses["matching"]) == (
         ("pending", "retried") if readable else ("failed", "pending")
     )

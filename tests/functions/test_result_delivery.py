@@ -13,7 +13,7 @@ from functions.admin_api.api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
-from tests.functions.output_world import World, receiving
+from tests.functions.output_harness import OutputHarness, receiving
 from tools.demo.webhook_receiver import Receiver
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
@@ -52,7 +52,7 @@ INVOICE = {
 KINDS = (("purchase_order", ORDER), ("delivery_note", DELIVERY), ("invoice", INVOICE))
 
 
-class Clusters(World):
+class Clusters(OutputHarness):
     """A tenant with changing clusters."""
 
     def documents(self) -> list[UUID]:
@@ -77,11 +77,13 @@ class Clusters(World):
 
     def put(self, cluster: UUID, *documents: UUID) -> None:
         """Assign documents to a cluster and request diagnostics as matching does."""
-        was = self.admin.execute("SELECT cluster_id FROM document WHERE id = ANY(%s)", [list(documents)]).fetchall()
+        previous_rows = self.admin.execute(
+            "SELECT cluster_id FROM document WHERE id = ANY(%s)", [list(documents)]
+        ).fetchall()
         self.admin.execute("UPDATE document SET cluster_id = %s WHERE id = ANY(%s)", [cluster, list(documents)])
         with self.database.tenant(self.tenant_id) as connection:
-            before = {row[0] for row in was if row[0] is not None}
-            diagnostics.enqueue_diagnostics(connection, self.tenant_id, before | {cluster}, self.clock())
+            previous_clusters = {row[0] for row in previous_rows if row[0] is not None}
+            diagnostics.enqueue_diagnostics(connection, self.tenant_id, previous_clusters | {cluster}, self.clock())
 
     def settle(self) -> None:
         """Process all due work."""
@@ -89,14 +91,17 @@ class Clusters(World):
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
         ).fetchall()
-        batch = [record(Message(work_id=id_, revision=revision, send_number=send)) for id_, revision, send in rows]
+        batch = [
+            record(Message(work_id=id_, revision=revision, send_number=send_number))
+            for id_, revision, send_number in rows
+        ]
         consumer = make_consumer(self.database, diagnose, self.clock, worker=DIAGNOSTICS, queue_urls=QUEUES)
         assert consumer.handle(event(*batch), Context()) == {"batchItemFailures": []}
         assert self.run() == {"batchItemFailures": []}
 
 
 @pytest.fixture
-def world(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> Clusters:
+def clusters(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs) -> Clusters:
     return Clusters(database, admin, clock, tenant)
 
 
@@ -109,53 +114,53 @@ def known_clusters(receiver: Receiver) -> dict[str, Any]:
     }
 
 
-def test_receiver_has_the_latest_state_of_clusters(world: Clusters):
+def test_receiver_has_the_latest_state_of_clusters(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, world.clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        order, delivery, invoice = world.documents()
-        world.settle()
+    with receiving(secrets, clusters.clock) as receiver:
+        secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        order, delivery, invoice = clusters.documents()
+        clusters.settle()
         assert known_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
-        world.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
-        world.put(invoice, invoice)  # its own cluster; the previous cluster shrinks
-        world.settle()
-        known = known_clusters(receiver)
-        assert known[str(order)][1] == ["purchase_order", "delivery_note"]
-        assert known[str(invoice)][1] == ["invoice"]
+        clusters.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
+        clusters.put(invoice, invoice)  # its own cluster; the previous cluster shrinks
+        clusters.settle()
+        expected_clusters = known_clusters(receiver)
+        assert expected_clusters[str(order)][1] == ["purchase_order", "delivery_note"]
+        assert expected_clusters[str(invoice)][1] == ["invoice"]
 
-        world.link(order, invoice)
-        world.put(order, order, delivery, invoice)
-        world.settle()
-        known = known_clusters(receiver)
-        assert known[str(order)] == ("matched", ["purchase_order", "delivery_note", "invoice"])
-        assert known[str(invoice)] is None
-    assert {job["status"] for job in world.jobs()} == {"succeeded"}
+        clusters.link(order, invoice)
+        clusters.put(order, order, delivery, invoice)
+        clusters.settle()
+        expected_clusters = known_clusters(receiver)
+        assert expected_clusters[str(order)] == ("matched", ["purchase_order", "delivery_note", "invoice"])
+        assert expected_clusters[str(invoice)] is None
+    assert {job["status"] for job in clusters.jobs()} == {"succeeded"}
 
 
-def test_equal_recomputed_result_is_delivered_once(world: Clusters):
+def test_equal_recomputed_result_is_delivered_once(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, world.clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        order, *_ = world.documents()
-        world.settle()
-        world.put(order, order)
-        world.settle()
+    with receiving(secrets, clusters.clock) as receiver:
+        secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        order, *_ = clusters.documents()
+        clusters.settle()
+        clusters.put(order, order)
+        clusters.settle()
         assert [result["revision"] for result in receiver.inbox.results()] == [1]
-    assert [job["revision"] for job in world.jobs()] == [1]
+    assert [job["revision"] for job in clusters.jobs()] == [1]
 
 
-def test_delivered_fields_match_the_documentation(world: Clusters):
+def test_delivered_fields_match_the_documentation(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, world.clock) as receiver:
-        secrets.append(world.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        world.documents()
-        world.settle()
+    with receiving(secrets, clusters.clock) as receiver:
+        secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
+        clusters.documents()
+        clusters.settle()
         (result,) = receiver.inbox.results()
-    _, rest = PAGE.read_text().split("\n`data` of a cluster has")
-    section, _ = rest.split("\n`data` of a document has")
-    named = {"outcome", "reasons", "variances", "lines", "warnings", "documents", "matches"}
-    assert result["data"].keys() == named
+    _, cluster_section = PAGE.read_text().split("\n`data` of a cluster has")
+    section, _ = cluster_section.split("\n`data` of a document has")
+    documented_fields = {"outcome", "reasons", "variances", "lines", "warnings", "documents", "matches"}
+    assert result["data"].keys() == documented_fields
     document, match = result["data"]["documents"][0], result["data"]["matches"][0]
-    for name in (*named, *document, *match, *ClusterVariance.model_fields):
+    for name in (*documented_fields, *document, *match, *ClusterVariance.model_fields):
         assert f"`{name}`" in section

@@ -27,21 +27,21 @@ SHARED_MAIL, OWN_MAIL = "inbox/shared", "inbox/own"
 PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE l.tenant_id = p.tenant_id"
 
 
-class World:
+class ErasureHarness:
     """Two tenants with a row in every table and objects under every prefix; the first is erased."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, maintenance: Database, clock: Clock) -> None:
         self.s3, self.admin, self.maintenance = pipeline.s3, admin, maintenance
         self.now = clock.now = datetime.now(UTC) + timedelta(hours=1)  # later than the date of any S3 object
         self.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-        self.ours, self.theirs = Tenant(admin, "ours"), Tenant(admin, "theirs")
-        for tenant in (self.ours, self.theirs):
+        self.tenant, self.other_tenant = Tenant(admin, "ours"), Tenant(admin, "theirs")
+        for tenant in (self.tenant, self.other_tenant):
             for table in ROWS:
                 tenant.insert(admin, table)
             admin.execute("INSERT INTO breaker (name) VALUES ('destination:' || %s::text)", [tenant.destination])
-        for prefix in self.prefixes(self.ours, "ours") + self.prefixes(self.theirs, "theirs"):
+        for prefix in self.prefixes(self.tenant, "ours") + self.prefixes(self.other_tenant, "theirs"):
             self.put(f"{prefix}a b.pdf")
-        for key, owners in ((SHARED_MAIL, [self.ours, self.theirs]), (OWN_MAIL, [self.ours])):
+        for key, owners in ((SHARED_MAIL, [self.tenant, self.other_tenant]), (OWN_MAIL, [self.tenant])):
             self.put(key)
             for owner in (None, *[tenant.id for tenant in owners]):
                 self.mail_job(key, owner)
@@ -82,12 +82,12 @@ class World:
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
         ).fetchall()
-        found = {}
+        counts = {}
         for (table,) in tables:
             count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
-            ((found[table],),) = self.admin.execute(count, [tenant.id]).fetchall()
-        assert found.keys() >= ROWS.keys()
-        return found
+            ((counts[table],),) = self.admin.execute(count, [tenant.id]).fetchall()
+        assert counts.keys() >= ROWS.keys()
+        return counts
 
     def mentions(self, *texts: str) -> dict[str, int]:
         """Numbers of rows that contain one of `texts`, by table, for every table of the schema."""
@@ -95,7 +95,7 @@ class World:
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
                AND relname <> 'applied_migration'"""
         ).fetchall()
-        found = {}
+        counts = {}
         for (table,) in tables:
             count = SQL(
                 "SELECT count(*) FROM {} AS t WHERE EXISTS (SELECT FROM unnest(%s::text[]) x WHERE t::text LIKE x)"
@@ -103,91 +103,91 @@ class World:
             patterns = [[f"%{text}%" for text in texts]]
             ((number,),) = self.admin.execute(count.format(Identifier(table)), patterns).fetchall()
             if number:
-                found[table] = number
-        return found
+                counts[table] = number
+        return counts
 
     def objects(self, prefix: str = "") -> int:
         """Number of versions, delete markers and multipart uploads below a prefix."""
-        listed = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
+        listing = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
         uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-        here = [upload for upload in uploads if upload["Key"].startswith(prefix)]
-        return len(listed.get("Versions", [])) + len(listed.get("DeleteMarkers", [])) + len(here)
+        prefix_uploads = [upload for upload in uploads if upload["Key"].startswith(prefix)]
+        return len(listing.get("Versions", [])) + len(listing.get("DeleteMarkers", [])) + len(prefix_uploads)
 
 
 @pytest.fixture
-def world(pipeline: Pipeline, admin: Connection, maintenance_database: Database, clock: Clock) -> World:
-    return World(pipeline, admin, maintenance_database, clock)
+def harness(pipeline: Pipeline, admin: Connection, maintenance_database: Database, clock: Clock) -> ErasureHarness:
+    return ErasureHarness(pipeline, admin, maintenance_database, clock)
 
 
-def test_erased_tenant_leaves_no_row_and_no_object(world: World) -> None:
-    before = world.rows_left(world.theirs)
-    assert min(world.rows_left(world.ours).values()) > 0, "the test needs a row of the tenant in every table"
-    organizations = world.admin.execute("SELECT count(*) FROM organization").fetchone()
+def test_erased_tenant_leaves_no_row_and_no_object(harness: ErasureHarness) -> None:
+    before = harness.rows_left(harness.other_tenant)
+    assert min(harness.rows_left(harness.tenant).values()) > 0, "the test needs a row of the tenant in every table"
+    organizations = harness.admin.execute("SELECT count(*) FROM organization").fetchone()
 
-    world.request()
-    world.finish()
+    harness.request()
+    harness.finish()
 
-    assert world.rows_left(world.ours) == dict.fromkeys(before, 0)
-    assert world.mentions(str(world.ours.id), str(world.ours.destination), "ours") == {}
-    assert world.admin.execute("SELECT count(*) + 1 FROM organization").fetchone() == organizations
-    assert {prefix: world.objects(prefix) for prefix in world.prefixes(world.ours, "ours")} == dict.fromkeys(
-        world.prefixes(world.ours, "ours"), 0
+    assert harness.rows_left(harness.tenant) == dict.fromkeys(before, 0)
+    assert harness.mentions(str(harness.tenant.id), str(harness.tenant.destination), "ours") == {}
+    assert harness.admin.execute("SELECT count(*) + 1 FROM organization").fetchone() == organizations
+    assert {prefix: harness.objects(prefix) for prefix in harness.prefixes(harness.tenant, "ours")} == dict.fromkeys(
+        harness.prefixes(harness.tenant, "ours"), 0
     )
-    assert world.objects(OWN_MAIL) == 0
-    assert world.rows_left(world.theirs) == before
-    assert all(world.objects(prefix) == 4 for prefix in world.prefixes(world.theirs, "theirs"))
-    assert world.objects(SHARED_MAIL) == 4
+    assert harness.objects(OWN_MAIL) == 0
+    assert harness.rows_left(harness.other_tenant) == before
+    assert all(harness.objects(prefix) == 4 for prefix in harness.prefixes(harness.other_tenant, "theirs"))
+    assert harness.objects(SHARED_MAIL) == 4
 
 
-def test_table_without_erasing_policy_stops_the_erasure(world: World) -> None:
-    world.admin.execute("CREATE TABLE added_later (tenant_id uuid)")
-    world.admin.execute("INSERT INTO added_later VALUES (%s)", [world.ours.id])
-    world.request()
+def test_table_without_erasing_policy_stops_the_erasure(harness: ErasureHarness) -> None:
+    harness.admin.execute("CREATE TABLE added_later (tenant_id uuid)")
+    harness.admin.execute("INSERT INTO added_later VALUES (%s)", [harness.tenant.id])
+    harness.request()
 
     with pytest.raises(StepsFailedError):
-        world.run()
+        harness.run()
 
-    assert world.mentions("ours")["tenant_erasure"] == 1
-
-
-def test_shared_mail_is_erased_with_its_last_tenant(world: World) -> None:
-    world.request()
-    world.finish()
-    with world.maintenance.delivery() as connection:
-        tenant_erasure.request(connection, "theirs", world.now, by="ann")
-    world.finish()
-    world.run()
-
-    assert world.objects() == 0
-    assert [job["key"].split("/")[0] for job in rows(world.admin, "acquisition_job")] == ["(erased)"] * 2
+    assert harness.mentions("ours")["tenant_erasure"] == 1
 
 
-def test_job_of_erased_file_does_not_retain_mail(world: World) -> None:
+def test_shared_mail_is_erased_with_its_last_tenant(harness: ErasureHarness) -> None:
+    harness.request()
+    harness.finish()
+    with harness.maintenance.delivery() as connection:
+        tenant_erasure.request(connection, "theirs", harness.now, by="ann")
+    harness.finish()
+    harness.run()
+
+    assert harness.objects() == 0
+    assert [job["key"].split("/")[0] for job in rows(harness.admin, "acquisition_job")] == ["(erased)"] * 2
+
+
+def test_job_of_erased_file_does_not_retain_mail(harness: ErasureHarness) -> None:
     """The other tenant erased its document while this one still needed the mail."""
-    world.admin.execute(
+    harness.admin.execute(
         "UPDATE acquisition_job SET status = NULL, skip_reason = 'The file was erased.' "
         "WHERE tenant_id = %s AND key = %s",
-        [world.theirs.id, SHARED_MAIL],
+        [harness.other_tenant.id, SHARED_MAIL],
     )
-    world.request()
+    harness.request()
 
-    world.finish()
-    world.run()
+    harness.finish()
+    harness.run()
 
-    assert world.objects(SHARED_MAIL) == 0
+    assert harness.objects(SHARED_MAIL) == 0
 
 
-def test_erasure_is_recorded_in_unassigned_audit_trail(world: World) -> None:
-    ((number, chain_hash),) = world.admin.execute(
-        "SELECT number, encode(hash, 'hex') FROM audit_head WHERE tenant_id = %s", [world.ours.id]
+def test_erasure_is_recorded_in_unassigned_audit_trail(harness: ErasureHarness) -> None:
+    ((number, chain_hash),) = harness.admin.execute(
+        "SELECT number, encode(hash, 'hex') FROM audit_head WHERE tenant_id = %s", [harness.tenant.id]
     ).fetchall()
-    world.request()
-    world.finish()
+    harness.request()
+    harness.finish()
 
-    with world.maintenance.delivery() as connection:
+    with harness.maintenance.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
         assert broken(connection, None) is None
-        found = tenant_erasure.find(connection, "ours")
+        erasure = tenant_erasure.find(connection, "ours")
     finished, requested = entries
     assert (requested.actor, requested.action, finished.action) == (
         "ann",
@@ -196,70 +196,74 @@ def test_erasure_is_recorded_in_unassigned_audit_trail(world: World) -> None:
     )
     assert requested.targets == finished.targets
     assert requested.detail == {"chain_number": number, "chain_hash": chain_hash}
-    assert found is not None
-    assert found.finished_at == world.now
-    assert finished.detail == {"rows": found.rows, "objects": found.objects}
-    assert min(found.rows, found.objects) > 0
+    assert erasure is not None
+    assert erasure.finished_at == harness.now
+    assert finished.detail == {"rows": erasure.rows, "objects": erasure.objects}
+    assert min(erasure.rows, erasure.objects) > 0
 
 
-def test_audit_trail_of_another_tenant_stays(world: World) -> None:
-    world.request()
+def test_audit_trail_of_another_tenant_stays(harness: ErasureHarness) -> None:
+    harness.request()
     for table in ("audit_entry", "audit_head"):
         with pytest.raises(Exception, match="append-only"):
-            world.admin.execute(SQL("DELETE FROM {} WHERE tenant_id = %s").format(Identifier(table)), [world.theirs.id])
+            harness.admin.execute(
+                SQL("DELETE FROM {} WHERE tenant_id = %s").format(Identifier(table)), [harness.other_tenant.id]
+            )
 
 
-def test_interrupted_erasure_is_resumed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_erasure_is_resumed(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
-        world.ours.insert(world.admin, "outbox")
-    world.request()
-    left = iter([60.0] * 5)
-    step = tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, lambda: next(left, 0.0), at_once=1)
+        harness.tenant.insert(harness.admin, "outbox")
+    harness.request()
+    seconds_left = iter([60.0] * 5)
+    step = tenant_erasure.step(
+        harness.maintenance, BUCKET, lambda: harness.now, lambda: next(seconds_left, 0.0), at_once=1
+    )
     assert step == 0
-    assert sum(world.rows_left(world.ours).values()) > 0
+    assert sum(harness.rows_left(harness.tenant).values()) > 0
 
-    broken = ServiceUnavailableError("S3 is unavailable")
+    error = ServiceUnavailableError("S3 is unavailable")
     with monkeypatch.context() as patch:
-        patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(broken))
+        patch.setattr(objects, "erase", lambda *_, **__: (_ for _ in ()).throw(error))
         with pytest.raises(StepsFailedError):
-            world.run()
-    assert world.objects("uploads/ours/") > 0
-    assert world.mentions("ours")["tenant_erasure"] == 1
+            harness.run()
+    assert harness.objects("uploads/ours/") > 0
+    assert harness.mentions("ours")["tenant_erasure"] == 1
 
-    world.now += timedelta(minutes=2)
-    world.finish()
-    assert sum(world.rows_left(world.ours).values()) == 0
-    assert world.objects("uploads/ours/") == 0
+    harness.now += timedelta(minutes=2)
+    harness.finish()
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert harness.objects("uploads/ours/") == 0
 
 
-def test_many_purged_dead_letters_are_erased_in_steps(world: World) -> None:
+def test_many_purged_dead_letters_are_erased_in_steps(harness: ErasureHarness) -> None:
     for _ in range(2):
-        world.ours.insert(world.admin, "dead_letter")
-    world.admin.execute(PURGE_LETTERS)
-    world.request()
+        harness.tenant.insert(harness.admin, "dead_letter")
+    harness.admin.execute(PURGE_LETTERS)
+    harness.request()
 
-    tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, lambda: 60.0, at_once=1)
+    tenant_erasure.step(harness.maintenance, BUCKET, lambda: harness.now, lambda: 60.0, at_once=1)
 
-    assert sum(world.rows_left(world.ours).values()) == 0
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
 
 
-def test_locked_rows_wait_for_the_next_run(world: World, admin_database_url: str) -> None:
-    world.admin.execute(PURGE_LETTERS)
-    world.request()
+def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_database_url: str) -> None:
+    harness.admin.execute(PURGE_LETTERS)
+    harness.request()
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM dead_letter FOR UPDATE")
-        assert world.run()["tenant_erasure"] == 0
-    left = world.rows_left(world.ours)
-    assert min(left["dead_letter"], left["operation"]) > 0
+        assert harness.run()["tenant_erasure"] == 0
+    remaining = harness.rows_left(harness.tenant)
+    assert min(remaining["dead_letter"], remaining["operation"]) > 0
 
-    world.run()
-    assert sum(world.rows_left(world.ours).values()) == 0
+    harness.run()
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
 
 
-def test_transaction_deletes_from_one_table_within_its_bound(world: World) -> None:
-    world.admin.execute("CREATE TABLE deletion (name text, xid xid8, seconds interval)")
-    world.admin.execute("GRANT INSERT ON deletion TO PUBLIC")
-    world.admin.execute(
+def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHarness) -> None:
+    harness.admin.execute("CREATE TABLE deletion (name text, xid xid8, seconds interval)")
+    harness.admin.execute("GRANT INSERT ON deletion TO PUBLIC")
+    harness.admin.execute(
         """CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                INSERT INTO deletion
                VALUES (TG_TABLE_NAME, pg_current_xact_id(), current_setting('transaction_timeout')::interval);
@@ -268,29 +272,29 @@ def test_transaction_deletes_from_one_table_within_its_bound(world: World) -> No
     )
     tables = ("outbox", "dead_letter", "task", "profile")
     for table in tables:
-        world.admin.execute(
+        harness.admin.execute(
             SQL("CREATE TRIGGER noted AFTER DELETE ON {} FOR EACH ROW EXECUTE FUNCTION note()").format(
                 Identifier(table)
             )
         )
-    world.request()
-    world.run()
+    harness.request()
+    harness.run()
 
-    found = world.admin.execute("SELECT name, xid, seconds FROM deletion").fetchall()
-    assert {name for name, *_ in found} == set(tables)
-    assert len({xid for _, xid, _ in found}) == len({(name, xid) for name, xid, _ in found})
-    assert max(seconds.total_seconds() for *_, seconds in found) <= tenant_erasure.STEP_SECONDS
-
-
-def test_erasures_leave_the_watchdog_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenant_erasure, "step", lambda *given: int(given[-1]()))
-    assert world.run()["tenant_erasure"] == RUN_SECONDS
+    deletions = harness.admin.execute("SELECT name, xid, seconds FROM deletion").fetchall()
+    assert {name for name, *_ in deletions} == set(tables)
+    assert len({xid for _, xid, _ in deletions}) == len({(name, xid) for name, xid, _ in deletions})
+    assert max(seconds.total_seconds() for *_, seconds in deletions) <= tenant_erasure.STEP_SECONDS
 
 
-def test_steps_are_smaller_after_a_timeout(world: World) -> None:
+def test_erasures_leave_the_watchdog_time(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_erasure, "step", lambda *arguments: int(arguments[-1]()))
+    assert harness.run()["tenant_erasure"] == RUN_SECONDS
+
+
+def test_steps_are_smaller_after_a_timeout(harness: ErasureHarness) -> None:
     for _ in range(20):
-        world.ours.insert(world.admin, "outbox")
-    world.admin.execute(
+        harness.tenant.insert(harness.admin, "outbox")
+    harness.admin.execute(
         """CREATE FUNCTION take_too_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                IF (SELECT count(*) FROM gone) > 10 THEN
                    RAISE EXCEPTION 'transaction timeout' USING ERRCODE = '25P04';
@@ -298,13 +302,13 @@ def test_steps_are_smaller_after_a_timeout(world: World) -> None:
                RETURN NULL;
            END $$"""
     )
-    world.admin.execute(
+    harness.admin.execute(
         """CREATE TRIGGER slow AFTER DELETE ON outbox REFERENCING OLD TABLE AS gone
            FOR EACH STATEMENT EXECUTE FUNCTION take_too_long()"""
     )
-    world.request()
-    world.run()
-    assert sum(world.rows_left(world.ours).values()) == 0
+    harness.request()
+    harness.run()
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
 
 
 def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
@@ -325,154 +329,158 @@ def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
     admin.execute(SQL(policy).format(Identifier(table), rows_visited))
 
 
-def fill_outbox(world: World) -> None:
+def fill_outbox(harness: ErasureHarness) -> None:
     """Insert 3,000 rows of the other tenant, then one of the erased tenant."""
-    world.admin.execute(
+    harness.admin.execute(
         """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
            SELECT %s, 'matching', gen_random_uuid(), 1, 0, now(), now() FROM generate_series(1, 3000)""",
-        [world.theirs.id],
+        [harness.other_tenant.id],
     )
-    world.ours.insert(world.admin, "outbox")
+    harness.tenant.insert(harness.admin, "outbox")
 
 
-def test_scan_of_large_table_times_out_and_finishes(world: World) -> None:
-    fill_outbox(world)
-    bound_visits(world.admin, "outbox", rows_visited=1_000)
-    world.request()
+def test_scan_of_large_table_times_out_and_finishes(harness: ErasureHarness) -> None:
+    fill_outbox(harness)
+    bound_visits(harness.admin, "outbox", rows_visited=1_000)
+    harness.request()
 
-    world.run()
+    harness.run()
 
-    assert sum(world.rows_left(world.ours).values()) == 0
-    assert world.rows_left(world.theirs)["outbox"] == 3001
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert harness.rows_left(harness.other_tenant)["outbox"] == 3001
 
 
-def test_interrupted_scan_is_resumed_by_the_next_run(world: World) -> None:
-    fill_outbox(world)
-    world.request()
+def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) -> None:
+    fill_outbox(harness)
+    harness.request()
 
     for _ in range(300):
-        left = iter([60.0] * 4)
-        tenant_erasure.step(world.maintenance, BUCKET, lambda: world.now, partial(next, left, 0.0), at_once=5)
+        seconds_left = iter([60.0] * 4)
+        tenant_erasure.step(
+            harness.maintenance, BUCKET, lambda: harness.now, partial(next, seconds_left, 0.0), at_once=5
+        )
 
-    assert sum(world.rows_left(world.ours).values()) == 0
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
 
 
-def test_scan_that_always_times_out_fails(world: World) -> None:
-    fill_outbox(world)
-    bound_visits(world.admin, "outbox", rows_visited=0)
-    world.request()
+def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
+    fill_outbox(harness)
+    bound_visits(harness.admin, "outbox", rows_visited=0)
+    harness.request()
 
     with pytest.raises(StepsFailedError):
-        world.run()
+        harness.run()
 
 
 def test_tables_that_reference_tenants_have_an_index(admin: Connection) -> None:
     """Deleting a tenant looks for its rows in each of them, in one statement."""
-    found = admin.execute(
+    missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f
            WHERE f.contype = 'f' AND f.confrelid = 'tenant'::regclass AND NOT EXISTS (
                SELECT FROM pg_index i
                WHERE i.indrelid = f.conrelid AND i.indkey[0] = f.conkey[1] AND i.indpred IS NULL
            )"""
     ).fetchall()
-    assert found == []
+    assert missing_indexes == []
 
 
-def test_failed_tenant_erasure_blocks_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.request()
-    world.now += timedelta(seconds=1)
-    with world.maintenance.delivery() as connection:
-        tenant_erasure.request(connection, "theirs", world.now, by="ann")
+def test_failed_tenant_erasure_blocks_no_other(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.request()
+    harness.now += timedelta(seconds=1)
+    with harness.maintenance.delivery() as connection:
+        tenant_erasure.request(connection, "theirs", harness.now, by="ann")
     erase_all = objects.erase
 
-    def refuse(bucket: str, key: str, *args: Any, **options: Any) -> int:
+    def fail(bucket: str, key: str, *args: Any, **options: Any) -> int:
         if key.startswith("uploads/ours/"):
             raise ServiceUnavailableError("S3 refused it.")
         return erase_all(bucket, key, *args, **options)
 
-    monkeypatch.setattr(objects, "erase", refuse)
+    monkeypatch.setattr(objects, "erase", fail)
     with pytest.raises(StepsFailedError):
-        world.run()
+        harness.run()
 
-    assert world.objects("uploads/theirs/") == 0
-    assert world.objects("uploads/ours/") > 0
-    world.run()  # the failed erasure is not due yet
+    assert harness.objects("uploads/theirs/") == 0
+    assert harness.objects("uploads/ours/") > 0
+    harness.run()  # the failed erasure is not due yet
     monkeypatch.undo()
-    world.now += timedelta(minutes=2)
-    world.run()
-    assert world.objects("uploads/ours/") == 0
+    harness.now += timedelta(minutes=2)
+    harness.run()
+    assert harness.objects("uploads/ours/") == 0
 
 
-def test_objects_on_later_pages_are_erased(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_on_later_pages_are_erased(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
-        world.s3.put_object(Bucket=BUCKET, Key=f"uploads/ours/{number}", Body=b"x")
-    listed = world.s3.list_object_versions
-    monkeypatch.setattr(world.s3, "list_object_versions", lambda **asked: listed(**asked, MaxKeys=3))
+        harness.s3.put_object(Bucket=BUCKET, Key=f"uploads/ours/{number}", Body=b"x")
+    list_versions = harness.s3.list_object_versions
+    monkeypatch.setattr(harness.s3, "list_object_versions", lambda **options: list_versions(**options, MaxKeys=3))
 
     assert objects.erase(BUCKET, "uploads/ours/", lambda: 60.0) == 10
     monkeypatch.undo()
-    assert world.objects("uploads/ours/") == 0
+    assert harness.objects("uploads/ours/") == 0
 
 
-def test_late_writes_of_an_attempt_are_erased(world: World) -> None:
-    world.request()
-    world.run()
-    assert sum(world.rows_left(world.ours).values()) == 0
-    world.put(f"children/{world.ours.id}/{uuid4()}/1-1.pdf")
-    world.admin.execute(
+def test_late_writes_of_an_attempt_are_erased(harness: ErasureHarness) -> None:
+    harness.request()
+    harness.run()
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    harness.put(f"children/{harness.tenant.id}/{uuid4()}/1-1.pdf")
+    harness.admin.execute(
         "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now())",
-        [f"tasks/{world.ours.id}/late", world.ours.id],
+        [f"tasks/{harness.tenant.id}/late", harness.tenant.id],
     )
 
-    world.now += LONGEST_ATTEMPT
-    world.run()
-    assert world.rows_left(world.ours)["payload_deletion"] == 0
-    assert world.objects(f"children/{world.ours.id}/") == 0
+    harness.now += LONGEST_ATTEMPT
+    harness.run()
+    assert harness.rows_left(harness.tenant)["payload_deletion"] == 0
+    assert harness.objects(f"children/{harness.tenant.id}/") == 0
 
 
-def test_message_in_flight_recreates_nothing(world: World, pipeline: Pipeline) -> None:
-    world.request()
-    world.s3.put_object(Bucket=BUCKET, Key="uploads/ours/late.xml", Body=INVOICE)
+def test_message_in_flight_recreates_nothing(harness: ErasureHarness, pipeline: Pipeline) -> None:
+    harness.request()
+    harness.s3.put_object(Bucket=BUCKET, Key="uploads/ours/late.xml", Body=INVOICE)
     assert pipeline.acquire(s3_event("uploads/ours/late.xml")) == DONE
-    world.finish()
-    world.s3.put_object(Bucket=BUCKET, Key="uploads/ours/later.xml", Body=INVOICE)
+    harness.finish()
+    harness.s3.put_object(Bucket=BUCKET, Key="uploads/ours/later.xml", Body=INVOICE)
     assert pipeline.acquire(s3_event("uploads/ours/later.xml")) == DONE
 
-    world.run()
+    harness.run()
 
-    assert sum(world.rows_left(world.ours).values()) == 0
-    assert world.objects("uploads/ours/") == 0
-    assert world.mentions("ours", "later.xml") == {}
+    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert harness.objects("uploads/ours/") == 0
+    assert harness.mentions("ours", "later.xml") == {}
     pipeline.upload("uploads/theirs/new.xml", INVOICE, "77")
-    assert world.mentions("new.xml")["document"] == 1
+    assert harness.mentions("new.xml")["document"] == 1
 
 
-def test_no_payload_removal_outlives_the_rows(world: World) -> None:
+def test_no_payload_removal_outlives_the_rows(harness: ErasureHarness) -> None:
     """A removal after the objects were erased would add a delete marker."""
-    key = f"tasks/{world.ours.id}/{uuid4()}.json"
-    world.admin.execute(
-        "UPDATE task SET payload = NULL, payload_s3_key = %s WHERE tenant_id = %s", [key, world.ours.id], prepare=False
+    key = f"tasks/{harness.tenant.id}/{uuid4()}.json"
+    harness.admin.execute(
+        "UPDATE task SET payload = NULL, payload_s3_key = %s WHERE tenant_id = %s",
+        [key, harness.tenant.id],
+        prepare=False,
     )
-    world.request()
+    harness.request()
 
-    world.run()
+    harness.run()
 
-    assert world.rows_left(world.ours)["payload_deletion"] == 0
+    assert harness.rows_left(harness.tenant)["payload_deletion"] == 0
 
 
-def test_slug_hash_is_deleted_after_its_retention(world: World) -> None:
-    world.request()
-    world.finish()
-    with world.maintenance.delivery() as connection:
-        assert tenant_erasure.request(connection, "ours", world.now, by="ann") is None
+def test_slug_hash_is_deleted_after_its_retention(harness: ErasureHarness) -> None:
+    harness.request()
+    harness.finish()
+    with harness.maintenance.delivery() as connection:
+        assert tenant_erasure.request(connection, "ours", harness.now, by="ann") is None
         assert tenant_erasure.find(connection, "ours") is not None
 
-    world.now += tenant_erasure.SLUG_RETENTION + timedelta(seconds=1)
-    world.run()
+    harness.now += tenant_erasure.SLUG_RETENTION + timedelta(seconds=1)
+    harness.run()
 
-    with world.maintenance.delivery() as connection:
+    with harness.maintenance.delivery() as connection:
         assert tenant_erasure.find(connection, "ours") is None
-    assert rows(world.admin, "tenant_erasure") == []
+    assert rows(harness.admin, "tenant_erasure") == []
 
 
 def test_erasure_requires_a_bucket(maintenance_database: Database) -> None:

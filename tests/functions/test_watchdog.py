@@ -23,8 +23,10 @@ Pending = Callable[..., Message]
 
 @pytest.fixture
 def watchdog(maintenance_database: Database, clock: Clock, sqs: FakeSqs) -> Watchdog:
-    chosen = settings()
-    return Watchdog(chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock)
+    configured = settings()
+    return Watchdog(
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
+    )
 
 
 def test_unsent_message_of_a_crashed_writer_is_sent(
@@ -52,14 +54,14 @@ def test_message_beyond_the_sqs_delay_is_sent_later(
 ) -> None:
     message = pending()
     tenant_id = admin.execute("SELECT tenant_id FROM document WHERE id = %s", [message.work_id]).fetchall()[0][0]
-    due = clock() + timedelta(seconds=1800)
-    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
+    due_at = clock() + timedelta(seconds=1800)
+    enqueue(admin, WORK_KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due_at, clock())
 
     assert watchdog.run().sent == 0
-    clock.now = due - MAX_DELAY
+    clock.now = due_at - MAX_DELAY
     assert watchdog.run().sent == 1
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert sent["DelaySeconds"] == 900
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert sent_message["DelaySeconds"] == 900
 
 
 def sent_long_ago(admin: Connection, clock: Clock, message: Message) -> None:
@@ -82,12 +84,12 @@ def test_pending_work_with_an_empty_queue_is_resent(
     recovered = watchdog.run()
 
     assert (recovered.resent, recovered.sent) == ({"matching": 1}, 1)
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(sent["MessageBody"]).send_number == 0  # the same message, not a newer one
+    (message,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(message["MessageBody"]).send_number == 0  # the same message, not a newer one
     assert watchdog.run().resent == {"matching": 0}
 
 
-@pytest.mark.parametrize("busy", ["first", "retries"])
+@pytest.mark.parametrize("busy_queue", ["first", "retries"])
 def test_lost_message_is_resent_while_queue_is_busy(
     maintenance_database: Database,
     admin: Connection,
@@ -95,14 +97,14 @@ def test_lost_message_is_resent_while_queue_is_busy(
     sqs: FakeSqs,
     clock: Clock,
     capsys: pytest.CaptureFixture[str],
-    busy: str,
+    busy_queue: str,
 ) -> None:
-    chosen = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
-    outbox = Outbox(maintenance_database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
-    watchdog = Watchdog(chosen, maintenance_database, outbox, clock)
+    configured = settings(queue_urls={"tasks": "first"}, retry_queue_urls={"tasks": "retries"})
+    outbox = Outbox(maintenance_database, configured.queue_urls, configured.retry_queue_urls, clock=clock)
+    watchdog = Watchdog(configured, maintenance_database, outbox, clock)
     task_id = make_task(admin, tenant)
     outbox.send(start_revision(admin, "tasks", [task_id], clock()))
-    sqs.depths[busy] = 1  # another message, delayed or in flight; the task's own message is lost
+    sqs.depths[busy_queue] = 1  # another message, delayed or in flight; the task's own message is lost
     resent = []
     capsys.readouterr()
 
@@ -114,8 +116,8 @@ def test_lost_message_is_resent_while_queue_is_busy(
     assert sum(resent) == 1
     bodies = [json.loads(entry["MessageBody"]) for entry in sqs.sent["first"]]
     assert [(body["job_id"], body["send_number"]) for body in bodies] == [(str(task_id), 0)] * 2
-    measured = [json.loads(line)["PendingWithoutMessage"] for line in capsys.readouterr().out.splitlines()]
-    assert sum(value for (value,) in measured) == 1
+    metrics = [json.loads(line)["PendingWithoutMessage"] for line in capsys.readouterr().out.splitlines()]
+    assert sum(value for (value,) in metrics) == 1
 
 
 def test_each_resend_to_busy_queue_doubles_the_wait(
@@ -138,18 +140,18 @@ def test_each_resend_to_busy_queue_doubles_the_wait(
 def test_backlog_grows_by_a_hundred_resends_a_minute(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    works = [pending().work_id for _ in range(250)]
-    lost = works[-1]
-    start_revision(admin, "matching", works, clock())
+    work_ids = [pending().work_id for _ in range(250)]
+    lost_id = work_ids[-1]
+    start_revision(admin, "matching", work_ids, clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
-    admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost])
+    admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost_id])
     sqs.depths[QUEUE_URL] = 249
     clock.pass_(minutes=36)
 
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
     first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
-    assert lost in first  # the longest wait comes first
+    assert lost_id in first  # the longest wait comes first
 
 
 def test_work_without_outbox_row_is_resent(
@@ -165,8 +167,8 @@ def test_work_without_outbox_row_is_resent(
     clock.pass_(minutes=35)
     assert watchdog.run().resent == {"matching": 0}
 
-    (sent,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(sent["MessageBody"]) == message
+    (sent_message,) = sqs.sent[QUEUE_URL]
+    assert Message.model_validate_json(sent_message["MessageBody"]) == message
 
 
 def test_queue_of_unknown_depth_counts_as_busy(
@@ -193,20 +195,20 @@ def test_depth_requests_stop_at_the_time_limit(
     maintenance_database: Database, sqs: FakeSqs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested_urls: list[str] = []
-    left = [60.0]
+    seconds_left = [60.0]
 
     def ask(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         requested_urls.append(QueueUrl)
-        left[0] -= DEPTHS_TIMEOUT_SECONDS / 2
+        seconds_left[0] -= DEPTHS_TIMEOUT_SECONDS / 2
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     monkeypatch.setattr(sqs, "get_queue_attributes", ask, raising=False)
-    chosen = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
+    configured = settings(queue_urls={name: f"http://q/{name}" for name in WORK_KINDS})
     watchdog = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
 
-    assert set(watchdog.run(lambda: left[0]).resent) == set(WORK_KINDS)
+    assert set(watchdog.run(lambda: seconds_left[0]).resent) == set(WORK_KINDS)
     assert len(requested_urls) == 2 < len(WORK_KINDS)
 
 
@@ -219,16 +221,16 @@ def test_messages_without_time_left_are_sent_next_run(
         [clock(), clock()],
     )
     clock.pass_(seconds=61)
-    left = [CALL_TIMEOUT_SECONDS + 2.0]
+    seconds_left = [CALL_TIMEOUT_SECONDS + 2.0]
     send = sqs.send_message_batch
 
-    def slow(**batch: Any) -> dict[str, Any]:
-        left[0] -= 1
+    def work_slowly(**batch: Any) -> dict[str, Any]:
+        seconds_left[0] -= 1
         return send(**batch)
 
-    monkeypatch.setattr(sqs, "send_message_batch", slow, raising=False)
+    monkeypatch.setattr(sqs, "send_message_batch", work_slowly, raising=False)
 
-    assert watchdog.run(lambda: left[0]).sent == 30
+    assert watchdog.run(lambda: seconds_left[0]).sent == 30
     assert watchdog.run(lambda: 60).sent == 5
 
 

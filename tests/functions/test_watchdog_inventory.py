@@ -27,14 +27,14 @@ from tests.functions.test_watchdog_uploads import (
     clock,
     count_listings,
     jobs,
-    measured,
     messages,
-    put,
+    put_object,
+    read_metrics,
     s3,
     tenant,
 )
 
-__all__ = ["clock", "measured", "put", "s3", "tenant"]
+__all__ = ["clock", "put_object", "read_metrics", "s3", "tenant"]
 
 INVENTORIES = "inventories"
 FOLDER = "2026-11-24T01-00Z"
@@ -50,13 +50,13 @@ def publish(s3: Any, clock: Clock) -> Publish:
     s3.create_bucket(Bucket=INVENTORIES)
 
     def publish(folder: str = FOLDER, *, prefix: str = "uploads/", rows: int = 100) -> list[str]:
-        listed = s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
-        found = [*listed.get("Versions", ()), *listed.get("DeleteMarkers", ())]
-        place = f"{BUCKET}/{prefix}"
+        listing = s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
+        versions = [*listing.get("Versions", ()), *listing.get("DeleteMarkers", ())]
+        location = f"{BUCKET}/{prefix}"
         files = []
-        for start in range(0, len(found), rows):
-            content = zipped([_row(version) for version in found[start : start + rows]])
-            key = f"{place}data/{folder}-{start}.csv.gz"
+        for start in range(0, len(versions), rows):
+            content = zipped([_row(version) for version in versions[start : start + rows]])
+            key = f"{location}data/{folder}-{start}.csv.gz"
             s3.put_object(Bucket=INVENTORIES, Key=key, Body=content)
             files.append({"key": key, "size": len(content), "MD5checksum": md5_of(content)})
         manifest = {
@@ -68,7 +68,7 @@ def publish(s3: Any, clock: Clock) -> Publish:
             "fileSchema": ", ".join(COLUMNS),
             "files": files,
         }
-        put_manifest(s3, f"{place}{folder}/", manifest)
+        put_manifest(s3, f"{location}{folder}/", manifest)
         return [str(file["key"]) for file in files]
 
     return publish
@@ -111,15 +111,15 @@ def process() -> Callable[[], Sequence[Inventories]]:
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
     """`run()` runs the watchdog once. Each check of the time left takes a second."""
-    same = process()
+    process_ = process()
 
-    def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = same) -> int:
-        left = iter(range(int(seconds), 0, -1))
+    def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = process_) -> int:
+        seconds_left = iter(range(int(seconds), 0, -1))
         return reconcile_uploads(
             maintenance_database,
             BUCKET,
             clock,
-            lambda: next(left, 0),
+            lambda: next(seconds_left, 0),
             lost_after=HOUR,
             is_queue_empty=lambda: True,
             inventories=inventories,
@@ -129,7 +129,7 @@ def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequ
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def disable_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the time limit per prefix, so that only the limit of the run applies."""
     monkeypatch.setattr("functions.watchdog.uploads.PREFIX_SECONDS", 10_000.0)
 
@@ -138,10 +138,12 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.error for record in caplog.records if hasattr(record, "error")]
 
 
-def test_uploads_and_mail_of_an_inventory_are_enqueued(run: Run, put: Put, publish: Publish, admin: Connection) -> None:
+def test_uploads_and_mail_of_an_inventory_are_enqueued(
+    run: Run, put_object: Put, publish: Publish, admin: Connection
+) -> None:
     keys = ["uploads/acme/1/Rechnung Müller + €.xml", "uploads/acme/100%.xml", 'uploads/acme/a,"b".xml']
-    versions = [(key, put(key)) for key in keys]
-    mail = put("inbox/8hks")
+    versions = [(key, put_object(key)) for key in keys]
+    mail = put_object("inbox/8hks")
     assert len(publish(rows=2)) == 2
     publish(prefix="inbox/")
 
@@ -153,9 +155,9 @@ def test_uploads_and_mail_of_an_inventory_are_enqueued(run: Run, put: Put, publi
 
 
 def test_inventory_replaces_the_listing(
-    run: Run, put: Put, publish: Publish, s3: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, publish: Publish, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put("uploads/acme/a.xml")
+    put_object("uploads/acme/a.xml")
     calls = count_listings(s3, monkeypatch)
 
     assert run() == 0  # no inventory exists yet
@@ -166,14 +168,14 @@ def test_inventory_replaces_the_listing(
 
 
 def test_acquired_deleted_and_recent_objects_are_skipped(
-    run: Run, put: Put, publish: Publish, s3: Any, database: Database, clock: Clock
+    run: Run, put_object: Put, publish: Publish, s3: Any, database: Database, clock: Clock
 ) -> None:
-    claimed(database, clock, "uploads/acme/known.xml", put("uploads/acme/known.xml"))
-    put("uploads/acme/marked.xml")
+    claimed(database, clock, "uploads/acme/known.xml", put_object("uploads/acme/known.xml"))
+    put_object("uploads/acme/marked.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked.xml")
-    put("uploads/acme/marked-later.xml")
-    erased_later = put("uploads/acme/erased-later.xml")
-    put("uploads/acme/erased-later.xml.sig")
+    put_object("uploads/acme/marked-later.xml")
+    erased_later = put_object("uploads/acme/erased-later.xml")
+    put_object("uploads/acme/erased-later.xml.sig")
     publish()
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked-later.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/erased-later.xml", VersionId=erased_later)
@@ -181,17 +183,17 @@ def test_acquired_deleted_and_recent_objects_are_skipped(
     assert run() == 1  # the signature
 
     clock.now -= HOUR
-    put("uploads/acme/recent.xml")
+    put_object("uploads/acme/recent.xml")
     publish(NEXT)
     assert run() == 0
 
 
 def test_every_version_of_a_key_is_enqueued(
-    run: Run, put: Put, publish: Publish, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, publish: Publish, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("functions.watchdog.uploads.PAGE", 2)
-    versions = {put("uploads/acme/a.xml") for _ in range(5)}
-    put("uploads/acme/a.xml.sig")
+    versions = {put_object("uploads/acme/a.xml") for _ in range(5)}
+    put_object("uploads/acme/a.xml.sig")
     publish()
 
     assert run() == 6
@@ -202,7 +204,7 @@ def test_every_version_of_a_key_is_enqueued(
 @pytest.mark.parametrize("rows", [3, 100], ids=["many files", "one file"])
 def test_a_large_inventory_is_read_over_many_runs(
     run: Run,
-    put: Put,
+    put_object: Put,
     publish: Publish,
     process: Callable[[], Sequence[Inventories]],
     admin: Connection,
@@ -214,27 +216,27 @@ def test_a_large_inventory_is_read_over_many_runs(
     monkeypatch.setattr(reading, "ROWS", 4)
     keys = [f"uploads/acme/{number:03}.xml" for number in range(30)]
     for key in keys:
-        put(key)
+        put_object(key)
     publish(rows=rows)
-    same = process()
+    process_ = process()
 
-    counted = [run(seconds=30, inventories=process() if is_new else same) for _ in range(60)]
+    counts = [run(seconds=30, inventories=process() if is_new else process_) for _ in range(60)]
 
-    assert sum(counted) == 30
-    assert sum(map(bool, counted)) > 2
+    assert sum(counts) == 30
+    assert sum(map(bool, counts)) > 2
     assert [key for key, _ in jobs(admin)] == keys
     assert len(messages(admin)) == 30
 
 
 def test_half_read_inventory_finishes_before_newer_one(
-    run: Run, put: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
     for number in range(10):
-        put(f"uploads/acme/{number}.xml")
+        put_object(f"uploads/acme/{number}.xml")
     publish()
     first = run(seconds=30)
-    put("uploads/acme/later.xml")
+    put_object("uploads/acme/later.xml")
     publish(NEXT)
 
     assert 0 < first < 10
@@ -253,52 +255,52 @@ def position(admin: Connection) -> tuple[str, bool]:
 
 
 def test_manifest_changed_while_half_read_is_read_again(
-    run: Run, put: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
     for number in range(10):
-        put(f"uploads/acme/{number}.xml")
+        put_object(f"uploads/acme/{number}.xml")
     publish(rows=2)
     first = run(seconds=25)
-    put("uploads/acme/+.xml")  # the first key of the new file
+    put_object("uploads/acme/+.xml")  # the first key of the new file
     publish(rows=100)
 
     assert 0 < first < 10
     assert first + run() == 11
 
 
-def damage(s3: Any, key: str, how: str) -> None:
+def damage(s3: Any, key: str, damage_kind: str) -> None:
     content = s3.get_object(Bucket=INVENTORIES, Key=key)["Body"].read()
-    if how == "missing":
+    if damage_kind == "missing":
         s3.delete_object(Bucket=INVENTORIES, Key=key)
         return
-    changed = {
+    replacement = {
         "cut": content[: len(content) // 2],
         "not gzip": b"x" * len(content),
         "other rows": zipped([["a", "b"]]).ljust(len(content), b"\0"),
         "other MD5": gzip.compress(gzip.decompress(content), compresslevel=1, mtime=1),
-    }[how]
-    s3.put_object(Bucket=INVENTORIES, Key=key, Body=changed)
+    }[damage_kind]
+    s3.put_object(Bucket=INVENTORIES, Key=key, Body=replacement)
 
 
-@pytest.mark.parametrize("how", ["missing", "cut", "not gzip", "other rows", "other MD5"])
+@pytest.mark.parametrize("damage_kind", ["missing", "cut", "not gzip", "other rows", "other MD5"])
 def test_damaged_data_file_is_reported_without_loss(
     run: Run,
-    put: Put,
+    put_object: Put,
     publish: Publish,
     s3: Any,
     admin: Connection,
     caplog: pytest.LogCaptureFixture,
     clock: Clock,
-    measured: Measured,
-    how: str,
+    read_metrics: Measured,
+    damage_kind: str,
 ) -> None:
     for number in range(4):
-        put(f"uploads/acme/{number}.xml")
-    mail = put("inbox/8hks")
+        put_object(f"uploads/acme/{number}.xml")
+    mail = put_object("inbox/8hks")
     _, second = publish(rows=2)
     publish(prefix="inbox/")
-    damage(s3, second, how)
+    damage(s3, second, damage_kind)
 
     for _ in range(2):
         with pytest.raises(StepsFailedError):
@@ -315,13 +317,13 @@ def test_damaged_data_file_is_reported_without_loss(
 
     assert len(jobs(admin)) == 5
     assert position(admin) == (NEXT, True)
-    assert measured("UploadListingSeconds") == pytest.approx([0, 60, 120, 120], abs=0.01)
+    assert read_metrics("UploadListingSeconds") == pytest.approx([0, 60, 120, 120], abs=0.01)
 
 
 def test_damaged_manifest_is_reported(
-    run: Run, put: Put, publish: Publish, s3: Any, admin: Connection, caplog: pytest.LogCaptureFixture
+    run: Run, put_object: Put, publish: Publish, s3: Any, admin: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put("uploads/acme/a.xml")
+    put_object("uploads/acme/a.xml")
     publish()
     s3.put_object(Bucket=INVENTORIES, Key=f"{BUCKET}/uploads/{FOLDER}/manifest.json", Body=b"{}")
 
@@ -346,8 +348,8 @@ def test_inventory_without_needed_columns_is_refused(
     assert "lacks IsDeleteMarker, LastModifiedDate, Size, VersionId. Deploy the stack again" in error
 
 
-def test_unfinished_inventory_waits_for_its_checksum(run: Run, put: Put, publish: Publish, s3: Any) -> None:
-    put("uploads/acme/a.xml")
+def test_unfinished_inventory_waits_for_its_checksum(run: Run, put_object: Put, publish: Publish, s3: Any) -> None:
+    put_object("uploads/acme/a.xml")
     publish()
     key = f"{BUCKET}/uploads/{FOLDER}/manifest.checksum"
     checksum = s3.get_object(Bucket=INVENTORIES, Key=key)["Body"].read()
@@ -360,7 +362,7 @@ def test_unfinished_inventory_waits_for_its_checksum(run: Run, put: Put, publish
 
 
 def test_age_counts_from_the_last_complete_inventory(
-    run: Run, publish: Publish, clock: Clock, measured: Measured
+    run: Run, publish: Publish, clock: Clock, read_metrics: Measured
 ) -> None:
     run()
     clock.pass_(seconds=3600)
@@ -370,4 +372,4 @@ def test_age_counts_from_the_last_complete_inventory(
     clock.pass_(seconds=60)
     run()
 
-    assert measured("UploadListingSeconds") == pytest.approx([0, 3600, 60], abs=0.01)
+    assert read_metrics("UploadListingSeconds") == pytest.approx([0, 3600, 60], abs=0.01)

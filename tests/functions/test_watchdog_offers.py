@@ -20,7 +20,7 @@ Counted = Callable[[], dict[str, int]]
 HOUR = timedelta(hours=1)
 
 
-def minute() -> float:
+def unlimited_time() -> float:
     """Return the remaining time."""
     return 60
 
@@ -38,32 +38,40 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(maintenance_database: Database, clock: Clock) -> OffersWatch:
+def offers_watch(maintenance_database: Database, clock: Clock) -> OffersWatch:
     return OffersWatch(maintenance_database, clock)
 
 
-def shard(admin: Connection, tenant: UUID, size: int, *, at: datetime = NOW, name: str = "0", **ends: Any) -> UUID:
+def shard(
+    admin: Connection, tenant: UUID, size: int, *, offered_at: datetime = NOW, name: str = "0", **columns: Any
+) -> UUID:
     """Store a shard in its own pool whose 9:00 was `at`; `ends` are changed columns."""
-    pool = make_pool(admin, tenant, date=at.date(), offered_at=at, expires_at=at + timedelta(days=1))
-    made = make_shard(
-        *(admin, tenant, [uuid4() for _ in range(size)]), pool_id=pool, name=name, created_at=at, status="in-progress"
+    pool = make_pool(
+        admin, tenant, date=offered_at.date(), offered_at=offered_at, expires_at=offered_at + timedelta(days=1)
     )
-    for column, value in ends.items():
-        admin.execute(f"UPDATE offer_shard SET {column} = %s WHERE id = %s".encode(), [value, made])
-    return made
+    shard_id = make_shard(
+        *(admin, tenant, [uuid4() for _ in range(size)]),
+        pool_id=pool,
+        name=name,
+        created_at=offered_at,
+        status="in-progress",
+    )
+    for column, value in columns.items():
+        admin.execute(f"UPDATE offer_shard SET {column} = %s WHERE id = %s".encode(), [value, shard_id])
+    return shard_id
 
 
 def test_users_are_counted_by_progress_of_their_offers(
-    watch: OffersWatch, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+    offers_watch: OffersWatch, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     shard(admin, tenant, 10, completed=8, failed=2, status="succeeded")
     shard(admin, make_tenant("other"), 2, name="0/failed", status="failed")
     shard(admin, tenant, 5, status="pending")
     shard(admin, tenant, 7)
 
-    counted = watch.run(minute)
+    counts = offers_watch.run(unlimited_time)
 
-    assert counted == {
+    assert counts == {
         "offers_completed": 8,
         "offers_pending": 12,
         "offers_failed": 2,
@@ -72,14 +80,16 @@ def test_users_are_counted_by_progress_of_their_offers(
     }
 
 
-def test_offers_of_past_days_do_not_count(watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID) -> None:
+def test_offers_of_past_days_do_not_count(
+    offers_watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID
+) -> None:
     shard(admin, tenant, 3)
     clock.pass_(seconds=timedelta(days=1).total_seconds() - 1)
-    assert watch.run(minute)["offers_pending"] == 3
+    assert offers_watch.run(unlimited_time)["offers_pending"] == 3
 
     clock.pass_(seconds=1)
 
-    assert watch.run(minute)["offers_pending"] == 0
+    assert offers_watch.run(unlimited_time)["offers_pending"] == 0
 
 
 @pytest.mark.parametrize(
@@ -87,21 +97,21 @@ def test_offers_of_past_days_do_not_count(watch: OffersWatch, clock: Clock, admi
     [("0", HOUR, 0), ("0", HOUR * 1.01, 4), ("late/noon/0", HOUR, 0), ("late/noon/0", HOUR * 1.01, 4)],
 )
 def test_users_are_late_after_an_hour(
-    watch: OffersWatch, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
+    offers_watch: OffersWatch, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
 ) -> None:
-    made = shard(admin, tenant, 4, at=NOW - began_ago, name=name)
+    shard_id = shard(admin, tenant, 4, offered_at=NOW - began_ago, name=name)
 
-    assert watch.run(minute)["offers_late_users"] == late
+    assert offers_watch.run(unlimited_time)["offers_late_users"] == late
 
-    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 4 WHERE id = %s", [made])
-    assert watch.run(minute)["offers_late_users"] == 0
+    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 4 WHERE id = %s", [shard_id])
+    assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_late_joiner_is_not_late_at_once(watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
-    made = shard(admin, tenant, 1, at=NOW - HOUR * 5, name="late/noon/0")
-    admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, made])
+def test_late_joiner_is_not_late_at_once(offers_watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
+    shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
+    admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, shard_id])
 
-    assert watch.run(minute)["offers_late_users"] == 0
+    assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
 OFFER = """
@@ -112,76 +122,80 @@ WHERE id = %(shard)s
 
 
 def offer(admin: Connection, shard_id: UUID, rank: int, candidate: UUID | None = None) -> UUID:
-    chosen = candidate or uuid4()
-    admin.execute(OFFER, {"shard": shard_id, "candidate": chosen, "id": uuid4(), "rank": rank})
-    return chosen
+    candidate_id = candidate or uuid4()
+    admin.execute(OFFER, {"shard": shard_id, "candidate": candidate_id, "id": uuid4(), "rank": rank})
+    return candidate_id
 
 
 @pytest.fixture
-def served(admin: Connection, tenant: UUID) -> UUID:
+def served_user(admin: Connection, tenant: UUID) -> UUID:
     """Store the shard of a user with three offers, ended by the real clock."""
     pool = make_pool(admin, tenant)
-    made = make_shard(admin, tenant, [make_profile(admin, tenant)], pool_id=pool, status="in-progress")
-    make_jobs(admin, made)
+    shard_id = make_shard(admin, tenant, [make_profile(admin, tenant)], pool_id=pool, status="in-progress")
+    make_jobs(admin, shard_id)
     for rank in (1, 2, 3):
-        offer(admin, made, rank)
-    admin.execute("UPDATE offer_shard SET status = 'succeeded' WHERE id = %s", [made])
-    admin.execute("UPDATE offer_shard SET completed_at = %s WHERE id = %s", [NOW, made])
-    return made
+        offer(admin, shard_id, rank)
+    admin.execute("UPDATE offer_shard SET status = 'succeeded' WHERE id = %s", [shard_id])
+    admin.execute("UPDATE offer_shard SET completed_at = %s WHERE id = %s", [NOW, shard_id])
+    return shard_id
 
 
 def test_second_set_of_offers_is_detected(
-    maintenance_database: Database, clock: Clock, admin: Connection, served: UUID
+    maintenance_database: Database, clock: Clock, admin: Connection, served_user: UUID
 ) -> None:
-    assert OffersWatch(maintenance_database, clock).run(minute)["offers_twice"] == 0
+    assert OffersWatch(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 0
     for rank in (1, 2):
-        offer(admin, served, rank)
+        offer(admin, served_user, rank)
 
-    assert OffersWatch(maintenance_database, clock).run(minute)["offers_twice"] == 2
+    assert OffersWatch(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 2
 
 
-def test_duplicate_offer_is_detected_without_a_key(watch: OffersWatch, admin: Connection, served: UUID) -> None:
-    first = offer(admin, served, 4)
+def test_duplicate_offer_is_detected_without_a_key(
+    offers_watch: OffersWatch, admin: Connection, served_user: UUID
+) -> None:
+    first = offer(admin, served_user, 4)
     admin.execute("ALTER TABLE offers DROP CONSTRAINT offers_once")
-    offer(admin, served, 5, first)
+    offer(admin, served_user, 5, first)
 
-    assert watch.run(minute)["offers_twice"] == 1
+    assert offers_watch.run(unlimited_time)["offers_twice"] == 1
 
 
-def test_recent_shards_are_checked_hourly(watch: OffersWatch, clock: Clock, admin: Connection, served: UUID) -> None:
-    offer(admin, served, 1)
-    seen = []
+def test_recent_shards_are_checked_hourly(
+    offers_watch: OffersWatch, clock: Clock, admin: Connection, served_user: UUID
+) -> None:
+    offer(admin, served_user, 1)
+    observed = []
     for _ in range(3 * 60):
-        counts = watch.run(minute)
-        seen += [counts["offers_twice"]] if "offers_twice" in counts else []
+        counts = offers_watch.run(unlimited_time)
+        observed += [counts["offers_twice"]] if "offers_twice" in counts else []
         clock.pass_(seconds=60)
 
     assert timedelta(hours=2) == LOOKBACK
-    assert seen == [1, 1, 1]
+    assert observed == [1, 1, 1]
     clock.pass_(seconds=60)
-    assert watch.run(minute)["offers_twice"] == 0
+    assert offers_watch.run(unlimited_time)["offers_twice"] == 0
 
 
-def test_slow_check_of_offers_costs_one_run(watch: OffersWatch, clock: Clock, admin: Connection) -> None:
+def test_slow_check_of_offers_costs_one_run(offers_watch: OffersWatch, clock: Clock, admin: Connection) -> None:
     admin.execute("""
         CREATE OR REPLACE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
         AS 'SELECT 0::bigint FROM pg_sleep(60)'
     """)
     with pytest.raises(DatabaseUnavailableError):
-        watch.run(lambda: 0.05)
+        offers_watch.run(lambda: 0.05)
 
-    assert "offers_twice" not in watch.run(minute)
+    assert "offers_twice" not in offers_watch.run(unlimited_time)
     clock.pass_(hours=1)
     with pytest.raises(DatabaseUnavailableError):
-        watch.run(lambda: 0.05)
+        offers_watch.run(lambda: 0.05)
 
 
 def test_counts_are_emitted_as_global_metrics(
-    watch: OffersWatch, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
+    offers_watch: OffersWatch, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shard(admin, tenant, 3, status="failed")
 
-    watch.run(minute)
+    offers_watch.run(unlimited_time)
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     counts = {name: value for line in lines for name, value in line.items() if name.startswith(("Offers", "Duplicate"))}
@@ -201,23 +215,23 @@ def test_counts_are_emitted_as_global_metrics(
 def test_incomplete_offers_count_an_hour_after_their_time(
     maintenance_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
-    begun = NOW - HOUR * 1.01
-    day = {"date": begun.date(), "timezone": "Europe/Berlin", "offered_at": begun, "expires_at": NOW + HOUR}
-    other = make_tenant("other")
-    ours, theirs = make_pool(admin, tenant, **day), make_pool(admin, other, **day)
-    done = make_shard(admin, tenant, [uuid4() for _ in range(995)], pool_id=ours, status="in-progress")
-    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [done])
-    make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=ours, name="1", status="pending")
-    make_shard(admin, other, [uuid4(), uuid4()], pool_id=theirs, name="0/failed", status="failed")
-    shard(admin, tenant, 700, at=NOW - HOUR)  # less than an hour
-    shard(admin, tenant, 300, at=NOW - HOUR * 30, status="failed")  # the day has ended
+    started_at = NOW - HOUR * 1.01
+    day = {"date": started_at.date(), "timezone": "Europe/Berlin", "offered_at": started_at, "expires_at": NOW + HOUR}
+    other_tenant = make_tenant("other")
+    own_pool, other_pool = make_pool(admin, tenant, **day), make_pool(admin, other_tenant, **day)
+    completed_shard = make_shard(admin, tenant, [uuid4() for _ in range(995)], pool_id=own_pool, status="in-progress")
+    admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [completed_shard])
+    make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=own_pool, name="1", status="pending")
+    make_shard(admin, other_tenant, [uuid4(), uuid4()], pool_id=other_pool, name="0/failed", status="failed")
+    shard(admin, tenant, 700, offered_at=NOW - HOUR)  # less than an hour
+    shard(admin, tenant, 300, offered_at=NOW - HOUR * 30, status="failed")  # the day has ended
 
     with maintenance_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
 def test_large_zone_does_not_hide_a_small_one(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
-    shard(admin, tenant, 10_000, at=NOW - HOUR * 2, completed=10_000, status="succeeded")
+    shard(admin, tenant, 10_000, offered_at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR
     )
@@ -231,12 +245,12 @@ def test_duration_of_offers_is_measured_by_user(
     maintenance_database: Database, admin: Connection, tenant: UUID
 ) -> None:
     for number, (users, seconds) in enumerate([(94, 10), (2, 40), (4, 90)]):
-        made = shard(admin, tenant, users, name=str(number))
+        shard_id = shard(admin, tenant, users, name=str(number))
         admin.execute(
             "UPDATE offer_shard SET claimed_at = clock_timestamp() - %s WHERE id = %s",
-            [timedelta(seconds=seconds), made],
+            [timedelta(seconds=seconds), shard_id],
         )
-        admin.execute("UPDATE offer_shard SET status = 'succeeded', claimed_at = NULL WHERE id = %s", [made])
+        admin.execute("UPDATE offer_shard SET status = 'succeeded', claimed_at = NULL WHERE id = %s", [shard_id])
     admin.execute("UPDATE offer_shard SET completed_at = %s", [NOW - timedelta(minutes=14)])
 
     with maintenance_database.delivery() as connection:

@@ -15,7 +15,7 @@ from functions.watchdog.measures import update_queues
 from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
-from tests.functions.mappings import MAPPING, FakeLambda, refusal
+from tests.functions.fake_lambda import MAPPING, FakeLambda, refusal
 
 QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), gate=100)}
 Run = Callable[[], dict[str, int]]
@@ -92,18 +92,18 @@ def test_work_of_paused_queue_is_resent_after_retention(
     pending: Callable[..., Message],
 ) -> None:
     """Messages in a paused queue are not resent before its retention ends, however long they wait."""
-    chosen = settings()
+    configured = settings()
     watchdog = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+        configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
     pause(maintenance_database, clock)
-    waiting, begun = pending(), pending(status="in-progress")
-    for message in (waiting, begun):
+    pending_id, running_id = pending(), pending(status="in-progress")
+    for message in (pending_id, running_id):
         start_revision(admin, "matching", [message.work_id], clock())
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s, matching_lease_expires_at = %s"
         " WHERE id = %s",
-        [clock(), clock() + timedelta(minutes=2), begun.work_id],  # its worker crashed during the pause
+        [clock(), clock() + timedelta(minutes=2), running_id.work_id],  # its worker crashed during the pause
     )
     clock.pass_(seconds=61)
     assert watchdog.run().sent == 2  # the outbox continues

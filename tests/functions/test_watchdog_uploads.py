@@ -56,7 +56,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def put(s3: Any) -> Put:
+def put_object(s3: Any) -> Put:
     """`put(key)` stores an object and returns its version."""
     return lambda key, body=b"<x/>": str(s3.put_object(Bucket=BUCKET, Key=key, Body=body)["VersionId"])
 
@@ -74,7 +74,7 @@ def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
 
 
 @pytest.fixture
-def measured(capsys: pytest.CaptureFixture[str]) -> Measured:
+def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
     """`measured(metric)` returns the values recorded since the last call."""
 
     def values(metric: str) -> list[float]:
@@ -100,24 +100,24 @@ def messages(admin: Connection) -> Sequence[tuple[str, UUID]]:
     return admin.execute("SELECT worker, work_id FROM outbox ORDER BY id").fetchall()
 
 
-def test_upload_and_mail_without_event_are_enqueued(run: Run, put: Put, admin: Connection, tenant: UUID) -> None:
-    upload = put("uploads/acme/1/Rechnung Müller + €.xml")
-    mail = put("inbox/8hks")
-    put("attachments/acme/1")
+def test_upload_and_mail_without_event_are_enqueued(run: Run, put_object: Put, admin: Connection, tenant: UUID) -> None:
+    upload = put_object("uploads/acme/1/Rechnung Müller + €.xml")
+    mail = put_object("inbox/8hks")
+    put_object("attachments/acme/1")
 
     assert run() == 2
 
     assert jobs(admin) == [("inbox/8hks", mail), ("uploads/acme/1/Rechnung Müller + €.xml", upload)]
-    found = {job["key"]: job for job in rows(admin, "acquisition_job")}
-    assert [found[key]["tenant_id"] for key, _ in jobs(admin)] == [None, str(tenant)]
-    assert {job["status"] for job in found.values()} == {"pending"}
-    assert set(messages(admin)) == {("acquisition", UUID(job["id"])) for job in found.values()}
+    job_rows = {job["key"]: job for job in rows(admin, "acquisition_job")}
+    assert [job_rows[key]["tenant_id"] for key, _ in jobs(admin)] == [None, str(tenant)]
+    assert {job["status"] for job in job_rows.values()} == {"pending"}
+    assert set(messages(admin)) == {("acquisition", UUID(job["id"])) for job in job_rows.values()}
 
 
 def test_late_event_finds_the_reconciled_job(
-    run: Run, put: Put, admin: Connection, database: Database, clock: Clock
+    run: Run, put_object: Put, admin: Connection, database: Database, clock: Clock
 ) -> None:
-    version = put("uploads/acme/a.xml")
+    version = put_object("uploads/acme/a.xml")
     assert run() == 1
 
     claimed(database, clock, "uploads/acme/a.xml", version)
@@ -129,10 +129,10 @@ def test_late_event_finds_the_reconciled_job(
 
 
 def test_acquired_objects_are_not_acquired_again(
-    run: Run, put: Put, admin: Connection, database: Database, clock: Clock
+    run: Run, put_object: Put, admin: Connection, database: Database, clock: Clock
 ) -> None:
     for key in ("uploads/acme/a.xml", "inbox/b"):
-        claimed(database, clock, key, put(key))
+        claimed(database, clock, key, put_object(key))
     admin.execute("UPDATE acquisition_job SET status = 'succeeded'")
 
     assert run() == 0
@@ -141,20 +141,20 @@ def test_acquired_objects_are_not_acquired_again(
     assert messages(admin) == []
 
 
-def test_repeated_listings_enqueue_once(run: Run, put: Put, admin: Connection, clock: Clock) -> None:
-    put("uploads/acme/a.xml")
+def test_repeated_listings_enqueue_once(run: Run, put_object: Put, admin: Connection, clock: Clock) -> None:
+    put_object("uploads/acme/a.xml")
 
-    counted = []
+    counts = []
     for _ in range(3):
-        counted.append(run())
+        counts.append(run())
         clock.pass_(seconds=EVERY.total_seconds())
 
-    assert counted == [1, 0, 0]
+    assert counts == [1, 0, 0]
     assert len(messages(admin)) == 1
 
 
-def test_recent_uploads_wait_for_their_event(run: Run, put: Put, clock: Clock) -> None:
-    put("uploads/acme/a.xml")
+def test_recent_uploads_wait_for_their_event(run: Run, put_object: Put, clock: Clock) -> None:
+    put_object("uploads/acme/a.xml")
     clock.now -= timedelta(minutes=5)
     assert run() == 0
 
@@ -163,49 +163,53 @@ def test_recent_uploads_wait_for_their_event(run: Run, put: Put, clock: Clock) -
     assert run() == 1
 
 
-def test_every_version_of_a_key_is_an_upload(run: Run, put: Put, admin: Connection) -> None:
-    versions = {put("uploads/acme/a.xml"), put("uploads/acme/a.xml", b"<y/>")}
+def test_every_version_of_a_key_is_an_upload(run: Run, put_object: Put, admin: Connection) -> None:
+    versions = {put_object("uploads/acme/a.xml"), put_object("uploads/acme/a.xml", b"<y/>")}
 
     assert run() == 2
     assert {version for _, version in jobs(admin)} == versions
 
 
 @pytest.mark.parametrize("page", [1, 1000])
-def test_deleted_objects_stay_deleted(run: Run, put: Put, s3: Any, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_objects_stay_deleted(
+    run: Run, put_object: Put, s3: Any, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", page)
-    put("uploads/acme/a.xml")
-    put("uploads/acme/a.xml")
+    put_object("uploads/acme/a.xml")
+    put_object("uploads/acme/a.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/a.xml")
-    put("uploads/acme/a.xml.sig")
+    put_object("uploads/acme/a.xml.sig")
 
     assert run() == 1
 
 
-def test_object_uploaded_again_after_deletion_is_enqueued(run: Run, put: Put, s3: Any, admin: Connection) -> None:
-    put("uploads/acme/a.xml")
+def test_object_uploaded_again_after_deletion_is_enqueued(
+    run: Run, put_object: Put, s3: Any, admin: Connection
+) -> None:
+    put_object("uploads/acme/a.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/a.xml")
-    version = put("uploads/acme/a.xml")
+    version = put_object("uploads/acme/a.xml")
 
     run()
 
-    assert version in {found for _, found in jobs(admin)}
+    assert version in {job_rows for _, job_rows in jobs(admin)}
 
 
 def test_a_large_bucket_is_listed_over_many_runs(
-    run: Run, put: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 2)
     keys = [f"uploads/acme/{number:03}.xml" for number in range(50)]
     for key in keys:
-        put(key)
+        put_object(key)
     calls = count_listings(s3, monkeypatch)
 
-    counted = []
+    counts = []
     for _ in range(3):
-        counted.append(run())
+        counts.append(run())
         clock.pass_(seconds=60)
 
-    assert counted == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
+    assert counts == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
     assert [key for key, _ in jobs(admin)] == keys
     assert calls["uploads/"] == 25
     assert calls["inbox/"] == 1
@@ -214,29 +218,29 @@ def test_a_large_bucket_is_listed_over_many_runs(
 def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Count further listing calls by prefix."""
     calls: dict[str, int] = {}
-    real = s3.list_object_versions
+    original = s3.list_object_versions
 
-    def list_object_versions(**how: Any) -> Any:
-        if how.get("MaxKeys") == watchdog_uploads.PAGE:
-            calls[how["Prefix"]] = calls.get(how["Prefix"], 0) + 1
-        return real(**how)
+    def list_object_versions(**options: Any) -> Any:
+        if options.get("MaxKeys") == watchdog_uploads.PAGE:
+            calls[options["Prefix"]] = calls.get(options["Prefix"], 0) + 1
+        return original(**options)
 
     monkeypatch.setattr(s3, "list_object_versions", list_object_versions)
     return calls
 
 
 def test_a_failed_page_is_listed_again(
-    run: Run, put: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    run: Run, put_object: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
     for number in range(3):
-        put(f"uploads/acme/{number}.xml")
-    real, calls = s3.list_object_versions, iter(range(100))
+        put_object(f"uploads/acme/{number}.xml")
+    original, calls = s3.list_object_versions, iter(range(100))
 
-    def fails_once(**how: Any) -> Any:
+    def fails_once(**options: Any) -> Any:
         if next(calls) == 1:
             raise RejectedRequestError("ListObjectVersions was answered with AccessDenied (HTTP 403)")
-        return real(**how)
+        return original(**options)
 
     monkeypatch.setattr(s3, "list_object_versions", fails_once)
     with pytest.raises(StepsFailedError):
@@ -247,10 +251,10 @@ def test_a_failed_page_is_listed_again(
 
 
 def test_queued_events_of_a_backlog_are_not_lost(
-    run: Run, put: Put, database: Database, clock: Clock, measured: Measured, admin: Connection
+    run: Run, put_object: Put, database: Database, clock: Clock, read_metrics: Measured, admin: Connection
 ) -> None:
     """A paused or busy queue may contain events of uploads that are older than an hour."""
-    version = put("uploads/acme/a.xml")
+    version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
     run(is_queue_empty=False)
@@ -258,12 +262,14 @@ def test_queued_events_of_a_backlog_are_not_lost(
     claimed(database, clock, "uploads/acme/a.xml", version)
     run(is_queue_empty=True)
 
-    assert measured("UploadsWithoutEvent") == [0, 0, 0]
+    assert read_metrics("UploadsWithoutEvent") == [0, 0, 0]
     assert admin.execute("SELECT sequencer FROM acquisition_job").fetchall() == [("0A",)]
 
 
-def test_lost_event_counts_once_when_queue_is_empty(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
-    put("uploads/acme/a.xml")
+def test_lost_event_counts_once_when_queue_is_empty(
+    run: Run, put_object: Put, clock: Clock, read_metrics: Measured
+) -> None:
+    put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
@@ -271,11 +277,13 @@ def test_lost_event_counts_once_when_queue_is_empty(run: Run, put: Put, clock: C
         run(is_queue_empty=is_queue_empty)
         clock.pass_(seconds=60)
 
-    assert measured("UploadsWithoutEvent") == [0, 0, 1, 0]
+    assert read_metrics("UploadsWithoutEvent") == [0, 0, 1, 0]
 
 
-def test_lost_event_counts_after_retention_on_busy_queue(run: Run, put: Put, clock: Clock, measured: Measured) -> None:
-    put("uploads/acme/a.xml")
+def test_lost_event_counts_after_retention_on_busy_queue(
+    run: Run, put_object: Put, clock: Clock, read_metrics: Measured
+) -> None:
+    put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
     clock.pass_(seconds=QUEUE_RETENTION.total_seconds() - 1)
     run(is_queue_empty=False)
@@ -283,13 +291,13 @@ def test_lost_event_counts_after_retention_on_busy_queue(run: Run, put: Put, clo
 
     run(is_queue_empty=False)
 
-    assert measured("UploadsWithoutEvent") == [0, 0, 1]
+    assert read_metrics("UploadsWithoutEvent") == [0, 0, 1]
 
 
 def test_lost_mail_of_several_tenants_counts_once(
-    run: Run, put: Put, clock: Clock, measured: Measured, admin: Connection, database: Database, tenant: UUID
+    run: Run, put_object: Put, clock: Clock, read_metrics: Measured, admin: Connection, database: Database, tenant: UUID
 ) -> None:
-    put("inbox/8hks")
+    put_object("inbox/8hks")
     run()
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
@@ -298,10 +306,10 @@ def test_lost_mail_of_several_tenants_counts_once(
 
     run()
 
-    assert measured("UploadsWithoutEvent") == [0, 1]
+    assert read_metrics("UploadsWithoutEvent") == [0, 1]
 
 
-def test_objects_before_versioning_are_left_to_events(run: Run, put: Put, s3: Any) -> None:
+def test_objects_before_versioning_are_left_to_events(run: Run, put_object: Put, s3: Any) -> None:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
 
@@ -309,13 +317,13 @@ def test_objects_before_versioning_are_left_to_events(run: Run, put: Put, s3: An
 
 
 def test_age_counts_from_the_last_complete_listing(
-    run: Run, put: Put, clock: Clock, monkeypatch: pytest.MonkeyPatch, measured: Measured
+    run: Run, put_object: Put, clock: Clock, monkeypatch: pytest.MonkeyPatch, read_metrics: Measured
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
     for number in range(PAGES + 1):
-        put(f"uploads/acme/{number:03}.xml")
+        put_object(f"uploads/acme/{number:03}.xml")
     for _ in range(3):
         run()
         clock.pass_(seconds=60)
 
-    assert measured("UploadListingSeconds") == [0, 60, 120]
+    assert read_metrics("UploadListingSeconds") == [0, 60, 120]

@@ -16,9 +16,9 @@ def main() -> None:
     """Unpack the archive named on the command line."""
     files = parsers.take_archive_apart(Path(sys.argv[1]).read_bytes())
     assert files is not None
-    found = [file.reason if isinstance(file, SkippedAttachment) else len(file.content) for file in files]
+    results = [file.reason if isinstance(file, SkippedAttachment) else len(file.content) for file in files]
     process.close_idle()
-    print(json.dumps([peak_megabytes(), peak_megabytes_of_children(), found]))  # noqa: T201
+    print(json.dumps([peak_megabytes(), peak_megabytes_of_children(), results]))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from counterfoil.errors import (
     UnsupportedSchemaError,
 )
 from counterfoil.llm import answers
-from tests.documents.reading import papers
+from tests.documents.reading import samples
 from tools.sample_generator import generate
 
 EVENTS = Path(__file__).parents[1] / "events"
@@ -106,7 +106,7 @@ def _images() -> Iterator[bytes]:
     yield bytes.fromhex("49492a000800000002000001030001000000000400000101030001000000000600000000 0000")
     yield bytes.fromhex("4d4d002a00000008000201000003000000010400000001010003000000010600000000000000")
 
-    yield papers.tiff(7, 9, size=(2, 1))
+    yield samples.tiff(7, 9, size=(2, 1))
 
 
 def _drawn() -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from counterfoil.settings import OidcSettings
 from functions.admin_api import console
 from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
 from infra.packaging import Package
-from tests.functions.admin_api.in_node import PAGES
+from tests.functions.admin_api.node_tests import PAGES
 from tests.infra.synthesis import Synthesis, Template, synthesize
 
 

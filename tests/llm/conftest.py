@@ -57,7 +57,7 @@ class Guards:
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
+def model_server() -> Iterator[Server]:
     with Server() as server:
         yield server
 
@@ -73,10 +73,10 @@ def guards() -> Guards:
 
 
 @pytest.fixture
-def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
+def configured(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
     """`configured(provider, **more)`: settings for the scripted server."""
 
-    def configure(provider: str, **more: str) -> Settings:
+    def configure(provider: str, **fields: str) -> Settings:
         environment = {
             "LLM_PROVIDER": provider,
             "LLM_MODEL": "the-model",
@@ -84,13 +84,13 @@ def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
             "LLM_OUTPUT_USD_PER_MILLION_TOKENS": "15",
         }
         if provider == "bedrock":
-            monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", scripted.url)
+            monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", model_server.url)
             for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
                 monkeypatch.setenv(name, "test")
             monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
         else:
-            environment |= {"LLM_URL": scripted.url_for(provider), "LLM_API_KEY": KEY}
-        return Settings.from_environment(environment | more)
+            environment |= {"LLM_URL": model_server.url_for(provider), "LLM_API_KEY": KEY}
+        return Settings.from_environment(environment | fields)
 
     aws.client.cache_clear()
     yield configure
@@ -101,8 +101,8 @@ def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 def model(configured: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
     """`model(provider, **settings)`: the language model, with instant waits."""
 
-    def make(provider: str, **more: str) -> Llm:
-        llm = Llm.from_settings(configured(provider, **more), database, guards)
+    def make(provider: str, **fields: str) -> Llm:
+        llm = Llm.from_settings(configured(provider, **fields), database, guards)
         assert llm is not None
         llm._wait = time.wait
         llm._clock = lambda: NOW

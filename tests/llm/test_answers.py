@@ -73,26 +73,26 @@ def test_answer_with_wrong_schema_is_invalid(text: str):
 
 def test_error_quotes_first_200_characters_of_the_answer():
     text = "".join(chr(ord("a") + n % 26) for n in range(500))
-    with pytest.raises(InvalidLlmResponseError) as caught:
+    with pytest.raises(InvalidLlmResponseError) as error:
         read(text, Form)
-    assert str(caught.value) == f"The answer is not valid JSON: '{text[:PREVIEW_CHARS]}'"
+    assert str(error.value) == f"The answer is not valid JSON: '{text[:PREVIEW_CHARS]}'"
     assert PREVIEW_CHARS == 200
 
 
 def test_quoted_preview_is_printable_and_unambiguous():
-    with pytest.raises(InvalidLlmResponseError) as caught:
+    with pytest.raises(InvalidLlmResponseError) as error:
         read("line\nline\x00\x1b[31m\u202e\u2028'quoted'\ud800", Form)
-    message = str(caught.value)
+    message = str(error.value)
     assert message.isprintable()
     assert message.count("'") == 2  # only the delimiters, because errors are grouped by them
-    safe_message(caught.value).encode()
+    safe_message(error.value).encode()
 
 
 def test_logged_error_omits_the_answer():
     for text in ("Total 1190.00", '{"count": "Total 1190.00"}'):
-        with pytest.raises(InvalidLlmResponseError) as caught:
+        with pytest.raises(InvalidLlmResponseError) as error:
             read(text, Form)
-        assert "1190" in safe_message(caught.value)
-        assert "1190" not in safe_message(caught.value, for_log=True)
-        assert caught.value.__cause__ is None
-        assert caught.value.__context__ is None
+        assert "1190" in safe_message(error.value)
+        assert "1190" not in safe_message(error.value, for_log=True)
+        assert error.value.__cause__ is None
+        assert error.value.__context__ is None

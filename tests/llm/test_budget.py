@@ -29,16 +29,16 @@ class Form(BaseModel):
 
 
 @pytest.fixture
-def ask(model: Callable[..., Llm], scripted: Server, question: LlmRequest) -> Ask:
+def ask(model: Callable[..., Llm], model_server: Server, question: LlmRequest) -> Ask:
     """`ask(about=..., at=..., **settings)`: ask one question of a model that always answers."""
-    scripted._otherwise = lambda _: GOOD
+    model_server._otherwise = lambda _: GOOD
 
-    def once(about: LlmRequest = question, at: datetime = NOW, **more: str) -> Any:
-        llm = model("openai", **more)
+    def attempt(about: LlmRequest = question, at: datetime = NOW, **fields: str) -> Any:
+        llm = model("openai", **fields)
         llm._clock = lambda: at
         return llm.complete_json(about, Form, Deadline())
 
-    return once
+    return attempt
 
 
 def other_work(admin: Connection, question: LlmRequest) -> LlmRequest:
@@ -55,24 +55,24 @@ def say(model: Callable[..., Llm], question: LlmRequest, ask: Ask) -> Ask:
     """`say(**settings)`: send the same chat message."""
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
-    def once(**more: str) -> Any:
-        return model("openai", **more).chat(chat, Deadline())
+    def attempt(**fields: str) -> Any:
+        return model("openai", **fields).chat(chat, Deadline())
 
-    return once
+    return attempt
 
 
 def test_daily_budget_refuses_further_calls(
-    ask: Ask, scripted: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
+    ask: Ask, model_server: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     for _ in range(2):
         ask(LLM_CALLS_PER_DAY="2")
-    with pytest.raises(BudgetExceededError) as refused:
+    with pytest.raises(BudgetExceededError) as error:
         ask(LLM_CALLS_PER_DAY="2")
-    assert str(refused.value) == (
+    assert str(error.value) == (
         f"The language model was not asked: today's budget of 2 questions is used up ({NOW:%Y-%m-%d}, UTC)."
     )
-    assert refused.value.until == datetime(NOW.year, NOW.month, NOW.day, tzinfo=UTC) + timedelta(days=1)
-    assert (len(scripted.requests), call_counts(admin)) == (2, [(NOW.date(), 2)])
+    assert error.value.until == datetime(NOW.year, NOW.month, NOW.day, tzinfo=UTC) + timedelta(days=1)
+    assert (len(model_server.requests), call_counts(admin)) == (2, [(NOW.date(), 2)])
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (2,)
     assert capsys.readouterr().out.count('"LlmBudgetExceeded": [1.0]') == 1
 
@@ -88,9 +88,9 @@ def test_documents_have_separate_budgets(ask: Ask, question: LlmRequest, admin: 
 def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Connection):
     budget = {"LLM_CALLS_PER_DAY": "2", "CHAT_CALLS_PER_DAY": "1"}
     say(**budget)
-    with pytest.raises(BudgetExceededError) as refused:
+    with pytest.raises(BudgetExceededError) as error:
         say(**budget)
-    assert str(refused.value) == (
+    assert str(error.value) == (
         "The language model was not asked: "
         f"today's budget of 1 questions in conversations is used up ({NOW:%Y-%m-%d}, UTC)."
     )
@@ -103,18 +103,18 @@ def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Con
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (4,)
 
 
-def test_document_budget_does_not_limit_chat_attempts(say: Ask, scripted: Server):
+def test_document_budget_does_not_limit_chat_attempts(say: Ask, model_server: Server):
     for _ in range(3):
         say(LLM_CALLS_PER_DOCUMENT="1")
-    assert len(scripted.requests) == 3
+    assert len(model_server.requests) == 3
 
 
 def test_tenants_do_not_share_a_budget(
-    ask: Ask, question: LlmRequest, make_tenant: Callable[..., UUID], scripted: Server, admin: Connection
+    ask: Ask, question: LlmRequest, make_tenant: Callable[..., UUID], model_server: Server, admin: Connection
 ):
     ask(LLM_CALLS_PER_DAY="1")
     ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_CALLS_PER_DAY="1")
-    assert len(scripted.requests) == 2
+    assert len(model_server.requests) == 2
     assert call_counts(admin) == [(NOW.date(), 1), (NOW.date(), 1)]
 
 
@@ -129,28 +129,28 @@ def test_budget_resets_at_midnight_utc(ask: Ask, admin: Connection):
     assert call_counts(admin) == [(date(2026, 3, 1), 1), (date(2026, 3, 2), 1)]
 
 
-def test_zero_budget_allows_no_call(ask: Ask, scripted: Server):
+def test_zero_budget_allows_no_call(ask: Ask, model_server: Server):
     for name in ("LLM_CALLS_PER_DAY", "LLM_CALLS_PER_DOCUMENT"):
         with pytest.raises(BudgetExceededError):
             ask(**{name: "0"})
-    assert scripted.requests == []
+    assert model_server.requests == []
 
 
-def test_failed_calls_count(ask: Ask, scripted: Server, admin: Connection):
-    scripted.then(Failure(503), Answer("no JSON"))
+def test_failed_calls_count(ask: Ask, model_server: Server, admin: Connection):
+    model_server.then(Failure(503), Answer("no JSON"))
     ask()
     assert call_counts(admin) == [(NOW.date(), 3)]
 
 
-def test_budget_exhausted_between_attempts_raises_budget_error(ask: Ask, scripted: Server):
-    scripted.then(Failure(503))
+def test_budget_exhausted_between_attempts_raises_budget_error(ask: Ask, model_server: Server):
+    model_server.then(Failure(503))
     with pytest.raises(BudgetExceededError):
         ask(LLM_CALLS_PER_DAY="1")
 
 
 @pytest.mark.parametrize("budget", [{"LLM_CALLS_PER_DAY": "7"}, {"LLM_CALLS_PER_DOCUMENT": "7"}])
 def test_concurrent_calls_never_exceed_the_budget(
-    budget: dict[str, str], ask: Ask, scripted: Server, admin: Connection
+    budget: dict[str, str], ask: Ask, model_server: Server, admin: Connection
 ):
     def is_answered(_: int) -> bool:
         try:
@@ -161,17 +161,17 @@ def test_concurrent_calls_never_exceed_the_budget(
 
     with ThreadPoolExecutor(8) as pool:
         answered = list(pool.map(is_answered, range(24)))
-    assert (sum(answered), len(scripted.requests), call_counts(admin)) == (7, 7, [(NOW.date(), 7)])
+    assert (sum(answered), len(model_server.requests), call_counts(admin)) == (7, 7, [(NOW.date(), 7)])
 
 
 def test_refused_question_does_not_affect_the_breaker(
-    configured: Callable[..., Settings], database: Database, question: LlmRequest, scripted: Server
+    configured: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
 ):
     now = [NOW]
     breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
 
-    def make_llm(**more: str) -> Llm:
-        llm = Llm.from_settings(configured("openai", **more), database, breakers)
+    def make_llm(**fields: str) -> Llm:
+        llm = Llm.from_settings(configured("openai", **fields), database, breakers)
         assert llm is not None
         llm._clock, llm._wait = lambda: now[0], Time().wait
         return llm
@@ -179,7 +179,7 @@ def test_refused_question_does_not_affect_the_breaker(
     def ask(llm: Llm) -> Any:
         return llm.complete_json(question, Form, Deadline()).said
 
-    scripted.then(Failure(503))
+    model_server.then(Failure(503))
     with pytest.raises(ServiceUnavailableError):
         ask(make_llm())
     with pytest.raises(BreakerOpenError):
@@ -187,7 +187,7 @@ def test_refused_question_does_not_affect_the_breaker(
     now[0] += timedelta(seconds=31)
     with pytest.raises(BudgetExceededError):
         ask(make_llm(LLM_CALLS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
-    scripted.then(Answer(GOOD))
+    model_server.then(Answer(GOOD))
     assert ask(make_llm()) == Form(matches=[1])
 
 

@@ -33,23 +33,23 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settings(provider: str, scripted: Server, configured: Callable[..., Settings]) -> Settings:
+def settings(provider: str, model_server: Server, configured: Callable[..., Settings]) -> Settings:
     configured("bedrock")  # sets the environment for the scripted server
     environment = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
     if provider == "openai":
-        environment |= {"EMBEDDING_URL": f"{scripted.url}/v1/", "EMBEDDING_API_KEY": KEY}
+        environment |= {"EMBEDDING_URL": f"{model_server.url}/v1/", "EMBEDDING_API_KEY": KEY}
     return Settings.from_environment(environment)
 
 
 @pytest.fixture
 def embed(
-    settings: Settings, scripted: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
+    settings: Settings, model_server: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
 ) -> Callable[..., list[float]]:
     """`embed(*script)`: the vector of TEXT, with instant waits."""
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:
-        scripted.then(*script)
+        model_server.then(*script)
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
@@ -62,9 +62,9 @@ def test_embedding_returns_the_vector(embed: Any):
     assert embed(Answer(json.dumps(VECTOR))) == VECTOR
 
 
-def test_request_matches_the_provider_api(provider: str, embed: Any, scripted: Server):
+def test_request_matches_the_provider_api(provider: str, embed: Any, model_server: Server):
     embed(Answer(json.dumps(VECTOR)))
-    (request,) = scripted.requests
+    (request,) = model_server.requests
     assert (request.api, request.path, request.body) == {
         "openai": ("openai-embeddings", "/v1/embeddings", {"model": "the-model", "input": TEXT}),
         "bedrock": ("bedrock-embeddings", "/model/the-model/invoke", {"inputText": TEXT}),
@@ -80,9 +80,9 @@ def test_embedding_call_has_own_breaker_and_record(provider: str, embed: Any, gu
     assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
 
 
-def test_failed_attempt_is_retried(embed: Any, scripted: Server):
+def test_failed_attempt_is_retried(embed: Any, model_server: Server):
     assert embed(Failure(503), Answer("none"), Answer(json.dumps(VECTOR))) == VECTOR
-    assert len(scripted.requests) == 3
+    assert len(model_server.requests) == 3
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,14 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def reply(provider: str, configured: Configure, scripted: Server) -> Callable[..., Reply]:
+def reply(provider: str, configured: Configure, model_server: Server) -> Callable[..., Reply]:
     """`reply(*script, total=5.0, **settings)`: make one call."""
 
-    def call(*script: Step, total: float = 5.0, **more: str) -> Reply:
-        scripted.then(*script)
-        found = _provider(configured(provider, **more))
-        assert found is not None
-        return found.reply("The rules.", "The case.", max_tokens=77, total=total)
+    def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
+        model_server.then(*script)
+        llm = _provider(configured(provider, **fields))
+        assert llm is not None
+        return llm.reply("The rules.", "The case.", max_tokens=77, total=total)
 
     return call
 
@@ -53,9 +53,9 @@ def test_reply_has_text_and_token_counts(reply: Any):
     assert reply(Answer('{"a": 1}')) == Reply('{"a": 1}', True, 120, 30, temperature=0.0)
 
 
-def test_request_matches_the_provider_api(provider: str, reply: Any, scripted: Server):
+def test_request_matches_the_provider_api(provider: str, reply: Any, model_server: Server):
     reply(Answer("yes"))
-    request = scripted.requests[0]
+    request = model_server.requests[0]
     assert (request.api, request.system, request.user) == (provider, "The rules.", "The case.")
     expected: dict[str, tuple[str, Any]] = {
         "anthropic": ("/v1/messages", ("the-model", 77)),
@@ -66,19 +66,19 @@ def test_request_matches_the_provider_api(provider: str, reply: Any, scripted: S
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
-def test_history_precedes_the_question(provider: str, configured: Configure, scripted: Server):
-    scripted.then(Answer("yes"))
-    found = _provider(configured(provider))
-    assert found is not None
-    found.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
-    request = scripted.requests[0]
+def test_history_precedes_the_question(provider: str, configured: Configure, model_server: Server):
+    model_server.then(Answer("yes"))
+    llm = _provider(configured(provider))
+    assert llm is not None
+    llm.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
+    request = model_server.requests[0]
     assert request.said == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
     assert request.system == "The rules."
 
 
-def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, scripted: Server):
+def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, model_server: Server):
     reply(Answer("yes"))
-    headers = scripted.requests[0].headers
+    headers = model_server.requests[0].headers
     if provider == "anthropic":
         assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
     elif provider == "openai":
@@ -107,12 +107,12 @@ def test_throttling_and_failures_are_transient(status: int, reply: Any):
 
 
 def test_retry_after_is_reported(reply: Any):
-    with pytest.raises(ServiceUnavailableError) as caught:
+    with pytest.raises(ServiceUnavailableError) as error:
         reply(Failure(429, retry_after="7"))
-    assert caught.value.retry_after == 7
-    with pytest.raises(ServiceUnavailableError) as caught:
+    assert error.value.retry_after == 7
+    with pytest.raises(ServiceUnavailableError) as error:
         reply(Failure(429))
-    assert caught.value.retry_after is None
+    assert error.value.retry_after is None
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_retry_after_is_reported(reply: Any):
     ],
 )
 def test_client_errors_are_permanent(status: int, kind: type[Exception], reply: Any):
-    with pytest.raises(RejectedRequestError) as caught:
+    with pytest.raises(RejectedRequestError) as error:
         reply(Failure(status))
-    assert type(caught.value) is kind
+    assert type(error.value) is kind
 
 
 @OVER_HTTP
@@ -135,9 +135,9 @@ def test_client_errors_are_permanent(status: int, kind: type[Exception], reply: 
     ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, PromptRejectedError)]
 )
 def test_status_decides_whether_prompt_is_rejected(status: int, kind: type[Exception], reply: Any):
-    with pytest.raises(RejectedRequestError) as caught:
+    with pytest.raises(RejectedRequestError) as error:
         reply(Failure(status))
-    assert type(caught.value) is kind
+    assert type(error.value) is kind
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_status_decides_whether_prompt_is_rejected(status: int, kind: type[Excep
 def test_configuration_error_does_not_reject_the_prompt(message: str, provider: str, reply: Any):
     body = {"error": {"type": "invalid_request_error", "message": message}, "message": message}
     kind = {"x-amzn-ErrorType": "ValidationException"} if provider == "bedrock" else {}
-    with pytest.raises(RejectedRequestError) as caught:
+    with pytest.raises(RejectedRequestError) as error:
         reply(Raw(400, json.dumps(body).encode(), kind))
-    assert type(caught.value) is RejectedRequestError
+    assert type(error.value) is RejectedRequestError
 
 
 def test_context_overflow_is_recognized(reply: Any):
@@ -165,10 +165,10 @@ def test_context_overflow_is_recognized(reply: Any):
 
 @pytest.mark.parametrize("how", ["silent", "slow_headers", "slow_body"])
 def test_slow_provider_times_out(how: Any, reply: Any):
-    began = monotonic()
+    started_at = monotonic()
     with pytest.raises(ServiceUnavailableError):
         reply(Raw(body=b'{"a": 1}', how=how), total=0.3)
-    assert monotonic() - began < 1.5
+    assert monotonic() - started_at < 1.5
 
 
 def test_connection_reset_is_transient(reply: Any):
@@ -194,9 +194,9 @@ def test_missing_model_is_permanent_missing_key_transient(provider: str, configu
 @pytest.mark.parametrize("key", ["sk\n-1", "sk-ü", "sk\x00"])
 @OVER_HTTP
 def test_malformed_key_is_not_quoted(provider: str, key: str, configured: Configure):
-    with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY") as caught:
+    with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY") as error:
         _provider(configured(provider, LLM_API_KEY=key))
-    assert key not in str(caught.value)
+    assert key not in str(error.value)
 
 
 @OVER_HTTP
@@ -207,8 +207,8 @@ def test_invalid_url_is_rejected(provider: str, configured: Configure):
 
 @OVER_HTTP
 def test_repr_hides_the_key(provider: str, configured: Configure):
-    found: Any = _provider(configured(provider))
-    assert KEY not in repr(found._api) + repr(found) + str(vars(found))
+    llm: Any = _provider(configured(provider))
+    assert KEY not in repr(llm._api) + repr(llm) + str(vars(llm))
 
 
 # Provider-specific behavior
@@ -260,10 +260,10 @@ def test_bedrock_model_error_is_transient(reply: Any):
 
 
 @of("bedrock")
-def test_botocore_does_not_retry_bedrock_calls(reply: Any, scripted: Server):
+def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
-    assert len(scripted.requests) == 1  # retries by botocore would not be counted
+    assert len(model_server.requests) == 1  # retries by botocore would not be counted
 
 
 @of("bedrock")

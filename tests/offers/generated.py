@@ -30,9 +30,9 @@ def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 1
     rows["id"] = rows["external_id"] = np.sort(ids.view("S16").ravel())
     sizes = 1 / np.arange(1, cities + 1)
     city = random.choice(cities, count, p=sizes / sizes.sum())
-    away, towards = random.exponential(away_km / 111, count), random.uniform(0, 2 * np.pi, count)
-    latitude = random.uniform(36, 60, cities)[city] + away * np.sin(towards)
-    longitude = random.uniform(-9, 25, cities)[city] + away * np.cos(towards) / np.cos(np.radians(latitude))
+    distances, towards = random.exponential(away_km / 111, count), random.uniform(0, 2 * np.pi, count)
+    latitude = random.uniform(36, 60, cities)[city] + distances * np.sin(towards)
+    longitude = random.uniform(-9, 25, cities)[city] + distances * np.cos(towards) / np.cos(np.radians(latitude))
     latitude, longitude = np.radians(latitude), np.radians(longitude)
     sphere = np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)
     rows["place"] = np.rint(UNIT * np.stack(sphere, axis=1))
@@ -57,11 +57,11 @@ def no_exclusions() -> np.ndarray:
 
 def written(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
     """Return each user's offers as stored, including ids."""
-    made = compute(pool, users, no_exclusions(), rules)
-    candidates = pool.people.ids[made.candidates]
-    external_ids = pool.people.external_ids[made.candidates]
+    computed_ = compute(pool, users, no_exclusions(), rules)
+    candidates = pool.people.ids[computed_.candidates]
+    external_ids = pool.people.external_ids[computed_.candidates]
     times = NINE, NINE + timedelta(days=1)
-    return list(documents(DAY, users.ids, candidates, external_ids, made.counts, made.scores, *times)[1])
+    return list(documents(DAY, users.ids, candidates, external_ids, computed_.counts, computed_.scores, *times)[1])
 
 
 def digest(texts: Iterable[bytes]) -> str:

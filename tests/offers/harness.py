@@ -38,8 +38,8 @@ def pin(
     **columns: Any,
 ) -> list[UUID]:
     """Pin a day's pool of these people. Return the ids of its shards."""
-    each = -(-len(users) // shards)
-    parts = [sorted(users)[first : first + each] for first in range(0, len(users), each)]
+    shard_size = -(-len(users) // shards)
+    parts = [sorted(users)[first : first + shard_size] for first in range(0, len(users), shard_size)]
     packed = [_packed(admin, part) for part in parts]
     pool_id = make_pool(
         admin,
@@ -80,17 +80,19 @@ def results(
     offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()
 ) -> ShardResults:
     """Return results with these offers in order, with made-up scores and ids."""
-    whose = [(who, candidate, rank) for who, some in offered for rank, candidate in enumerate(some, 1)]
+    offer_rows = [
+        (user_id, candidate, rank) for user_id, user_ids in offered for rank, candidate in enumerate(user_ids, 1)
+    ]
     return ShardResults(
         version=1,
-        users=store.uuids(_ids([who for who, _ in offered])),
-        documents=store.jsonbs([f'["{who}", {len(some)}]'.encode() for who, some in offered]),
-        hashes=store.byteas([hashlib.sha256(who.bytes).digest() for who, _ in offered]),
-        whose=store.uuids(_ids([who for who, _, _ in whose])),
-        candidates=store.uuids(_ids([candidate for _, candidate, _ in whose])),
-        ids=store.uuids(_ids([UUID(int=who.int ^ candidate.int) for who, candidate, _ in whose])),
-        ranks=store.smallints(np.array([rank for _, _, rank in whose], int)),
-        scores=store.integers(np.array([10_000 - rank for _, _, rank in whose], int)),
+        users=store.uuids(_ids([user_id for user_id, _ in offered])),
+        documents=store.jsonbs([f'["{user_id}", {len(user_ids)}]'.encode() for user_id, user_ids in offered]),
+        hashes=store.byteas([hashlib.sha256(user_id.bytes).digest() for user_id, _ in offered]),
+        whose=store.uuids(_ids([user_id for user_id, _, _ in offer_rows])),
+        candidates=store.uuids(_ids([candidate for _, candidate, _ in offer_rows])),
+        ids=store.uuids(_ids([UUID(int=user_id.int ^ candidate.int) for user_id, candidate, _ in offer_rows])),
+        ranks=store.smallints(np.array([rank for _, _, rank in offer_rows], int)),
+        scores=store.integers(np.array([10_000 - rank for _, _, rank in offer_rows], int)),
         faults=dict(faults),
     )
 
@@ -101,16 +103,16 @@ def _ids(ids: Sequence[UUID]) -> Any:
 
 def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str | None]]:
     """Return status, offers and error of the day's job, by user."""
-    found = admin.execute(
+    records = admin.execute(
         "SELECT user_id, status, offers, error_message FROM matchmaking_jobs WHERE date = %s", [day]
     ).fetchall()
-    return {user_id: (status, offers, error) for user_id, status, offers, error in found}
+    return {user_id: (status, offers, error) for user_id, status, offers, error in records}
 
 
 def offered(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
     """Return each user's offered candidates, in order."""
-    found: dict[UUID, list[UUID]] = {}
+    candidates_by_user: dict[UUID, list[UUID]] = {}
     rows = admin.execute("SELECT user_id, candidate_id FROM offers WHERE date = %s ORDER BY user_id, rank", [day])
     for user_id, candidate in rows:
-        found.setdefault(user_id, []).append(candidate)
-    return found
+        candidates_by_user.setdefault(user_id, []).append(candidate)
+    return candidates_by_user

@@ -47,8 +47,8 @@ def may_suit(candidate: Person, user: Person, day: date) -> bool:
     return bool(genders) and candidate.min_age <= years + 4 and candidate.max_age >= years
 
 
-def suits(one: Person, other: Person, day: date) -> bool:
-    return bool(one.seeks_genders & other.gender) and one.min_age <= age(other, day) <= one.max_age
+def suits(first: Person, second: Person, day: date) -> bool:
+    return bool(first.seeks_genders & second.gender) and first.min_age <= age(second, day) <= first.max_age
 
 
 def age(person: Person, day: date) -> int:
@@ -56,17 +56,19 @@ def age(person: Person, day: date) -> int:
     return day.year - year - ((day.month, day.day) < divmod(month_day, 100))
 
 
-def squared_distance(one: Person, other: Person) -> int:
-    return sum((a - b) ** 2 for a, b in zip(one.place, other.place, strict=True))
+def squared_distance(first: Person, second: Person) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first.place, second.place, strict=True))
 
 
-def are_within_reach(one: Person, other: Person) -> bool:
-    return squared_distance(one, other) <= squared_line(min(one.max_distance_km, other.max_distance_km))
+def are_within_reach(first: Person, second: Person) -> bool:
+    return squared_distance(first, second) <= squared_line(min(first.max_distance_km, second.max_distance_km))
 
 
-def score(one: Person, other: Person, day: date) -> int:
-    lengths = math.sqrt(sum(t * t for t in one.traits)) * math.sqrt(sum(t * t for t in other.traits))
-    alike = sum(a * b for a, b in zip(one.traits, other.traits, strict=True)) / lengths if lengths else 0.0
-    far = math.sqrt(squared_distance(one, other) / squared_line(min(one.max_distance_km, other.max_distance_km)))
-    years = min(abs(age(one, day) - age(other, day)), 20)
-    return int(3000.0 * alike - 2500.0 * far + (7000.5 - 75.0 * years))
+def score(first: Person, second: Person, day: date) -> int:
+    lengths = math.sqrt(sum(t * t for t in first.traits)) * math.sqrt(sum(t * t for t in second.traits))
+    similarity = sum(a * b for a, b in zip(first.traits, second.traits, strict=True)) / lengths if lengths else 0.0
+    distance = math.sqrt(
+        squared_distance(first, second) / squared_line(min(first.max_distance_km, second.max_distance_km))
+    )
+    years = min(abs(age(first, day) - age(second, day)), 20)
+    return int(3000.0 * similarity - 2500.0 * distance + (7000.5 - 75.0 * years))

@@ -41,7 +41,7 @@ class Person:
         )
 
 
-def packed(people: Iterable[Person]) -> bytes:
+def pack_people(people: Iterable[Person]) -> bytes:
     """Return the packed rows of people."""
     rows = [
         (
@@ -62,4 +62,4 @@ def packed(people: Iterable[Person]) -> bytes:
 
 
 def people(*persons: Person) -> ProfileArrays:
-    return ProfileArrays.read(packed(persons))
+    return ProfileArrays.read(pack_people(persons))

@@ -32,19 +32,21 @@ def computed(
     day: date = DAY,
 ) -> list[list[tuple[UUID, int]]]:
     """Return each user's offers with their scores."""
-    made = Pool(people(*pool), day)
+    pool_ = Pool(people(*pool), day)
     rows = np.array([(user, candidate.bytes) for user, candidate in excluded], PACKED_EXCLUSION)
     users = pool if users is None else users
-    found = compute(made, people(*users), rows, rules)
+    offers_ = compute(pool_, people(*users), rows, rules)
     ids = sorted(person.id for person in pool)
-    pairs = [(ids[at], score) for at, score in zip(found.candidates.tolist(), found.scores.tolist(), strict=True)]
-    ends = np.cumsum(found.counts).tolist()
-    return [pairs[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    pairs = [
+        (ids[index], score) for index, score in zip(offers_.candidates.tolist(), offers_.scores.tolist(), strict=True)
+    ]
+    offsets = np.cumsum(offers_.counts).tolist()
+    return [pairs[start:end] for start, end in zip([0, *offsets], offsets, strict=False)]
 
 
-def offered(*pool: Person, **more: Any) -> list[list[int]]:
+def offered(*pool: Person, **fields: Any) -> list[list[int]]:
     """Return each user's offered ids as numbers."""
-    return [[candidate.int for candidate, _ in one] for one in computed(pool, **more)]
+    return [[candidate.int for candidate, _ in user_offers] for user_offers in computed(pool, **fields)]
 
 
 _cities = [(52.5, 13.4), (52.6, 13.5), (48.1, 11.6), (-17.8, 179.9), (-17.8, -179.9), (89.9, 0.0), (89.9, 180.0)]
@@ -78,11 +80,11 @@ def test_offers_equal_the_reference_implementation(
     excluded = data.draw(st.lists(st.tuples(st.integers(0, len(users) - 1), ids), max_size=10).map(sorted))
     rules = replace(RULES, offers=offers, candidates=candidates)
 
-    found = computed(pool, users, excluded, rules)
+    result = computed(pool, users, excluded, rules)
 
     for number, user in enumerate(users):
         not_to = {candidate for to, candidate in excluded if to == number}
-        assert found[number] == oracle.offers(pool, user, not_to, rules, DAY)
+        assert result[number] == oracle.offers(pool, user, not_to, rules, DAY)
 
 
 def test_lower_id_wins_among_equal_scores():
@@ -97,10 +99,10 @@ def test_person_alone_gets_no_offers():
 
 
 def test_unsought_person_is_not_offered():
-    woman, other = Person(UUID(int=1)), Person(UUID(int=2))
+    woman, user = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
-    assert offered(woman, other, man) == [[2], [1], []]
+    assert offered(woman, user, man) == [[2], [1], []]
 
 
 def test_preferences_must_match_both_ways():
@@ -114,18 +116,18 @@ def test_preferences_must_match_both_ways():
 
 
 def test_person_with_invalid_trait_is_left_out():
-    broken = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
-    pool = people(Person(UUID(int=1)), broken, Person(UUID(int=3)))
+    invalid_person = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
+    pool = people(Person(UUID(int=1)), invalid_person, Person(UUID(int=3)))
 
-    found = compute(Pool(pool, DAY), pool, np.empty(0, PACKED_EXCLUSION), RULES)
+    offers_ = compute(Pool(pool, DAY), pool, np.empty(0, PACKED_EXCLUSION), RULES)
 
-    assert found.faults == {1: "A trait of the profile is not a number"}
-    assert found.counts.tolist() == [1, 0, 1]
-    assert found.candidates.tolist() == [2, 0]
+    assert offers_.faults == {1: "A trait of the profile is not a number"}
+    assert offers_.counts.tolist() == [1, 0, 1]
+    assert offers_.candidates.tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
-    ("birth_date", "day", "together"),
+    ("birth_date", "day", "combined"),
     [
         (2000_11_24, DAY, False),
         (2000_11_23, DAY, True),
@@ -133,11 +135,11 @@ def test_person_with_invalid_trait_is_left_out():
         (2000_02_29, date(2026, 3, 1), True),
     ],
 )
-def test_minimum_age_is_reached_on_the_birthday(birth_date: int, day: date, together: bool):
+def test_minimum_age_is_reached_on_the_birthday(birth_date: int, day: date, combined: bool):
     older = Person(UUID(int=1), min_age=26)
     young = Person(UUID(int=2), birth_date=birth_date)
 
-    assert offered(older, young, day=day) == ([[2], [1]] if together else [[], []])
+    assert offered(older, young, day=day) == ([[2], [1]] if combined else [[], []])
 
 
 def test_neighbors_across_the_antimeridian_are_near():
@@ -147,28 +149,28 @@ def test_neighbors_across_the_antimeridian_are_near():
     assert offered(east, west) == [[2], [1]]
 
 
-@pytest.mark.parametrize(("max_distance_km", "together"), [(111, False), (112, True)])
-def test_smaller_reach_of_two_people_applies(max_distance_km: int, together: bool):
+@pytest.mark.parametrize(("max_distance_km", "combined"), [(111, False), (112, True)])
+def test_smaller_reach_of_two_people_applies(max_distance_km: int, combined: bool):
     # A degree of latitude is 111.195 km.
     near = Person(UUID(int=1), 50, 8, max_distance_km=max_distance_km)
     far = Person(UUID(int=2), 51, 8, max_distance_km=ANYWHERE)
 
-    assert offered(near, far) == ([[2], [1]] if together else [[], []])
+    assert offered(near, far) == ([[2], [1]] if combined else [[], []])
 
 
 def test_unlimited_reach_spans_the_globe():
-    here = Person(UUID(int=1), 40.4, -3.7, max_distance_km=ANYWHERE)
-    there = Person(UUID(int=2), -40.4, 176.3, max_distance_km=ANYWHERE)
+    near = Person(UUID(int=1), 40.4, -3.7, max_distance_km=ANYWHERE)
+    far = Person(UUID(int=2), -40.4, 176.3, max_distance_km=ANYWHERE)
 
-    assert computed([here, there]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
+    assert computed([near, far]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
 
 
 def test_equal_traits_score_highest_and_opposites_lowest():
-    one = Person(UUID(int=1), traits=(90, -20) * 8)
+    item = Person(UUID(int=1), traits=(90, -20) * 8)
     same = Person(UUID(int=2), traits=(45, -10) * 8)
     opposite = Person(UUID(int=3), birth_date=1960_01_01, traits=(-90, 20) * 8)
 
-    assert computed([one, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
+    assert computed([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
 def test_users_of_another_pool_are_offered_its_people():
@@ -188,12 +190,12 @@ def test_chord_lengths_agree_with_trigonometry(km: int):
 def test_longer_reach_is_a_longer_chord():
     lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
 
-    assert all(one < other or other == UNLIMITED_REACH for one, other in pairwise(lines))
+    assert all(first < second or second == UNLIMITED_REACH for first, second in pairwise(lines))
     assert lines[-1] == UNLIMITED_REACH
 
 
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=80), st.integers(1, 80))
 def test_highest_scores_equal_sorted_scores(numbers: list[int], depth: int):
-    found = np.array([numbers, numbers[::-1]])
+    result = np.array([numbers, numbers[::-1]])
 
-    assert top_k(found, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2
+    assert top_k(result, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2

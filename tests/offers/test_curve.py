@@ -31,9 +31,9 @@ def test_finer_curve_preserves_coarser_cell_order():
 
 @pytest.mark.parametrize(("latitude", "longitude"), [(0, 0), (90, 0), (-90, 0), (0, 180), (0, -180), (0, 90), (0, -90)])
 def test_poles_and_edges_have_a_position(latitude: float, longitude: float):
-    (place,) = curve_positions(people(Person(UUID(int=1), latitude, longitude)).rows["place"])
+    (location,) = curve_positions(people(Person(UUID(int=1), latitude, longitude)).rows["place"])
 
-    assert 0 <= place < 1 << 48
+    assert 0 <= location < 1 << 48
 
 
 def test_both_sides_of_the_antimeridian_are_one_place():

@@ -14,7 +14,7 @@ def at(text: str) -> datetime:
 
 
 def dates(now: datetime, *zones: str, queued: frozenset[tuple[str, date]] = frozenset()) -> list[tuple[str, str]]:
-    return [(one.zone, str(one.date)) for one in due(now, zones, queued)]
+    return [(item.zone, str(item.date)) for item in due(now, zones, queued)]
 
 
 def test_zone_is_due_from_nine_oclock():
@@ -58,12 +58,12 @@ def test_skipped_date_is_never_due():
 def test_repeated_date_is_due_once():
     """Kwajalein set its clocks back by 23 hours at the end of September 30, 1969."""
     hours = [at("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
-    found = [current("Kwajalein", hour) for hour in hours]
-    days = [one.date for one in found]
+    result = [current("Kwajalein", hour) for hour in hours]
+    days = [record.date for record in result]
     assert days == sorted(days)
     twice = due_on("Kwajalein", date(1969, 9, 30))
     assert (twice.offered_at, twice.expires_at) == (at("1969-09-29T22:00:00"), at("1969-10-01T21:00:00"))
-    assert found.count(twice) == 47
+    assert result.count(twice) == 47
 
 
 def test_unknown_zone_is_due_at_nine_utc():
@@ -77,5 +77,5 @@ def test_dates_are_contiguous_in_any_query_order(monkeypatch: pytest.MonkeyPatch
     forward = [current("America/New_York", hour) for hour in hours]
     backward = [current("America/New_York", hour) for hour in hours[::-1]]
     assert forward == backward[::-1]
-    assert all(one.expires_at == other.offered_at for one, other in pairwise(dict.fromkeys(forward)))
-    assert all(one.offered_at <= hour < one.expires_at for one, hour in zip(forward, hours, strict=True))
+    assert all(first.expires_at == second.offered_at for first, second in pairwise(dict.fromkeys(forward)))
+    assert all(first.offered_at <= hour < first.expires_at for first, hour in zip(forward, hours, strict=True))

@@ -72,7 +72,7 @@ def test_offers_do_not_depend_on_input_order(golden_people: ProfileArrays, seed:
 )
 def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str]):
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "tests.offers.generated"],
         cwd=root,
         env={**os.environ, **environment},
@@ -81,14 +81,14 @@ def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str
         check=False,
     )
 
-    assert (done.stdout, done.returncode) == (GOLDEN["digest"], 0), done.stderr
+    assert (completed.stdout, completed.returncode) == (GOLDEN["digest"], 0), completed.stderr
 
 
 def test_offers_do_not_depend_on_batch_size():
     people = generated(3000)
     pool = Pool(people, DAY)
 
-    together = written(pool, people)
+    combined = written(pool, people)
 
-    assert together[:50] == written(pool, ProfileArrays(people.rows[:50]))
-    assert together[-1:] == written(pool, ProfileArrays(people.rows[-1:]))
+    assert combined[:50] == written(pool, ProfileArrays(people.rows[:50]))
+    assert combined[-1:] == written(pool, ProfileArrays(people.rows[-1:]))

@@ -19,8 +19,8 @@ ONE, TWO, THREE = UUID(int=1 << 120), UUID(int=2), UUID(int=3 << 64)
 FOUR, FIVE, SIX = UUID(int=4), UUID(int=5 << 64), UUID(int=6 << 120)
 
 
-def ids(*wanted: UUID) -> np.ndarray:
-    return people(*map(Person, wanted)).ids
+def ids(*values: UUID) -> np.ndarray:
+    return people(*map(Person, values)).ids
 
 
 def external(user: UUID) -> UUID:
@@ -34,7 +34,7 @@ def offer_id(day: date, user: UUID, candidate: UUID) -> UUID:
 def test_documents_have_the_format_apps_expect():
     nine = datetime(2026, 11, 23, 9, tzinfo=timezone(timedelta(hours=5, minutes=45)))
 
-    made, texts = documents(
+    ids_, texts = documents(
         DAY,
         ids(ONE, TWO, THREE),
         ids(TWO, THREE, ONE),
@@ -55,21 +55,21 @@ def test_documents_have_the_format_apps_expect():
         [{"id": str(offer_id(DAY, THREE, ONE)), "userId": str(FOUR), "compatibilityScore": 7, **times}],
     ]
     expected = [offer_id(DAY, ONE, TWO), offer_id(DAY, ONE, THREE), offer_id(DAY, THREE, ONE)]
-    assert made.tobytes() == b"".join(one.bytes for one in expected)
+    assert ids_.tobytes() == b"".join(item.bytes for item in expected)
 
 
 @given(st.dates(), st.lists(st.tuples(st.uuids(), st.lists(st.tuples(st.uuids(), st.integers(0, 10_000)), max_size=4))))
 def test_documents_contain_every_offer_in_order(day: date, offered: list[tuple[UUID, list[tuple[UUID, int]]]]):
     nine = datetime(2026, 11, 23, 9, tzinfo=UTC)
-    flat = [offer for _, offers in offered for offer in offers]
+    all_offers = [offer for _, offers in offered for offer in offers]
 
-    made, texts = documents(
+    ids_, texts = documents(
         day,
         np.array([user.bytes for user, _ in offered], "S16"),
-        np.array([candidate.bytes for candidate, _ in flat], "S16"),
-        np.array([external(candidate).bytes for candidate, _ in flat], "S16"),
+        np.array([candidate.bytes for candidate, _ in all_offers], "S16"),
+        np.array([external(candidate).bytes for candidate, _ in all_offers], "S16"),
         np.array([len(offers) for _, offers in offered], int),
-        np.array([score for _, score in flat], int),
+        np.array([score for _, score in all_offers], int),
         nine,
         nine + timedelta(days=1),
     )
@@ -82,7 +82,7 @@ def test_documents_contain_every_offer_in_order(day: date, offered: list[tuple[U
         for user, offers in offered
     ]
     assert decoded == expected
-    assert made.tobytes() == b"".join(id_.bytes for offers in expected for id_, _, _ in offers)
+    assert ids_.tobytes() == b"".join(id_.bytes for offers in expected for id_, _, _ in offers)
 
 
 def hashes(
@@ -98,15 +98,15 @@ def hashes(
 
 
 def test_hash_does_not_depend_on_the_shard():
-    alone = hashes(people(Person(TWO)), excluded=[(0, ONE), (0, THREE)])
-    together = hashes(excluded=[(0, THREE), (1, ONE), (1, THREE)])
+    single = hashes(people(Person(TWO)), excluded=[(0, ONE), (0, THREE)])
+    combined = hashes(excluded=[(0, THREE), (1, ONE), (1, THREE)])
 
-    assert alone == together[1:]
-    assert len(alone[0]) == 32
+    assert single == combined[1:]
+    assert len(single[0]) == 32
 
 
 def test_every_other_input_changes_the_hash():
-    others = [
+    rest = [
         hashes(),
         hashes(pool=b"q"),
         hashes(rules=replace(RULES, offers=6)),
@@ -116,7 +116,7 @@ def test_every_other_input_changes_the_hash():
         hashes(people(Person(ONE, max_distance_km=99))),
     ]
 
-    assert len({one[0] for one in others}) == len(others)
+    assert len({item[0] for item in rest}) == len(rest)
 
 
 def test_exclusion_changes_only_that_users_hash():

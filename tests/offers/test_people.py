@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfoil.offers.pool import PACKED_ROW, UNIT, ProfileArrays
-from tests.offers.people import Person, packed, people
+from tests.offers.people import Person, pack_people, people
 
 
 def test_row_of_76_bytes_is_read_as_packed(admin: psycopg.Connection):
@@ -42,7 +42,7 @@ def test_fixture_people_are_packed_like_database_rows(admin: psycopg.Connection)
         [person.id, person.external_id],
     ).fetchone()
 
-    assert row == (packed([person]),)
+    assert row == (pack_people([person]),)
 
 
 def test_id_order_equals_database_order():
@@ -61,7 +61,7 @@ def test_invalid_trait_is_reported_for_its_person():
 
 def test_truncated_rows_raise_value_error():
     with pytest.raises(ValueError, match="buffer size"):
-        ProfileArrays.read(packed([Person(UUID(int=1))])[:-1])
+        ProfileArrays.read(pack_people([Person(UUID(int=1))])[:-1])
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_age_changes_on_the_birthday(birth_date: date, day: date, age: int):
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 20) | st.integers(1 << 100, (1 << 100) + 9)), st.lists(st.integers(0, 20)))
 def test_people_are_found_by_similar_ids(numbers: set[int], wanted: list[int]):
-    found = people(*(Person(UUID(int=number)) for number in sorted(numbers))).find(
+    people_ = people(*(Person(UUID(int=number)) for number in sorted(numbers))).find(
         people(*(Person(UUID(int=number)) for number in wanted)).ids
     )
 
-    there = sorted(numbers)
-    assert found.tolist() == [there.index(number) if number in there else -1 for number in wanted]
+    present = sorted(numbers)
+    assert people_.tolist() == [present.index(number) if number in present else -1 for number in wanted]

@@ -30,9 +30,9 @@ def shards(admin: Connection, tenant: UUID) -> list[UUID]:
 
 def read_shard(database: Database, tenant: UUID, shard_id: UUID) -> ShardInput:
     with database.tenant(tenant) as connection:
-        found = store.load_shard(connection, shard_id)
-    assert found is not None
-    return found
+        shard_input = store.load_shard(connection, shard_id)
+    assert shard_input is not None
+    return shard_input
 
 
 def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.ShardResults) -> Written:
@@ -98,10 +98,10 @@ def test_blocked_and_recently_offered_people_are_excluded(
         stored = store.pin_excluded(connection, shard, 2, 7)
         assert store.excluded(connection, shard.id) == stored
 
-    found = [
+    exclusions = [
         (int.from_bytes(stored[at : at + 4]), UUID(bytes=stored[at + 4 : at + 20])) for at in range(0, len(stored), 20)
     ]
-    assert found == [(0, user(9)), (0, user(12)), (0, user(14)), (1, user(5))]
+    assert exclusions == [(0, user(9)), (0, user(12)), (0, user(14)), (1, user(5))]
 
 
 def test_stale_attempt_pins_no_exclusions(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
@@ -140,9 +140,9 @@ def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, t
 
 def test_planner_settings_are_restored_after_write(database: Database, tenant: UUID, shards: list[UUID]):
     with database.tenant(tenant) as connection:
-        found = store.load_shard(connection, shards[0])
-        assert found is not None
-        store.write(connection, found, results([(user(1), [])]), NOW)
+        shard_input = store.load_shard(connection, shards[0])
+        assert shard_input is not None
+        store.write(connection, shard_input, results([(user(1), [])]), NOW)
         assert connection.execute("SHOW enable_nestloop").fetchone() == ("on",)
 
 
@@ -151,8 +151,8 @@ def test_offers_are_written_to_jobs_and_rows(database: Database, admin: Connecti
 
     assert write(database, tenant, shards[0], outcome) == Written(3, 0, [])
 
-    found = jobs(admin)
-    assert {number: found[user(number)] for number in ALL} == {
+    stored_jobs = jobs(admin)
+    assert {number: stored_jobs[user(number)] for number in ALL} == {
         1: ("completed", [str(user(1)), 2], None),
         2: ("completed", [str(user(2)), 0], None),
         3: ("completed", [str(user(3)), 1], None),
@@ -167,9 +167,9 @@ def test_second_write_changes_nothing(database: Database, admin: Connection, ten
     write(database, tenant, shards[0], results([(user(1), [user(5)])]))
     before = rows(admin, "matchmaking_jobs"), rows(admin, "offers")
 
-    again = write(database, tenant, shards[0], results([(user(1), [user(6)])], [(user(1), "no")]))
+    repeated = write(database, tenant, shards[0], results([(user(1), [user(6)])], [(user(1), "no")]))
 
-    assert again == Written(0, 0, [])
+    assert repeated == Written(0, 0, [])
     assert (rows(admin, "matchmaking_jobs"), rows(admin, "offers")) == before
     with pytest.raises(psycopg.errors.RestrictViolation):
         admin.execute("UPDATE matchmaking_jobs SET offers = '[]' WHERE status = 'completed'")
@@ -188,14 +188,14 @@ def test_failed_users_are_quarantined_and_others_served(
 ):
     outcome = results([(user(1), [user(5)])], [(user(3), "A trait is not a number"), (user(2), "There is no age")])
 
-    written = write(database, tenant, shards[0], outcome)
+    write_result = write(database, tenant, shards[0], outcome)
 
-    assert (written.completed, written.failed) == (1, 2)
-    found = jobs(admin)
-    assert found[user(2)] == ("failed", None, "There is no age")
-    assert found[user(3)] == ("failed", None, "A trait is not a number")
-    (send,) = written.sends
-    quarantined = read_shard(database, tenant, send.message.work_id)
+    assert (write_result.completed, write_result.failed) == (1, 2)
+    stored_jobs = jobs(admin)
+    assert stored_jobs[user(2)] == ("failed", None, "There is no age")
+    assert stored_jobs[user(3)] == ("failed", None, "A trait is not a number")
+    (message,) = write_result.sends
+    quarantined = read_shard(database, tenant, message.message.work_id)
     assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_aside) == (
         "0/failed",
         [user(2), user(3)],
@@ -206,14 +206,14 @@ def test_failed_users_are_quarantined_and_others_served(
 
 
 def test_quarantined_jobs_follow_their_shard(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
-    written = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
-    (send,) = written.sends
+    write_result = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
+    (message,) = write_result.sends
     admin.execute(
-        "UPDATE offer_shard SET status = 'in-progress', claim_token = 1 WHERE id = %s", [send.message.work_id]
+        "UPDATE offer_shard SET status = 'in-progress', claim_token = 1 WHERE id = %s", [message.message.work_id]
     )
     assert jobs(admin)[user(1)] == ("running", None, "no")
 
-    write(database, tenant, send.message.work_id, results([(user(1), [user(5)])]))
+    write(database, tenant, message.message.work_id, results([(user(1), [user(5)])]))
 
     assert jobs(admin)[user(1)] == ("completed", [str(user(1)), 1], None)
 
@@ -222,10 +222,10 @@ def test_shard_serves_no_user_of_another_tenant(
     database: Database, admin: Connection, tenant: UUID, make_tenant: object
 ):
     other = make_tenant("other")  # type: ignore[operator]
-    theirs = make_profile(admin, other, user_id=user(7))
+    foreign = make_profile(admin, other, user_id=user(7))
     (shard,) = pin(admin, tenant, make_people(admin, tenant, (1,)))
-    queue(admin, other, [theirs], shard)
+    queue(admin, other, [foreign], shard)
 
-    assert write(database, tenant, shard, results([(user(1), [user(7)]), (theirs, [user(1)])])).completed == 1
+    assert write(database, tenant, shard, results([(user(1), [user(7)]), (foreign, [user(1)])])).completed == 1
 
-    assert jobs(admin)[theirs][0] == "pending"
+    assert jobs(admin)[foreign][0] == "pending"

@@ -41,7 +41,7 @@ class FakeS3:
 
     def delete_objects(self, *, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
         assert Bucket == BUCKET
-        keys = [one["Key"] for one in Delete["Objects"]]
+        keys = [item["Key"] for item in Delete["Objects"]]
         assert 1 <= len(keys) <= 1000
         for key in keys:
             if key not in self.refused:

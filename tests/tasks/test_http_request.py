@@ -26,7 +26,7 @@ JOB = UUID("0b9a2b0e-6c5e-4f43-9d9a-0f6f9f3c1a11")
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
+def http_server() -> Iterator[Server]:
     with Server() as server:
         yield server
 
@@ -45,22 +45,22 @@ def test_http_request_is_off_by_default() -> None:
     assert "http_request" in enabled_types(Settings(http_request_tasks_enabled=True))
 
 
-def test_request_is_sent_with_an_idempotency_key(scripted: Server) -> None:
-    scripted.then(Raw(201, "grüß\x00".encode()))
+def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
+    http_server.then(Raw(201, "grüß\x00".encode()))
 
-    answer = run(
-        {"method": "POST", "url": f"{scripted.url}/path?x=1", "headers": {"X-Key": "k"}, "body": "grüß"},
+    response = run(
+        {"method": "POST", "url": f"{http_server.url}/path?x=1", "headers": {"X-Key": "k"}, "body": "grüß"},
         egress=allowed(),
     )
 
-    assert answer == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd", "truncated": False}
-    (request,) = scripted.requests
+    assert response == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd", "truncated": False}
+    (request,) = http_server.requests
     assert (request.path, request.body, request.headers["x-key"]) == ("/path?x=1", "grüß".encode(), "k")
     assert request.headers["idempotency-key"] == str(JOB)
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         (Raw(302, headers={"Location": "http://169.254.169.254/"}), RejectedRequestError),
         (Raw(404), RejectedRequestError),
@@ -68,11 +68,11 @@ def test_request_is_sent_with_an_idempotency_key(scripted: Server) -> None:
         (Raw(429), ServiceUnavailableError),
     ],
 )
-def test_error_status_decides_the_error_type(scripted: Server, answer: Raw, error: type[Exception]) -> None:
-    scripted.then(answer)
+def test_error_status_decides_the_error_type(http_server: Server, response: Raw, error: type[Exception]) -> None:
+    http_server.then(response)
     with pytest.raises(error):
-        run({"url": scripted.url}, egress=allowed())
-    assert len(scripted.requests) == 1
+        run({"url": http_server.url}, egress=allowed())
+    assert len(http_server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,22 +89,22 @@ def test_error_status_decides_the_error_type(scripted: Server, answer: Raw, erro
     ],
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
 )
-def test_response_body_is_truncated_to_the_limit(scripted: Server, body: bytes, expected: str | None) -> None:
-    scripted.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
+def test_response_body_is_truncated_to_the_limit(http_server: Server, body: bytes, expected: str | None) -> None:
+    http_server.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
 
-    answer = run({"url": scripted.url}, egress=allowed())
+    response = run({"url": http_server.url}, egress=allowed())
 
-    assert len(validate_size(answer, "result")) <= MAX_PAYLOAD_BYTES
-    assert answer["truncated"] == (expected is not None)
-    assert expected in {None, answer["body"]}
+    assert len(validate_size(response, "result")) <= MAX_PAYLOAD_BYTES
+    assert response["truncated"] == (expected is not None)
+    assert expected in {None, response["body"]}
 
 
-def test_compressed_response_is_truncated_while_inflating(scripted: Server) -> None:
-    scripted.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
+def test_compressed_response_is_truncated_while_inflating(http_server: Server) -> None:
+    http_server.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
 
-    answer = run({"url": scripted.url}, egress=allowed())
+    response = run({"url": http_server.url}, egress=allowed())
 
-    assert (answer["body"], answer["truncated"]) == ("x" * MAX_BODY_BYTES, True)
+    assert (response["body"], response["truncated"]) == ("x" * MAX_BODY_BYTES, True)
 
 
 @pytest.mark.parametrize(
@@ -125,25 +125,25 @@ def test_forbidden_url_is_rejected_on_submission(url: str, message: str) -> None
         http_request_tasks_enabled=True, webhooks_enabled=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8")
     )
 
-    with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as refused:
+    with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as error:
         build_request(HTTP_REQUEST, {"url": url}, settings=settings)
-    assert message in str(refused.value)
-    assert "hunter2" not in str(refused.value)
+    assert message in str(error.value)
+    assert "hunter2" not in str(error.value)
 
 
 def test_allowed_url_is_accepted() -> None:
-    opened = Settings(http_request_tasks_enabled=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
+    enabled = Settings(http_request_tasks_enabled=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
-        assert build_request(HTTP_REQUEST, {"url": url}, settings=opened).payload == {"url": url}
+        assert build_request(HTTP_REQUEST, {"url": url}, settings=enabled).payload == {"url": url}
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
-def test_forbidden_url_gets_no_request(scripted: Server, url: str) -> None:
-    with pytest.raises(RejectedRequestError) as refused:
-        run({"url": url.format(scripted.url)}, egress=Egress())
-    assert scripted.requests == []
-    assert "hunter2" not in str(refused.value)
+def test_forbidden_url_gets_no_request(http_server: Server, url: str) -> None:
+    with pytest.raises(RejectedRequestError) as error:
+        run({"url": url.format(http_server.url)}, egress=Egress())
+    assert http_server.requests == []
+    assert "hunter2" not in str(error.value)
 
 
 def test_missing_egress_error_names_the_setting() -> None:
@@ -151,10 +151,10 @@ def test_missing_egress_error_names_the_setting() -> None:
         run({"url": "https://example.com"})
 
 
-def test_no_request_starts_without_enough_time(scripted: Server) -> None:
+def test_no_request_starts_without_enough_time(http_server: Server) -> None:
     with pytest.raises(CancelledError):
-        run({"url": scripted.url}, egress=allowed(), seconds=1)
-    assert scripted.requests == []
+        run({"url": http_server.url}, egress=allowed(), seconds=1)
+    assert http_server.requests == []
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ MESSAGE: dict[str, Any] = {
 
 
 def test_message_identifies_its_task() -> None:
-    (found,) = read_task_message(json.dumps(MESSAGE)).messages
+    (message,) = read_task_message(json.dumps(MESSAGE)).messages
 
-    assert (found.work_id, found.revision, found.send_number) == (UUID(MESSAGE["job_id"]), 2, 3)
+    assert (message.work_id, message.revision, message.send_number) == (UUID(MESSAGE["job_id"]), 2, 3)
 
 
 def test_outbox_message_is_readable(database: Database, admin: Connection, tenant: UUID) -> None:
@@ -49,9 +49,9 @@ def test_outbox_message_is_readable(database: Database, admin: Connection, tenan
     )
     ((body,),) = admin.execute("SELECT body FROM task_messages(%s)", [[job_id]]).fetchall()
 
-    (found,) = read_task_message(json.dumps(body | {"revision": 1, "send_number": 0})).messages
+    (message,) = read_task_message(json.dumps(body | {"revision": 1, "send_number": 0})).messages
 
-    assert found.work_id == job_id
+    assert message.work_id == job_id
     assert set(body["metadata"]) == set(MESSAGE["metadata"])
 
 
@@ -84,9 +84,9 @@ def test_metadata_does_not_affect_the_message(metadata: dict[str, Any]) -> None:
 def test_invalid_message_is_rejected(body: Any, reason: str) -> None:
     text = body if isinstance(body, str) else json.dumps(MESSAGE | body)
 
-    with pytest.raises(InvalidMessageError, match=reason) as refused:
+    with pytest.raises(InvalidMessageError, match=reason) as error:
         read_task_message(text)
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(error.value)
 
 
 def test_newer_schema_version_raises() -> None:

@@ -29,20 +29,20 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
     assert s3.objects == {}
 
     def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> Submitted:
-        found = TYPES.get(type_)
-        assert found is not None
-        return store.submit(database, tenant, store.build_request(found, payload, **options), at, bucket=BUCKET)
+        task_type = TYPES.get(type_)
+        assert task_type is not None
+        return store.submit(database, tenant, store.build_request(task_type, payload, **options), at, bucket=BUCKET)
 
     return submit
 
 
 def test_submission_stores_task_and_outbox_row(submit: Submit, admin: Connection, tenant: UUID) -> None:
-    done = submit({"text": "hello"}, idempotency_key="k", user_id="ada", max_retry=2)
+    submission = submit({"text": "hello"}, idempotency_key="k", user_id="ada", max_retry=2)
 
-    assert done.is_new
+    assert submission.is_new
     (row,) = rows(admin, "task")
     assert (row["id"], row["tenant_id"], row["status"], row["revision"], row["payload"], row["max_retry"]) == (
-        *(done.task.job_id, tenant, "pending", 1, {"text": "hello"}, 2),
+        *(submission.task.job_id, tenant, "pending", 1, {"text": "hello"}, 2),
     )
     (outbox_row,) = rows(admin, "outbox")
     assert (outbox_row["worker"], outbox_row["work_id"], outbox_row["revision"], outbox_row["send_number"]) == (
@@ -51,7 +51,7 @@ def test_submission_stores_task_and_outbox_row(submit: Submit, admin: Connection
         1,
         0,
     )
-    assert [send.message.work_id for send in done.sends] == [row["id"]]
+    assert [message.message.work_id for message in submission.sends] == [row["id"]]
 
 
 def test_task_without_key_gets_a_generated_one(submit: Submit, admin: Connection) -> None:
@@ -78,19 +78,19 @@ def test_repeated_request_returns_first_task_without_message(submit: Submit, adm
     first = submit({"a": 1, "b": 2}, idempotency_key="k")
     admin.execute("UPDATE task SET status = 'succeeded', result = '[7]', ended_at = %s", [NOW])
 
-    again = submit({"b": 2, "a": 1}, idempotency_key="k")
+    repeated = submit({"b": 2, "a": 1}, idempotency_key="k")
 
-    assert (again.is_new, again.sends, again.task.job_id) == (False, (), first.task.job_id)
-    assert (again.task.status, again.task.result) == ("succeeded", [7])
+    assert (repeated.is_new, repeated.sends, repeated.task.job_id) == (False, (), first.task.job_id)
+    assert (repeated.task.status, repeated.task.result) == ("succeeded", [7])
     assert len(rows(admin, "outbox")) == 1
 
 
-@pytest.mark.parametrize("other", [{"payload": {"a": 2}}, {"max_retry": 1}, {"user_id": "eve"}])
-def test_key_reuse_with_another_request_is_rejected(submit: Submit, admin: Connection, other: dict[str, Any]) -> None:
+@pytest.mark.parametrize("second", [{"payload": {"a": 2}}, {"max_retry": 1}, {"user_id": "eve"}])
+def test_key_reuse_with_another_request_is_rejected(submit: Submit, admin: Connection, second: dict[str, Any]) -> None:
     submit({"a": 1}, idempotency_key="k", user_id="ada")
 
     with pytest.raises(IdempotencyKeyConflictError):
-        submit(**({"payload": {"a": 1}, "idempotency_key": "k", "user_id": "ada"} | other))
+        submit(**({"payload": {"a": 1}, "idempotency_key": "k", "user_id": "ada"} | second))
     assert len(rows(admin, "task")) == 1
 
 
@@ -100,25 +100,25 @@ def test_requests_without_key_create_separate_tasks(submit: Submit) -> None:
 
 def test_concurrent_requests_with_one_key_create_one_task(submit: Submit, admin: Connection) -> None:
     with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(lambda _: submit({"a": 1}, idempotency_key="k"), range(24)))
+        submission = list(pool.map(lambda _: submit({"a": 1}, idempotency_key="k"), range(24)))
 
-    assert [one.is_new for one in done].count(True) == 1
-    assert len({one.task.job_id for one in done}) == 1
+    assert [item.is_new for item in submission].count(True) == 1
+    assert len({item.task.job_id for item in submission}) == 1
     assert (len(rows(admin, "task")), len(rows(admin, "outbox"))) == (1, 1)
 
 
 def test_idempotency_keys_are_per_tenant(
     submit: Submit, database: Database, make_tenant: Callable[..., UUID], s3: FakeS3
 ) -> None:
-    mine = submit({"a": 1}, idempotency_key="k")
+    own = submit({"a": 1}, idempotency_key="k")
     echo = TYPES.get("echo")
     assert echo is not None
-    theirs = store.submit(
+    foreign = store.submit(
         database, make_tenant("other"), store.build_request(echo, {"a": 2}, idempotency_key="k"), NOW, bucket=None
     )
 
-    assert theirs.is_new
-    assert theirs.task.job_id != mine.task.job_id
+    assert foreign.is_new
+    assert foreign.task.job_id != own.task.job_id
     assert s3.objects == {}
 
 
@@ -154,14 +154,14 @@ def test_escaped_u0000_text_is_accepted(submit: Submit, admin: Connection) -> No
 
 def test_large_payload_is_stored_in_s3(submit: Submit, admin: Connection, s3: FakeS3) -> None:
     largest = {"a": "x" * (MAX_PAYLOAD_BYTES - len('{"a":""}'))}
-    done = submit(largest)
+    submission = submit(largest)
 
     (row,) = rows(admin, "task")
     assert (row["payload"], list(s3.objects)) == (None, [row["payload_s3_key"]])
-    assert row["payload_s3_key"] == f"tasks/{row['tenant_id']}/{done.task.job_id}.json"
+    assert row["payload_s3_key"] == f"tasks/{row['tenant_id']}/{submission.task.job_id}.json"
     assert len(s3.objects[row["payload_s3_key"]]) == MAX_PAYLOAD_BYTES
-    found = admin.execute("SELECT body -> 'payload' FROM task_messages(%s)", [[row["id"]]]).fetchone()
-    assert found == ({"$claim_check": {"key": row["payload_s3_key"]}},)
+    record = admin.execute("SELECT body -> 'payload' FROM task_messages(%s)", [[row["id"]]]).fetchone()
+    assert record == ({"$claim_check": {"key": row["payload_s3_key"]}},)
 
 
 def test_payload_size_is_measured_as_serialized(submit: Submit, s3: FakeS3) -> None:
@@ -190,16 +190,16 @@ def test_large_payload_without_bucket_is_rejected(database: Database, tenant: UU
 
 
 def test_pages_list_every_task_newest_first(submit: Submit, database: Database, tenant: UUID) -> None:
-    made = [submit({}, at=NOW + timedelta(seconds=number // 3)).task for number in range(10)]
-    seen: list[store.TaskSummary] = []
+    job_ids = [submit({}, at=NOW + timedelta(seconds=number // 3)).task for number in range(10)]
+    collected: list[store.TaskSummary] = []
     with database.tenant(tenant) as connection:
-        while found := store.page(
-            connection, TaskFilter(after=(seen[-1].created_at, seen[-1].job_id) if seen else None), 4
+        while page_ := store.page(
+            connection, TaskFilter(after=(collected[-1].created_at, collected[-1].job_id) if collected else None), 4
         ):
-            seen += found
+            collected += page_
 
-    assert [one.job_id for one in seen] == [
-        one.job_id for one in sorted(made, key=lambda one: (one.created_at, one.job_id), reverse=True)
+    assert [item.job_id for item in collected] == [
+        item.job_id for item in sorted(job_ids, key=lambda item: (item.created_at, item.job_id), reverse=True)
     ]
 
 
@@ -226,7 +226,7 @@ def test_list_applies_filters(
     with database.tenant(tenant) as connection:
         store.cancel(connection, canceled.job_id, NOW, "ada")
 
-        assert "".join(one.idempotency_key for one in store.page(connection, task_filter, 10)) == keys
+        assert "".join(item.idempotency_key for item in store.page(connection, task_filter, 10)) == keys
 
 
 def test_attempts_are_listed_in_order(submit: Submit, database: Database, admin: Connection, tenant: UUID) -> None:
@@ -238,7 +238,7 @@ def test_attempts_are_listed_in_order(submit: Submit, database: Database, admin:
             [tenant, job_id, number, NOW, NOW + timedelta(seconds=number), outcome],
         )
     with database.tenant(tenant) as connection:
-        assert [(one.attempt, one.outcome) for one in store.list_attempts(connection, job_id)] == [
+        assert [(item.attempt, item.outcome) for item in store.list_attempts(connection, job_id)] == [
             (1, "retry"),
             (2, "succeeded"),
         ]
@@ -254,10 +254,10 @@ def test_canceled_task_gets_a_new_claim_token(
     admin.execute("UPDATE task SET status = 'in-progress', claimed_at = %s, lease_expires_at = %s", [NOW, NOW])
     ((token,),) = admin.execute("SELECT claim_token FROM task").fetchall()
     with database.tenant(tenant) as connection:
-        found = store.cancel(connection, job_id, NOW, "ada")
+        canceled = store.cancel(connection, job_id, NOW, "ada")
 
-    assert found is not None
-    assert (found[0].status, found[0].ended_at) == ("canceled", NOW)
+    assert canceled is not None
+    assert (canceled[0].status, canceled[0].ended_at) == ("canceled", NOW)
     (row,) = rows(admin, "task")
     assert row["claim_token"] > token
     assert (row["status"], row["skip_reason"], row["canceled_at"], row["lease_expires_at"]) == (

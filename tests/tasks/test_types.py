@@ -51,11 +51,11 @@ def test_disabled_type_error_names_its_setting() -> None:
     ],
 )
 def test_invalid_payload_is_rejected_and_not_quoted(payload: dict[str, JsonValue], message: str) -> None:
-    with pytest.raises(InvalidPayloadError) as refused:
+    with pytest.raises(InvalidPayloadError) as error:
         GREET.read(payload)
 
-    assert message in str(refused.value)
-    assert not any(word in str(refused.value) for word in ("Augusta", "secret", "hunter2"))
+    assert message in str(error.value)
+    assert not any(word in str(error.value) for word in ("Augusta", "secret", "hunter2"))
 
 
 def test_type_is_enabled_by_an_existing_setting() -> None:

@@ -19,8 +19,8 @@ from counterfoil.documents.text.page import pages
 from counterfoil.errors import InvalidDocumentError
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
 from tests.benchmarks.extraction.stated import PageText
-from tests.documents.second_reading import read_again, xml_of_pdf
-from tests.documents.test_extraction_corpus import as_second_reading
+from tests.documents.reference_reader import read_reference, xml_of_pdf
+from tests.documents.test_extraction_corpus import as_reference
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"
 """The ZUGFeRD corpus, half of https://github.com/ZUGFeRD/corpus."""
@@ -74,7 +74,7 @@ def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | N
         figures.lines.add(body)
         figures.hybrids += 1
         figures.right_types += read.type == truth.type
-        figures.exact += _matches_second_reading(content, truth)
+        figures.exact += _matches_reference(content, truth)
         if show is not None:
             show("\n".join(_misses(str(file.relative_to(folder)), truth, read, head, body)))
     return figures
@@ -88,9 +88,9 @@ def _compare(content: bytes, truth: ExtractionResult, read: ExtractionResult) ->
     return head, body
 
 
-def _matches_second_reading(content: bytes, truth: ExtractionResult) -> bool:
+def _matches_reference(content: bytes, truth: ExtractionResult) -> bool:
     xml = xml_of_pdf(content) or next((file.content for file in pdf.embedded_xml(content)), b"")
-    return as_second_reading(truth) == read_again(xml)
+    return as_reference(truth) == read_reference(xml)
 
 
 def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Counts, body: Counts) -> Iterator[str]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from counterfoil.documents.matching.score import parse, probability, score, using
 from tests.benchmarks.matching.pairs import Half, read_half, whole_text
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import ReferenceMatching
 from tools.training.candidate_pairs import id_of
 from tools.training.learning import fit_weights
 
@@ -50,7 +50,9 @@ def ours_decided(taught: Half) -> Callable[[Half], Scores]:
         with using(weights):
             for pairs in half.by_tenant:
                 documents = {one.id: one for pair in pairs for one in (pair.child, pair.parent)}
-                linked = {frozenset((link.child, link.parent)) for link in Whole(list(documents.values())).links()}
+                linked = {
+                    frozenset((link.child, link.parent)) for link in ReferenceMatching(list(documents.values())).links()
+                }
                 found += [float(frozenset((pair.child.id, pair.parent.id)) in linked) for pair in pairs]
         return found
 

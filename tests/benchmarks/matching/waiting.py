@@ -26,9 +26,9 @@ from functions.matching.work import match
 from functions.migrate.runner import apply
 from infra.worker_table import WORKERS
 from tests.delivery.harness import QUEUE_URL, Context, FakeSqs, event, record
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import SELLER, invoice, line, order
-from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.samples import SELLER, invoice, line, order
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.llm.server import Request, Server
 from tools.evaluation.command import MIGRATIONS
 
@@ -91,7 +91,7 @@ def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
             order(f"47{number}11", when, supplier=seller, lines=[line(str(when) * 6, description=goods)])
             for when, goods in ((1, "Shovel"), (2, "Violin"))
         ]
-    office = Office(database, admin, documents)
+    office = TenantHarness(database, admin, documents)
     office.match_all()
     invoices = [
         office.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))

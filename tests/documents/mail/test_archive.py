@@ -14,7 +14,7 @@ from counterfoil.errors import InvalidDocumentError
 from tests.mails import PDF, XML
 
 
-def packed(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_of(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as file:
         for name, content in files:
@@ -23,10 +23,14 @@ def packed(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def reasons(content: bytes) -> list[str]:
-    return [found.reason for found in archive_attachments(Archive(content)) if isinstance(found, SkippedAttachment)]
+    return [
+        attachment.reason
+        for attachment in archive_attachments(Archive(content))
+        if isinstance(attachment, SkippedAttachment)
+    ]
 
 
-def changed(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
+def overwrite(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
     """Overwrite bytes of each header that starts with `at`."""
     data, position = bytearray(content), content.find(at)
     while position >= 0:
@@ -39,16 +43,16 @@ LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 
 
 def test_files_keep_order_without_folders():
-    found = list(archive_attachments(Archive(packed(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
+    attachments = list(archive_attachments(Archive(zip_of(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
 
-    assert [(item.name, item.content) for item in found if isinstance(item, Attachment)] == [
+    assert [(item.name, item.content) for item in attachments if isinstance(item, Attachment)] == [
         ("b.pdf", PDF),
         ("a.xml", XML),
     ]
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "displayed"),
     [
         ("../../../etc/passwd", "passwd"),
         ("/etc/cron.d/x.xml", "x.xml"),
@@ -60,31 +64,31 @@ def test_files_keep_order_without_folders():
         ("x" * 400 + ".xml", "x" * 146 + ".xml"),
     ],
 )
-def test_unsafe_file_name_is_sanitized(name: str, shown: str):
-    (found,) = archive_attachments(Archive(packed((name, XML))))
+def test_unsafe_file_name_is_sanitized(name: str, displayed: str):
+    (attachment,) = archive_attachments(Archive(zip_of((name, XML))))
 
-    assert found.name == shown
+    assert attachment.name == displayed
 
 
 def test_undeclared_utf_8_name_is_decoded():
-    content = packed(("Größe.xml", XML))
-    undeclared = changed(changed(content, LOCAL, 6, b"\x00\x00"), CENTRAL, 8, b"\x00\x00")
+    content = zip_of(("Größe.xml", XML))
+    undeclared = overwrite(overwrite(content, LOCAL, 6, b"\x00\x00"), CENTRAL, 8, b"\x00\x00")
 
-    (found,) = archive_attachments(Archive(undeclared))
+    (attachment,) = archive_attachments(Archive(undeclared))
 
-    assert found.name == "Größe.xml"
+    assert attachment.name == "Größe.xml"
 
 
 def test_too_compressed_or_large_file_is_skipped():
-    tight = packed(("a.pdf", PDF + bytes(3_000_000)))
-    large = changed(packed(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
+    compressed = zip_of(("a.pdf", PDF + bytes(3_000_000)))
+    large = overwrite(zip_of(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
 
-    assert reasons(tight) == ["Its compression ratio exceeds 200, which no document has."]
+    assert reasons(compressed) == ["Its compression ratio exceeds 200, which no document has."]
     assert reasons(large) == ["It is larger than 64 MiB."]
 
 
 def test_file_is_read_up_to_declared_size():
-    bomb = changed(packed(("a.xml", XML + bytes(30_000_000))), CENTRAL, 24, struct.pack("<I", len(XML)))
+    bomb = overwrite(zip_of(("a.xml", XML + bytes(30_000_000))), CENTRAL, 24, struct.pack("<I", len(XML)))
 
     assert reasons(bomb) == ["It is damaged."]  # the checksum also covers the undeclared bytes
 
@@ -92,31 +96,31 @@ def test_file_is_read_up_to_declared_size():
 def test_files_beyond_total_size_limit_are_skipped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("counterfoil.documents.mail.attachments.MAX_UNPACKED_BYTES", 2 * len(PDF) + 1)
 
-    found = list(archive_attachments(Archive(packed(*[(f"{n}.pdf", PDF) for n in range(4)]))))
+    attachments = list(archive_attachments(Archive(zip_of(*[(f"{n}.pdf", PDF) for n in range(4)]))))
 
-    assert [type(item) for item in found] == [Attachment, Attachment, SkippedAttachment, SkippedAttachment]
+    assert [type(item) for item in attachments] == [Attachment, Attachment, SkippedAttachment, SkippedAttachment]
 
 
 def test_encrypted_or_unsupported_compression_is_skipped():
-    encrypted = changed(packed(("a.pdf", PDF)), CENTRAL, 8, b"\x01\x00")
+    encrypted = overwrite(zip_of(("a.pdf", PDF)), CENTRAL, 8, b"\x01\x00")
 
     assert reasons(encrypted) == ["It is encrypted."]
-    assert reasons(packed(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["Its compression method is not supported."]
+    assert reasons(zip_of(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["Its compression method is not supported."]
 
 
 def test_damaged_file_does_not_affect_others():
-    content = packed(("a.pdf", PDF), ("b.xml", XML), method=zipfile.ZIP_STORED)
+    content = zip_of(("a.pdf", PDF), ("b.xml", XML), method=zipfile.ZIP_STORED)
     damaged = content.replace(PDF, PDF[:-1] + b"?")
 
-    found = list(archive_attachments(Archive(damaged)))
+    attachments = list(archive_attachments(Archive(damaged)))
 
-    assert [item.name for item in found if isinstance(item, Attachment)] == ["b.xml"]
-    assert [item.reason for item in found if isinstance(item, SkippedAttachment)] == ["It is damaged."]
+    assert [item.name for item in attachments if isinstance(item, Attachment)] == ["b.xml"]
+    assert [item.reason for item in attachments if isinstance(item, SkippedAttachment)] == ["It is damaged."]
 
 
 def test_archive_with_too_many_files_is_rejected():
     with pytest.raises(InvalidDocumentError, match="more than 500 files"):
-        Archive(packed(*[(f"{n}.xml", b"") for n in range(501)]))
+        Archive(zip_of(*[(f"{n}.xml", b"") for n in range(501)]))
 
 
 def test_oversized_central_directory_is_rejected():
@@ -128,7 +132,7 @@ def test_oversized_central_directory_is_rejected():
         Archive(LOCAL + directory + end)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", packed(("a.pdf", PDF))[:-5], b"PK\x05\x06" + bytes(17)])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", zip_of(("a.pdf", PDF))[:-5], b"PK\x05\x06" + bytes(17)])
 def test_incomplete_archive_is_rejected(content: bytes):
     with pytest.raises(InvalidDocumentError, match="damaged"):
         Archive(content)
@@ -138,5 +142,5 @@ def test_incomplete_archive_is_rejected(content: bytes):
 def test_office_document_is_detected_by_its_entries(name: str):
     files: Any = ((name, b"x"), ("content.xml", XML))
 
-    assert Archive(packed(*files)).is_office_document
-    assert not Archive(packed(("invoice.xml", XML))).is_office_document
+    assert Archive(zip_of(*files)).is_office_document
+    assert not Archive(zip_of(("invoice.xml", XML))).is_office_document

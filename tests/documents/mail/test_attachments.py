@@ -25,14 +25,14 @@ from counterfoil.documents.mail.attachments import (
 )
 from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
-from tests.documents.mail.test_archive import packed
+from tests.documents.mail.test_archive import zip_of
 from tests.mails import LOGO, PDF, SCAN, XML, mail, received
 
 ROOT = Path(__file__).parents[3]
 
 
-def names(found: list[MailPart]) -> list[str]:
-    return [item.name for item in found if isinstance(item, Attachment)]
+def names(attachment: list[MailPart]) -> list[str]:
+    return [item.name for item in attachment if isinstance(item, Attachment)]
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,24 @@ def names(found: list[MailPart]) -> list[str]:
     ],
 )
 def test_unreadable_container_is_skipped_with_advice(name: str, content: bytes, reason: str):
-    (found,) = mail_attachments(parse(mail((name, content)).as_bytes()))
+    (attachment,) = mail_attachments(parse(mail((name, content)).as_bytes()))
 
-    assert found == SkippedAttachment(name, len(content), reason)
+    assert attachment == SkippedAttachment(name, len(content), reason)
 
 
 def test_nested_mails_are_opened_up_to_max_depth():
-    inside = mail((None, PDF))
+    inner_mail = mail((None, PDF))
     for _ in range(MAX_DEPTH):
         outer = mail()
-        outer.add_attachment(inside)
-        inside = outer
+        outer.add_attachment(inner_mail)
+        inner_mail = outer
 
-    found = list(mail_attachments(parse(inside.as_bytes())))
+    attachment = list(mail_attachments(parse(inner_mail.as_bytes())))
 
-    assert [item.reason for item in found if isinstance(item, SkippedAttachment)] == [attachments.NESTED_TOO_DEEPLY]
-    content = inside.get_payload()[-1].get_payload()[0].as_bytes()  # type: ignore[index,union-attr]
+    assert [item.reason for item in attachment if isinstance(item, SkippedAttachment)] == [
+        attachments.NESTED_TOO_DEEPLY
+    ]
+    content = inner_mail.get_payload()[-1].get_payload()[0].as_bytes()  # type: ignore[index,union-attr]
     assert names(list(mail_attachments(parse(content)))) == ["attachment 1.pdf"]
 
 
@@ -80,9 +82,9 @@ def _base64(content: bytes) -> bytes:
 
 
 def test_file_type_is_detected_from_content():
-    found = list(mail_attachments(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
+    attachment = list(mail_attachments(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
 
-    assert [(item.name, item.kind) for item in found if isinstance(item, Attachment)] == [
+    assert [(item.name, item.kind) for item in attachment if isinstance(item, Attachment)] == [
         ("a.txt", "pdf"),
         ("c.jpg", "xml"),
     ]
@@ -97,9 +99,9 @@ def test_mail_body_pdf_is_an_attachment():
 
 
 def test_inline_scan_is_returned_and_logo_ignored():
-    found = list(mail_attachments(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
+    attachment = list(mail_attachments(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
 
-    assert names(found) == ["scan.png"]
+    assert names(attachment) == ["scan.png"]
 
 
 def test_mail_with_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch):
@@ -112,10 +114,10 @@ def test_mail_with_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch):
 # Arbitrary input
 
 SEEDS = [
-    received(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", packed(("a.xml", XML))), inline=[("l.png", LOGO)])),
+    received(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", zip_of(("a.xml", XML))), inline=[("l.png", LOGO)])),
     received(mail(("b.eml", mail((None, PDF)).as_bytes()), subject="Größe €", message_id=None)),
 ]
-ARCHIVE = packed(("2026/a.xml", XML), ("b.pdf", PDF), ("m.eml", mail(("x.pdf", PDF)).as_bytes()))
+ARCHIVE = zip_of(("2026/a.xml", XML), ("b.pdf", PDF), ("m.eml", mail(("x.pdf", PDF)).as_bytes()))
 TOKENS = [
     *(b"Content-Type: message/rfc822\n\n", b'Content-Type: multipart/mixed; boundary=""\n', b"multipart/related"),
     *(b"=?utf-8?b?", b"?=", b"=?unknown-8bit?q?a?=", b"filename*0*=", b"name*=", b"utf-8''%ff", b"charset=idna"),
@@ -138,8 +140,8 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     return content
 
 
-def check(found: list[MailPart]) -> None:
-    for item in found:
+def check(attachment: list[MailPart]) -> None:
+    for item in attachment:
         item.name.encode()
         assert item.name == item.name.strip(" .")
         assert not set(item.name) & set("/\\\x00\r\n\u202e")
@@ -181,11 +183,11 @@ def test_every_archive_file_is_returned_or_skipped(files: list[tuple[str, bytes]
         for number, (name, content) in enumerate(files):
             file.writestr(f"{number}{name.encode(errors='replace').decode()}x", content)
 
-    found = list(archive_attachments(Archive(buffer.getvalue())))
+    attachment = list(archive_attachments(Archive(buffer.getvalue())))
 
-    check(found)
-    assert len(found) >= len(files)
-    sizes = [len(item.content) if isinstance(item, Attachment) else item.size for item in found]
+    check(attachment)
+    assert len(attachment) >= len(files)
+    sizes = [len(item.content) if isinstance(item, Attachment) else item.size for item in attachment]
     assert sorted(sizes) == sorted(len(content) for _, content in files)
 
 
@@ -229,11 +231,11 @@ def test_hostile_mail_stays_within_memory_and_time_limits(name: str):
             pass
         print(time.process_time() - began, peak_megabytes())
     """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], check=True, capture_output=True, text=True, cwd=ROOT
     )
 
-    seconds, megabytes = map(float, done.stdout.split())
+    seconds, megabytes = map(float, completed.stdout.split())
     assert seconds < 10
     assert megabytes < 512
 

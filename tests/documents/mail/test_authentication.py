@@ -14,10 +14,10 @@ def results(content: bytes) -> SenderAuthentication:
 
 @pytest.mark.parametrize("dmarc", ["pass", "fail", "none", "temperror"])
 def test_results_of_ses_are_read(dmarc: str) -> None:
-    found = results(received(mail(), results=results_of("softfail", "none", dmarc)))
+    auth_results = results(received(mail(), results=results_of("softfail", "none", dmarc)))
 
-    assert found == SenderAuthentication("softfail", "none", dmarc)
-    assert found.is_failed == (dmarc == "fail")
+    assert auth_results == SenderAuthentication("softfail", "none", dmarc)
+    assert auth_results.is_failed == (dmarc == "fail")
 
 
 def test_one_valid_signature_of_several_passes() -> None:

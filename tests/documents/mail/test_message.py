@@ -13,7 +13,7 @@ HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("spelling", "read"),
     [
         (b"Rechnung 17", "Rechnung 17"),
         (b"=?utf-8?q?Gr=C3=B6=C3=9Fe?= =?utf-8?b?IOKCrA==?=", "Größe €"),
@@ -30,14 +30,14 @@ HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n
         (b"", ""),
     ],
 )
-def test_subject_is_decoded_and_sanitized(written: bytes, read: str):
-    found = envelope(parse(b"From: a@b.example\r\nSubject: " + written + b"\r\n\r\nText"))
+def test_subject_is_decoded_and_sanitized(spelling: bytes, read: str):
+    headers = envelope(parse(b"From: a@b.example\r\nSubject: " + spelling + b"\r\n\r\nText"))
 
-    assert found.subject == read
+    assert headers.subject == read
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("spelling", "read"),
     [
         (b"<17@nordwind.example>", "17@nordwind.example"),
         (b" \r\n <17@nordwind.example> (a comment)", "17@nordwind.example"),
@@ -47,14 +47,14 @@ def test_subject_is_decoded_and_sanitized(written: bytes, read: str):
         (b"<" + b"x" * 2000 + b">", ""),
     ],
 )
-def test_message_id_is_read_between_brackets(written: bytes, read: str):
-    assert envelope(parse(HEAD + b"Message-ID: " + written + b"\r\n\r\n")).message_id == read
+def test_message_id_is_read_between_brackets(spelling: bytes, read: str):
+    assert envelope(parse(HEAD + b"Message-ID: " + spelling + b"\r\n\r\n")).message_id == read
 
 
 def test_missing_headers_are_empty():
-    found = envelope(parse(b"To: x@y.example\r\n\r\nText"))
+    headers = envelope(parse(b"To: x@y.example\r\n\r\nText"))
 
-    assert (found.sender, found.subject, found.message_id, found.refusal) == ("", "", "", None)
+    assert (headers.sender, headers.subject, headers.message_id, headers.refusal) == ("", "", "", None)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_file_name_is_decoded_and_sanitized(disposition: bytes, name: str):
         HEAD + b"Content-Type: application/octet-stream\r\nContent-Disposition: " + disposition + b"\r\n\r\n" + PDF
     )
 
-    (found,) = mail_attachments(parse(content))
+    (attachment,) = mail_attachments(parse(content))
 
-    assert isinstance(found, Attachment)
-    assert found.name == name
+    assert isinstance(attachment, Attachment)
+    assert attachment.name == name
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def test_file_name_is_decoded_and_sanitized(disposition: bytes, name: str):
 )
 def test_transfer_encoding_variants_are_decoded(encoding: bytes):
     head = HEAD + b"Content-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: " + encoding
-    (found,) = mail_attachments(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
+    (attachment,) = mail_attachments(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
 
-    assert isinstance(found, Attachment)
-    assert found.content == PDF
+    assert isinstance(attachment, Attachment)
+    assert attachment.content == PDF
 
 
 def test_content_type_name_is_the_fallback():
     content = HEAD + b'Content-Type: application/pdf; name="a.pdf"\r\nContent-Disposition: attachment\r\n\r\n' + PDF
 
-    (found,) = mail_attachments(parse(content))
+    (attachment,) = mail_attachments(parse(content))
 
-    assert found.name == "a.pdf"
+    assert attachment.name == "a.pdf"
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,17 @@ from counterfoil.documents import matching
 from counterfoil.documents.matching import normalize
 from counterfoil.documents.matching.normalize import document
 from counterfoil.errors import BreakerOpenError, CancelledError
-from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, invoice, line, order, pile
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.fake_embeddings import (
+    answer,
+    embedder,
+    embedding_of,
+    in_english,
+    in_german,
+    two_languages,
+)
+from tests.documents.matching.reference_matching import ReferenceMatching
+from tests.documents.matching.samples import SampleDocument, invoice, line, order, random_samples
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
 
@@ -41,23 +48,23 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection, model: Server) -> Office:
+def harness(database: Database, admin: Connection, model: Server) -> TenantHarness:
     """An order in English and its invoice in German, not matched yet."""
-    return Office(database, admin, PAIR, embedder=embedder(database, model))
+    return TenantHarness(database, admin, PAIR, embedder=embedder(database, model))
 
 
-def stored_embeddings(office: Office) -> dict[int, normalize.Embedding]:
+def stored_embeddings(harness: TenantHarness) -> dict[int, normalize.Embedding]:
     """Return the stored embeddings by position."""
-    rows = office.admin.execute(
+    rows = harness.admin.execute(
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
-        [office.tenant_id],
+        [harness.tenant_id],
     )
-    return {office.ids.index(id_): normalize.Embedding(*found) for id_, *found in rows}
+    return {harness.ids.index(id_): normalize.Embedding(*columns) for id_, *columns in rows}
 
 
-def keys_by_vector(office: Office, position: int) -> set[str]:
-    rows = office.admin.execute(
-        "SELECT value FROM document_key WHERE document_id = %s AND starts_with(value, '≈')", [office.ids[position]]
+def keys_by_vector(harness: TenantHarness, position: int) -> set[str]:
+    rows = harness.admin.execute(
+        "SELECT value FROM document_key WHERE document_id = %s AND starts_with(value, '≈')", [harness.ids[position]]
     )
     return {key for (key,) in rows}
 
@@ -75,25 +82,25 @@ def expected_edges(
             link.by,
             round(link.score.total, 6),
         )
-        for link in Whole(read).links()
+        for link in ReferenceMatching(read).links()
     }
 
 
 # Effect on matching
 
 
-def test_embeddings_match_documents_across_languages(database: Database, admin: Connection, office: Office):
-    without = Office(database, admin, PAIR)
-    without.match_all()
-    assert without.links() == set()
-    office.match_all()
-    assert {pair: by for pair, (by, _) in office.edges().items()} == {(0, 1): "content"}
+def test_embeddings_match_documents_across_languages(database: Database, admin: Connection, harness: TenantHarness):
+    reference = TenantHarness(database, admin, PAIR)
+    reference.match_all()
+    assert reference.links() == set()
+    harness.match_all()
+    assert {pair: by for pair, (by, _) in harness.edges().items()} == {(0, 1): "content"}
 
 
 @pytest.mark.parametrize("order_of_arrival", [[0, 1], [1, 0]])
-def test_embedding_match_works_in_either_arrival_order(order_of_arrival: list[int], office: Office):
-    office.match_all(order_of_arrival)
-    assert office.links() == {(0, 1)}
+def test_embedding_match_works_in_either_arrival_order(order_of_arrival: list[int], harness: TenantHarness):
+    harness.match_all(order_of_arrival)
+    assert harness.links() == {(0, 1)}
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -105,9 +112,9 @@ def test_arrival_order_does_not_change_embedding_matches(
     expected = expected_edges(samples, {number: embedding_of(sample) for number, sample in enumerate(samples)})
     assert expected.keys() > expected_edges(samples, {}).keys()
     for number in range(4):
-        office = Office(database, admin, samples, embedder=embedder(database, model))
-        office.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
-        assert (number, office.edges()) == (number, expected)
+        harness = TenantHarness(database, admin, samples, embedder=embedder(database, model))
+        harness.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
+        assert (number, harness.edges()) == (number, expected)
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -117,119 +124,119 @@ def test_edges_follow_the_embeddings_stored_so_far(
 ) -> None:
     samples = two_languages(seed, 16)
     order_of_arrival = Random(seed).sample(range(len(samples)), len(samples))
-    office = Office(database, admin, samples)
+    harness = TenantHarness(database, admin, samples)
     with Server(otherwise=answer, failing=0.8, seed=seed) as failing:
-        office.embedder = embedder(database, failing)
-        office.match_all(order_of_arrival, concurrency)
-    first = stored_embeddings(office)
+        harness.embedder = embedder(database, failing)
+        harness.match_all(order_of_arrival, concurrency)
+    first = stored_embeddings(harness)
     assert 0 < len(first) < len(samples)
-    assert office.edges() == expected_edges(samples, first)
+    assert harness.edges() == expected_edges(samples, first)
     with Server(otherwise=answer) as model:
-        office.embedder = embedder(database, model)
-        office.match_all(reversed(order_of_arrival), concurrency)
-    assert stored_embeddings(office).keys() == set(range(len(samples)))
-    assert office.edges() == expected_edges(samples, stored_embeddings(office))
+        harness.embedder = embedder(database, model)
+        harness.match_all(reversed(order_of_arrival), concurrency)
+    assert stored_embeddings(harness).keys() == set(range(len(samples)))
+    assert harness.edges() == expected_edges(samples, stored_embeddings(harness))
 
 
-def test_stored_embeddings_count_without_a_model(office: Office):
-    office.match_all()
-    office.embedder = None
-    office.match_all([1, 0])
-    assert office.links() == {(0, 1)}
+def test_stored_embeddings_count_without_a_model(harness: TenantHarness):
+    harness.match_all()
+    harness.embedder = None
+    harness.match_all([1, 0])
+    assert harness.links() == {(0, 1)}
 
 
-def test_rejecting_another_order_keeps_embedding_match(office: Office):
-    office.match_all()
-    other = office.file(order("9000", 5, lines=[line("Z-1")]))
-    office.match(other)
-    office.decide(other, 1, "rejected")
-    assert office.links() == {(0, 1)}
+def test_rejecting_another_order_keeps_embedding_match(harness: TenantHarness):
+    harness.match_all()
+    other = harness.file(order("9000", 5, lines=[line("Z-1")]))
+    harness.match(other)
+    harness.decide(other, 1, "rejected")
+    assert harness.links() == {(0, 1)}
 
 
 def test_embedding_added_after_search_forces_new_decision(database: Database, admin: Connection):
-    office = Office(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
-    office.match_all([1, 2])
-    assert office.links() == {(1, 2)}
-    decided = office.search(1)
+    harness = TenantHarness(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
+    harness.match_all([1, 2])
+    assert harness.links() == {(1, 2)}
+    pending_match = harness.search(1)
     with Server(otherwise=answer) as model:
-        embedder(database, model).embed(database, office.tenant_id, office.ids[2])
-    assert office.write(decided).decided_again
+        embedder(database, model).embed(database, harness.tenant_id, harness.ids[2])
+    assert harness.write(pending_match).decided_again
 
 
-def test_embedding_of_unmatched_document_forces_no_new_decision(office: Office):
-    decided = office.search(0)
-    office.search(1)  # stores its embedding
-    assert not office.write(decided).decided_again
+def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantHarness):
+    pending_match = harness.search(0)
+    harness.search(1)  # stores its embedding
+    assert not harness.write(pending_match).decided_again
 
 
 # Storage
 
 
-def test_equal_texts_are_embedded_once(office: Office, model: Server):
-    office.match_all()
-    again = office.file(in_german(number="R-10"))
-    office.match_all()
+def test_equal_texts_are_embedded_once(harness: TenantHarness, model: Server):
+    harness.match_all()
+    duplicate = harness.file(in_german(number="R-10"))
+    harness.match_all()
     assert len(model.requests) == 2
-    assert stored_embeddings(office)[again] == stored_embeddings(office)[1]
-    vectors = office.admin.execute("SELECT l2_norm(vector), vector_dims(vector) FROM document_embedding")
+    assert stored_embeddings(harness)[duplicate] == stored_embeddings(harness)[1]
+    vectors = harness.admin.execute("SELECT l2_norm(vector), vector_dims(vector) FROM document_embedding")
     assert {(round(norm, 2), dimensions) for norm, dimensions in vectors} == {(1.0, 256)}
 
 
 def test_tenants_do_not_share_embeddings(database: Database, admin: Connection, model: Server):
     for _ in range(2):
-        office = Office(database, admin, PAIR, embedder=embedder(database, model))
-        office.match_all()
-        assert len(stored_embeddings(office)) == 2
+        harness = TenantHarness(database, admin, PAIR, embedder=embedder(database, model))
+        harness.match_all()
+        assert len(stored_embeddings(harness)) == 2
     assert len(model.requests) == 4
 
 
-def test_document_without_descriptions_is_not_embedded(office: Office, model: Server):
-    office.match(office.file(invoice(lines=[])))
-    assert (model.requests, stored_embeddings(office)) == ([], {})
+def test_document_without_descriptions_is_not_embedded(harness: TenantHarness, model: Server):
+    harness.match(harness.file(invoice(lines=[])))
+    assert (model.requests, stored_embeddings(harness)) == ([], {})
 
 
-def test_new_model_replaces_embeddings_and_keys(database: Database, office: Office, model: Server):
-    office.match_all()
-    before = keys_by_vector(office, 0)
-    office.embedder = embedder(database, model, EMBEDDING_MODEL="n")
-    office.match(0)
-    assert office.links() == set()  # the invoice's embedding is still from the first model
-    office.match(1)
-    assert office.links() == {(0, 1)}
-    assert {found.model for found in stored_embeddings(office).values()} == {"openai/n"}
-    assert (len(before), len(keys_by_vector(office, 0))) == (normalize.BANDS, normalize.BANDS)
-    assert before.isdisjoint(keys_by_vector(office, 0))
+def test_new_model_replaces_embeddings_and_keys(database: Database, harness: TenantHarness, model: Server):
+    harness.match_all()
+    before = keys_by_vector(harness, 0)
+    harness.embedder = embedder(database, model, EMBEDDING_MODEL="n")
+    harness.match(0)
+    assert harness.links() == set()  # the invoice's embedding is still from the first model
+    harness.match(1)
+    assert harness.links() == {(0, 1)}
+    assert {embedding.model for embedding in stored_embeddings(harness).values()} == {"openai/n"}
+    assert (len(before), len(keys_by_vector(harness, 0))) == (normalize.BANDS, normalize.BANDS)
+    assert before.isdisjoint(keys_by_vector(harness, 0))
 
 
-def test_changed_descriptions_replace_embedding_and_keys(office: Office, model: Server, admin: Connection):
-    office.match_all()
+def test_changed_descriptions_replace_embedding_and_keys(harness: TenantHarness, model: Server, admin: Connection):
+    harness.match_all()
     changed = in_english()
     changed.data["line_items"][0]["description"] = changed.data["line_items"][1]["description"] = "paint"
-    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), office.ids[0]])
+    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), harness.ids[0]])
     model.then(Failure(400))
-    office.match(0)
-    assert (office.links(), keys_by_vector(office, 0)) == (set(), set())
-    office.match(0)
-    assert len(keys_by_vector(office, 0)) == normalize.BANDS
+    harness.match(0)
+    assert (harness.links(), keys_by_vector(harness, 0)) == (set(), set())
+    harness.match(0)
+    assert len(keys_by_vector(harness, 0)) == normalize.BANDS
     assert [request.user for request in model.requests[2:]] == ["paint", "paint"]
 
 
-def test_deleting_a_document_deletes_its_embedding(office: Office, admin: Connection):
-    office.match_all()
+def test_deleting_a_document_deletes_its_embedding(harness: TenantHarness, admin: Connection):
+    harness.match_all()
     admin.execute("DELETE FROM document_match")
-    admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
-    assert list(stored_embeddings(office)) == [1]
+    admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[0]])
+    assert list(stored_embeddings(harness)) == [1]
 
 
-def test_document_deleted_during_call_stores_no_embedding(office: Office, model: Server):
+def test_document_deleted_during_call_stores_no_embedding(harness: TenantHarness, model: Server):
     def remove_document(request: Any) -> str:
-        office.admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
+        harness.admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[0]])
         return answer(request)
 
     model._otherwise = remove_document
-    assert office.embedder is not None
-    office.embedder.embed(office.database, office.tenant_id, office.ids[0])
-    assert stored_embeddings(office) == {}
+    assert harness.embedder is not None
+    harness.embedder.embed(harness.database, harness.tenant_id, harness.ids[0])
+    assert stored_embeddings(harness) == {}
 
 
 # Failing or missing models
@@ -249,59 +256,61 @@ def test_document_deleted_during_call_stores_no_embedding(office: Office, model:
     ],
 )
 def test_model_failure_does_not_fail_the_document(
-    steps: list[Any], office: Office, model: Server, capsys: pytest.CaptureFixture[str]
+    steps: list[Any], harness: TenantHarness, model: Server, capsys: pytest.CaptureFixture[str]
 ):
     model.then(*steps)
-    assert isinstance(office.match(0), matching.MatchResult)
+    assert isinstance(harness.match(0), matching.MatchResult)
     assert len(model.requests) == len(steps)
     assert '"EmbeddingsSkipped": [1.0]' in capsys.readouterr().out
-    assert (stored_embeddings(office), keys_by_vector(office, 0)) == ({}, set())
-    office.match_all([0, 1])  # the next match calls the model again
-    assert office.links() == {(0, 1)}
+    assert (stored_embeddings(harness), keys_by_vector(harness, 0)) == ({}, set())
+    harness.match_all([0, 1])  # the next match calls the model again
+    assert harness.links() == {(0, 1)}
 
 
 def test_failing_model_leaves_other_matches_unchanged(database: Database, admin: Connection, model: Server):
-    samples = pile(7, 20)
-    without = Office(database, admin, samples)
-    without.match_all()
+    samples = random_samples(7, 20)
+    reference = TenantHarness(database, admin, samples)
+    reference.match_all()
     model._otherwise = lambda _: "nothing"
-    office = Office(database, admin, samples, embedder=embedder(database, model))
-    office.match_all()
-    assert (office.edges(), office.clusters(), office.reviews()) == (
-        without.edges(), without.clusters(), without.reviews()
+    harness = TenantHarness(database, admin, samples, embedder=embedder(database, model))
+    harness.match_all()
+    assert (harness.edges(), harness.clusters(), harness.reviews()) == (
+        reference.edges(), reference.clusters(), reference.reviews()
     )  # fmt: skip
 
 
-def test_open_breaker_or_missing_key_skips_the_call(database: Database, office: Office, model: Server):
+def test_open_breaker_or_missing_key_skips_the_call(database: Database, harness: TenantHarness, model: Server):
     guards = Guards(error=BreakerOpenError("open", until=NOW + timedelta(minutes=1)))
-    office.embedder = embedder(database, model, breakers=guards)
-    office.match(0)
-    office.embedder = embedder(database, model, EMBEDDING_API_KEY="")
-    office.match(0)
-    assert (model.requests, stored_embeddings(office)) == ([], {})
+    harness.embedder = embedder(database, model, breakers=guards)
+    harness.match(0)
+    harness.embedder = embedder(database, model, EMBEDDING_API_KEY="")
+    harness.match(0)
+    assert (model.requests, stored_embeddings(harness)) == ([], {})
 
 
-def test_embedding_counts_against_daily_budget(database: Database, office: Office, model: Server, admin: Connection):
-    office.embedder = embedder(database, model, LLM_CALLS_PER_DAY="1")
-    office.match_all()
-    assert (len(model.requests), list(stored_embeddings(office)), office.links()) == (1, [0], set())
+def test_embedding_counts_against_daily_budget(
+    database: Database, harness: TenantHarness, model: Server, admin: Connection
+):
+    harness.embedder = embedder(database, model, LLM_CALLS_PER_DAY="1")
+    harness.match_all()
+    assert (len(model.requests), list(stored_embeddings(harness)), harness.links()) == (1, [0], set())
     calls = "SELECT purpose, provider, model, outcome, input_tokens FROM llm_call"
     assert admin.execute(calls).fetchall() == [("embedding", "openai-embeddings", "m", "answered", 40)]
 
 
-def test_canceled_attempt_raises_canceled_error(database: Database, office: Office, model: Server):
-    stopped = Event()
-    stopped.set()
-    office.embedder = embedder(database, model, deadline=Deadline(canceled=stopped))
+def test_canceled_attempt_raises_canceled_error(database: Database, harness: TenantHarness, model: Server):
+    stop_event = Event()
+    stop_event.set()
+    harness.embedder = embedder(database, model, deadline=Deadline(canceled=stop_event))
     with pytest.raises(CancelledError):
-        office.match(0)
+        harness.match(0)
 
 
-def test_embedding_uses_at_most_half_the_remaining_time(database: Database, office: Office, model: Server):
-    assert office.embedder is not None
+def test_embedding_uses_at_most_half_the_remaining_time(database: Database, harness: TenantHarness, model: Server):
+    assert harness.embedder is not None
     clock = iter([10.0, 10.0, 5.5])
-    make: Callable[[], Any] = office.embedder.make
+    make: Callable[[], Any] = harness.embedder.make
     short = matching.Embedder("openai/m", make, Deadline(lambda: next(clock, 5.5)))
     model.then(Failure(503, retry_after="3"))
-    short.embed(office.database, office.tenant_id, office.ids[0])
-    assert (len(model.requests), stored_embeddings(office)) == (1, {})
+    short.embed(harness.database, harness.tenant_id, harness.ids[0])
+    assert (len(model.requests), stored_embeddings(harness)) == (1, {})

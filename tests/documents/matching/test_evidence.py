@@ -6,7 +6,7 @@ from counterfoil.documents.matching.compare import Feature, FeatureLevel, Values
 from counterfoil.documents.matching.evidence import evidence_steps, reasoning, words
 from counterfoil.documents.matching.rules import ProposedMatch
 from counterfoil.documents.matching.score import FeatureEvidence, Score, current
-from tests.documents.matching.papers import invoice, line, order, read
+from tests.documents.matching.samples import invoice, line, order, read
 
 
 def test_each_level_has_its_own_words():

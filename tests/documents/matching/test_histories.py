@@ -13,9 +13,9 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from counterfoil.documents.matching.sql import Verdict
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, pile, read
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import ReferenceMatching
+from tests.documents.matching.samples import SampleDocument, random_samples, read
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 PILE = 60
 """Number of documents that a history draws from. Most are related: they share numbers, parties and articles."""
@@ -36,17 +36,17 @@ class History(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 10_000))
     def open(self, seed: int) -> None:
-        self.office = Office(self.database, self.admin)
-        self.pile = pile(seed, PILE)
+        self.harness = TenantHarness(self.database, self.admin)
+        self.pile = random_samples(seed, PILE)
         self.samples: dict[int, SampleDocument] = {}
         self.pending: set[int] = set()
         """Documents that still have to be matched."""
         self.decisions: dict[frozenset[int], Verdict] = {}
 
     @rule(which=st.integers(0, PILE - 1))
-    def file_document(self, which: int) -> None:
-        position = self.office.file(self.pile[which])
-        self.samples[position] = self.pile[which]
+    def file_document(self, index: int) -> None:
+        position = self.harness.file(self.pile[index])
+        self.samples[position] = self.pile[index]
         self.pending.add(position)
 
     @precondition(lambda self: self.pending)
@@ -61,45 +61,45 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.samples)
     @rule(random=st.randoms(use_true_random=False), which=st.integers(0, PILE - 1))
-    def replace_contents(self, random: Random, which: int) -> None:
+    def replace_contents(self, random: Random, index: int) -> None:
         position = random.choice(sorted(self.samples))
-        self.samples[position] = self.pile[which]._replace(received_at=self.samples[position].received_at)
+        self.samples[position] = self.pile[index]._replace(received_at=self.samples[position].received_at)
         self.admin.execute(
             "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
-            [Jsonb(self.pile[which].data), self.pile[which].kind, self.office.ids[position]],
+            [Jsonb(self.pile[index].data), self.pile[index].kind, self.harness.ids[position]],
         )
         self.pending.add(position)
 
     @precondition(lambda self: len(self.samples) > 1)
     @rule(random=st.randoms(use_true_random=False), verdict=st.sampled_from(("confirmed", "rejected")))
-    def decide_pair(self, random: Random, verdict: Verdict) -> None:
+    def decide_pair(self, random: Random, decision: Verdict) -> None:
         pair = random.sample(sorted(self.samples), 2)
-        ambiguous_matches = {(a, b) for a, found in self.office.reviews().items() for b in found[0]}
+        ambiguous_matches = {(a, b) for a, groups in self.harness.reviews().items() for b in groups[0]}
         # The review of a removed candidate stays until the document is matched again.
-        linked = sorted(pair for pair in self.office.links() | ambiguous_matches if self.samples.keys() >= set(pair))
+        linked = sorted(pair for pair in self.harness.links() | ambiguous_matches if self.samples.keys() >= set(pair))
         if linked and random.random() < 0.7:
             pair = list(random.choice(linked))
-        self.office.decide(pair[0], pair[1], verdict)
-        self.decisions[frozenset(pair)] = verdict
+        self.harness.decide(pair[0], pair[1], decision)
+        self.decisions[frozenset(pair)] = decision
 
     @precondition(lambda self: self.samples)
     @rule(random=st.randoms(use_true_random=False))
     def remove_document(self, random: Random) -> None:
         position = random.choice(sorted(self.samples))
-        with self.database.tenant(self.office.tenant_id) as connection:
+        with self.database.tenant(self.harness.tenant_id) as connection:
             assert removal.delete_document(
-                connection, self.office.tenant_id, self.office.ids[position], NOW, by="clerk"
+                connection, self.harness.tenant_id, self.harness.ids[position], NOW, by="clerk"
             )
         del self.samples[position]
         self.pending.discard(position)
-        self.decisions = {pair: verdict for pair, verdict in self.decisions.items() if position not in pair}
+        self.decisions = {pair: decision for pair, decision in self.decisions.items() if position not in pair}
         rows = self.admin.execute(
-            "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending'", [self.office.tenant_id]
+            "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending'", [self.harness.tenant_id]
         )
-        self.pending |= {self.office.ids.index(id_) for (id_,) in rows}
+        self.pending |= {self.harness.ids.index(id_) for (id_,) in rows}
 
     def _match(self, position: int) -> None:
-        self.office.match(position)
+        self.harness.match(position)
         self.pending.discard(position)
 
     def teardown(self) -> None:
@@ -110,18 +110,18 @@ class History(RuleBasedStateMachine):
             self._match(min(self.pending))
 
         def pairs(decision: Verdict) -> list[frozenset[UUID]]:
-            found = [pair for pair, verdict in self.decisions.items() if verdict == decision]
-            return [frozenset(UUID(int=position + 1) for position in pair) for pair in found]
+            pairs_ = [pair for pair, value in self.decisions.items() if value == decision]
+            return [frozenset(UUID(int=position + 1) for position in pair) for pair in pairs_]
 
         documents = [read(sample, position + 1) for position, sample in self.samples.items()]
-        whole = Whole(documents, pairs("confirmed"), pairs("rejected"))
-        assert self.office.links() == {
+        reference = ReferenceMatching(documents, pairs("confirmed"), pairs("rejected"))
+        assert self.harness.links() == {
             (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1)
-            for link in whole.links()
+            for link in reference.links()
         }
-        assert self.office.reviews() == {
-            id_.int - 1: [[other.int - 1 for other in found] for found in ambiguous_matches]
-            for id_, ambiguous_matches in whole.reviews().items()
+        assert self.harness.reviews() == {
+            id_.int - 1: [[candidate.int - 1 for candidate in pairs_] for pairs_ in ambiguous_matches]
+            for id_, ambiguous_matches in reference.reviews().items()
         }
 
 

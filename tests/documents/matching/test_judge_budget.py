@@ -13,23 +13,23 @@ from counterfoil.documents import matching
 from counterfoil.errors import DeferredError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import SampleDocument, pile
+from tests.documents.matching.samples import SampleDocument, random_samples
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import (
     CHOICE,
     TWICE,
     MakeJudge,
-    again,
     answer,
-    billed,
-    scripted,
+    duplicate_of,
+    model_server,
+    sample_invoice,
     stored_answers,
 )
 from tests.llm.conftest import Guards, Time
-from tests.llm.judging import judge as sensible
+from tests.llm.judge_stub import judge as sensible
 from tests.llm.server import Server
 
-__all__ = ["scripted"]
+__all__ = ["model_server"]
 
 EQUAL = "Two documents fit equally: order 4711, order 4711."
 SPENT = "The language model was not asked: today's budget of {} questions is used up (2026-06-01, UTC)."
@@ -37,7 +37,7 @@ Budget = Callable[..., MakeJudge]
 
 
 @pytest.fixture
-def budget(scripted: Server, database: Database) -> Budget:
+def budget(model_server: Server, database: Database) -> Budget:
     """`budget(a_day, a_document, days_later)`: a judge factory with these limits."""
 
     def make(a_day: int = 10_000, a_document: int = 10_000, days_later: int = 0) -> MakeJudge:
@@ -45,7 +45,7 @@ def budget(scripted: Server, database: Database) -> Budget:
             {
                 "LLM_PROVIDER": "openai",
                 "LLM_MODEL": "the-model",
-                "LLM_URL": f"{scripted.url}/v1",
+                "LLM_URL": f"{model_server.url}/v1",
                 "LLM_API_KEY": "k",
                 "LLM_CALLS_PER_DAY": str(a_day),
                 "LLM_CALLS_PER_DOCUMENT": str(a_document),
@@ -61,87 +61,95 @@ def budget(scripted: Server, database: Database) -> Budget:
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection, budget: Budget) -> Office:
+def harness(database: Database, admin: Connection, budget: Budget) -> TenantHarness:
     """Two matched orders with one number, their unmatched invoice, and no budget."""
-    office = Office(database, admin, TWICE, budget(0))
-    office.match_all([0, 1])
-    return office
+    harness = TenantHarness(database, admin, TWICE, budget(0))
+    harness.match_all([0, 1])
+    return harness
 
 
-def ambiguous_matches(office: Office) -> list[Any]:
-    rows = office.admin.execute("SELECT ambiguous_matches FROM document_review WHERE state = 'open'").fetchall()
-    return [doubt for (found,) in rows for doubt in found]
+def ambiguous_matches(harness: TenantHarness) -> list[Any]:
+    rows = harness.admin.execute("SELECT ambiguous_matches FROM document_review WHERE state = 'open'").fetchall()
+    return [ambiguous_match for (matches,) in rows for ambiguous_match in matches]
 
 
-def test_exhausted_budget_leaves_match_ambiguous_with_reason(office: Office, scripted: Server):
-    written = office.match(2)
-    assert isinstance(written, matching.MatchResult)
-    assert written.reason == office.reason(2) == f"{EQUAL} {SPENT.format(0)}"
-    assert (office.links(), office.reviews(), scripted.requests) == (set(), {2: [[0, 1]]}, [])
-    assert [(doubt["reason"], doubt["unasked"]) for doubt in ambiguous_matches(office)] == [(EQUAL, SPENT.format(0))]
+def test_exhausted_budget_leaves_match_ambiguous_with_reason(harness: TenantHarness, model_server: Server):
+    match_result = harness.match(2)
+    assert isinstance(match_result, matching.MatchResult)
+    assert match_result.reason == harness.reason(2) == f"{EQUAL} {SPENT.format(0)}"
+    assert (harness.links(), harness.reviews(), model_server.requests) == (set(), {2: [[0, 1]]}, [])
+    assert [
+        (ambiguous_match["reason"], ambiguous_match["unasked"]) for ambiguous_match in ambiguous_matches(harness)
+    ] == [(EQUAL, SPENT.format(0))]
 
 
-def test_question_over_budget_is_sent_another_day(office: Office, scripted: Server, admin: Connection, budget: Budget):
-    office.judge = budget(1, days_later=0)
-    other = office.file(billed(7))
-    scripted.then(answer())
-    office.match(other)  # uses today's only question
-    office.match(2)
-    assert (stored_answers(admin), office.reason(2)) == ([{"matches": []}], f"{EQUAL} {SPENT.format(1)}")
-    office.judge = budget(1, days_later=1)
-    scripted.then(answer(CHOICE))
-    office.match(2)
-    assert (office.reason(2), len(stored_answers(admin))) == (None, 2)
-    assert (0, 2) in office.links()
+def test_question_over_budget_is_sent_another_day(
+    harness: TenantHarness, model_server: Server, admin: Connection, budget: Budget
+):
+    harness.judge = budget(1, days_later=0)
+    other = harness.file(sample_invoice(7))
+    model_server.then(answer())
+    harness.match(other)  # uses today's only question
+    harness.match(2)
+    assert (stored_answers(admin), harness.reason(2)) == ([{"matches": []}], f"{EQUAL} {SPENT.format(1)}")
+    harness.judge = budget(1, days_later=1)
+    model_server.then(answer(CHOICE))
+    harness.match(2)
+    assert (harness.reason(2), len(stored_answers(admin))) == (None, 2)
+    assert (0, 2) in harness.links()
 
 
-def test_stored_answer_needs_no_budget(office: Office, scripted: Server, budget: Budget):
-    office.judge = budget(1)
-    scripted.then(answer(CHOICE))
-    office.match(2)
-    office.judge = budget(0)
-    office.match(2)
-    assert (office.links(), office.reason(2)) == ({(0, 2)}, None)
+def test_stored_answer_needs_no_budget(harness: TenantHarness, model_server: Server, budget: Budget):
+    harness.judge = budget(1)
+    model_server.then(answer(CHOICE))
+    harness.match(2)
+    harness.judge = budget(0)
+    harness.match(2)
+    assert (harness.links(), harness.reason(2)) == ({(0, 2)}, None)
 
 
-def test_answers_within_document_budget_count(database: Database, admin: Connection, scripted: Server, budget: Budget):
-    office = Office(database, admin, [again(0), again(1), billed(0), billed(1), billed(2)])
-    office.match_all()
-    third = office.file(again(2))
-    office.judge = budget(a_document=2)
-    scripted.then(answer(CHOICE), answer(CHOICE))
-    office.match(third)
-    assert {pair[1] for pair in office.links()} == {2, 3}
-    assert list(office.reviews()) == [4]
-    assert "today's budget of 2 questions for one document" in (office.reason(4) or "")
-    scripted.then(answer(CHOICE))
-    office.match(4)  # has its own budget
-    assert office.reviews() == {}
+def test_answers_within_document_budget_count(
+    database: Database, admin: Connection, model_server: Server, budget: Budget
+):
+    harness = TenantHarness(
+        database, admin, [duplicate_of(0), duplicate_of(1), sample_invoice(0), sample_invoice(1), sample_invoice(2)]
+    )
+    harness.match_all()
+    third = harness.file(duplicate_of(2))
+    harness.judge = budget(a_document=2)
+    model_server.then(answer(CHOICE), answer(CHOICE))
+    harness.match(third)
+    assert {pair[1] for pair in harness.links()} == {2, 3}
+    assert list(harness.reviews()) == [4]
+    assert "today's budget of 2 questions for one document" in (harness.reason(4) or "")
+    model_server.then(answer(CHOICE))
+    harness.match(4)  # has its own budget
+    assert harness.reviews() == {}
 
 
-def test_without_budget_new_candidate_does_not_defer(office: Office):
-    decided = office.search(2, office.judge)
-    office.write(office.search(office.file(again(2))))
-    written = office.write(decided)  # the question has changed, and the budget covers neither
-    assert (written.decided_again, office.reviews()) == (True, {2: [[0, 1, 3]]})
-    assert SPENT.format(0) in (written.reason or "")
+def test_without_budget_new_candidate_does_not_defer(harness: TenantHarness):
+    pending_match = harness.search(2, harness.judge)
+    harness.write(harness.search(harness.file(duplicate_of(2))))
+    write_result = harness.write(pending_match)  # the question has changed, and the budget covers neither
+    assert (write_result.decided_again, harness.reviews()) == (True, {2: [[0, 1, 3]]})
+    assert SPENT.format(0) in (write_result.reason or "")
 
 
-def test_new_candidate_makes_judged_match_ambiguous_again(office: Office, scripted: Server, budget: Budget):
-    office.judge = budget(1)
-    scripted.then(answer(CHOICE))
-    office.match(2)
-    office.match(office.file(again(2)))
-    assert (office.links(), office.reviews()) == (set(), {2: [[0, 1, 3]]})
-    office.judge = budget(1, days_later=1)
-    scripted.then(answer(CHOICE))
-    office.match(2)
-    assert (office.links(), office.reviews()) == ({(0, 2)}, {})
+def test_new_candidate_makes_judged_match_ambiguous_again(harness: TenantHarness, model_server: Server, budget: Budget):
+    harness.judge = budget(1)
+    model_server.then(answer(CHOICE))
+    harness.match(2)
+    harness.match(harness.file(duplicate_of(2)))
+    assert (harness.links(), harness.reviews()) == (set(), {2: [[0, 1, 3]]})
+    harness.judge = budget(1, days_later=1)
+    model_server.then(answer(CHOICE))
+    harness.match(2)
+    assert (harness.links(), harness.reviews()) == ({(0, 2)}, {})
 
 
-def test_exhausted_budget_does_not_defer(office: Office):
+def test_exhausted_budget_does_not_defer(harness: TenantHarness):
     try:
-        office.write(office.search(2, office.judge))
+        harness.write(harness.search(2, harness.judge))
     except DeferredError:
         pytest.fail("A deferral would repeat endlessly")
 
@@ -150,29 +158,29 @@ def test_exhausted_budget_does_not_defer(office: Office):
 @pytest.mark.parametrize(("a_day", "a_document"), [(0, 10_000), (3, 10_000), (10_000, 1)])
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_edges_follow_from_documents_and_stored_answers(
-    seed: int, a_day: int, a_document: int, concurrency: int, database: Database, admin: Connection, scripted: Server,
-    budget: Budget,
+    seed: int, a_day: int, a_document: int, concurrency: int, database: Database, admin: Connection,
+    model_server: Server, budget: Budget,
 ):  # fmt: skip
-    scripted._otherwise = sensible
-    samples: list[SampleDocument] = [*pile(seed, 24), *TWICE, billed(3), again(2)]
-    unlimited = Office(database, admin, samples, budget())
+    model_server._otherwise = sensible
+    samples: list[SampleDocument] = [*random_samples(seed, 24), *TWICE, sample_invoice(3), duplicate_of(2)]
+    unlimited = TenantHarness(database, admin, samples, budget())
     unlimited.match_all()
-    office = Office(database, admin, samples, budget(a_day, a_document))
+    harness = TenantHarness(database, admin, samples, budget(a_day, a_document))
     order = list(range(len(samples)))
     Random(f"{seed} {concurrency}").shuffle(order)
-    all_questions = len(scripted.requests)
-    office.match_all(order, concurrency)
-    questions = len(scripted.requests) - all_questions
+    all_questions = len(model_server.requests)
+    harness.match_all(order, concurrency)
+    questions = len(model_server.requests) - all_questions
     assert questions <= a_day
     assert (questions > 0) == (a_day > 0)
     if not questions:
-        alone = Office(database, admin, samples)
-        alone.match_all()
-        assert (office.edges(), office.reviews()) == (alone.edges(), alone.reviews())
-    found = office.edges(), office.clusters(), office.reviews()
-    office.judge = None
-    office.match_all()  # from the stored answers, in another order
-    assert (office.edges(), office.clusters(), office.reviews()) == found
-    office.judge = budget(days_later=1)
-    office.match_all(reversed(order), concurrency)
-    assert (office.edges(), office.clusters()) == (unlimited.edges(), unlimited.clusters())
+        separate = TenantHarness(database, admin, samples)
+        separate.match_all()
+        assert (harness.edges(), harness.reviews()) == (separate.edges(), separate.reviews())
+    actual = harness.edges(), harness.clusters(), harness.reviews()
+    harness.judge = None
+    harness.match_all()  # from the stored answers, in another order
+    assert (harness.edges(), harness.clusters(), harness.reviews()) == actual
+    harness.judge = budget(days_later=1)
+    harness.match_all(reversed(order), concurrency)
+    assert (harness.edges(), harness.clusters()) == (unlimited.edges(), unlimited.clusters())

@@ -5,13 +5,13 @@ from typing import Any
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching.keys import Key
 from counterfoil.documents.matching.normalize import Document
-from tests.documents.matching.papers import BUYER, SELLER, delivery, invoice, line, order, read
+from tests.documents.matching.samples import BUYER, SELLER, delivery, invoice, line, order, read
 
 
 def finds(child: Document, parent: Document) -> bool:
     """Return True if a search by the child finds the parent."""
-    sought = keyed.referenced_numbers(child) | keyed.transaction_keys(child, ("purchase_order",))
-    return bool(sought & keyed.keys(parent))
+    lookup_keys = keyed.referenced_numbers(child) | keyed.transaction_keys(child, ("purchase_order",))
+    return bool(lookup_keys & keyed.keys(parent))
 
 
 def misspelled(party: dict[str, str]) -> dict[str, str]:
@@ -19,49 +19,57 @@ def misspelled(party: dict[str, str]) -> dict[str, str]:
 
 
 def test_number_variants_find_the_order() -> None:
-    elsewhere = [line("Z-9")]
-    for written in ("4711-22", "PO 47l1/22", "Bestellung 4711 22 vom 3.3.2026"):
-        bill = invoice(po_reference=written, when=900, lines=elsewhere)
-        assert finds(read(bill), read(order("4711-22"))), written
-    assert not finds(read(invoice(po_reference="4711-23", when=900, lines=elsewhere)), read(order("4711-22")))
+    unmatched_lines = [line("Z-9")]
+    for spelling in ("4711-22", "PO 47l1/22", "Bestellung 4711 22 vom 3.3.2026"):
+        invoice_ = invoice(po_reference=spelling, when=900, lines=unmatched_lines)
+        assert finds(read(invoice_), read(order("4711-22"))), spelling
+    assert not finds(read(invoice(po_reference="4711-23", when=900, lines=unmatched_lines)), read(order("4711-22")))
 
 
 def test_parties_find_documents_of_recent_quarters() -> None:
-    elsewhere = [line("Z-9")]
-    assert finds(read(invoice(lines=elsewhere)), read(order()))
-    assert finds(read(invoice(seller=SELLER | {"name": "Other"}, lines=elsewhere)), read(order()))  # by the VAT ID
-    assert not finds(read(invoice(when=900, lines=elsewhere)), read(order()))
-    assert not finds(read(invoice(seller=misspelled(SELLER), lines=elsewhere)), read(order()))
+    unmatched_lines = [line("Z-9")]
+    assert finds(read(invoice(lines=unmatched_lines)), read(order()))
+    assert finds(
+        read(invoice(seller=SELLER | {"name": "Other"}, lines=unmatched_lines)), read(order())
+    )  # by the VAT ID
+    assert not finds(read(invoice(when=900, lines=unmatched_lines)), read(order()))
+    assert not finds(read(invoice(seller=misspelled(SELLER), lines=unmatched_lines)), read(order()))
 
 
 def test_vat_id_matches_with_or_without_country() -> None:
-    elsewhere = [line("Z-9")]
-    written = {"name": "Unlike", "vat_id": "DE136695976"}
+    unmatched_lines = [line("Z-9")]
+    seller_ = {"name": "Unlike", "vat_id": "DE136695976"}
     for other in (
         {"name": "Other", "vat_id": "136 695 976"},
         {"name": "Other", "vat_id": "136695976", "country": "DE"},
         {"name": "Other", "vat_id": "DE l36695976"},
     ):
-        assert finds(read(invoice(seller=other, lines=elsewhere)), read(order(seller=written))), other
-    strange = {"name": "Other", "vat_id": "DE136695977"}
-    assert not finds(read(invoice(seller=strange, lines=elsewhere)), read(order(seller=written)))
+        assert finds(read(invoice(seller=other, lines=unmatched_lines)), read(order(seller=seller_))), other
+    other_seller = {"name": "Other", "vat_id": "DE136695977"}
+    assert not finds(read(invoice(seller=other_seller, lines=unmatched_lines)), read(order(seller=seller_)))
 
 
 def test_other_names_find_the_same_party() -> None:
-    elsewhere = [line("Z-9")]
-    for one, other in (
+    unmatched_lines = [line("Z-9")]
+    for first, second in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
         ("Brede Bau, Inh. Max Mueller", "Max Müller"),  # codespell:ignore inh
         ("Vossberg KG formerly Tarnow KG", "Tarnow"),
     ):
-        bill, sheet = invoice(seller={"name": one}, lines=elsewhere), order(seller={"name": other})
-        assert finds(read(bill), read(sheet)), one
-        assert finds(read(invoice(seller={"name": other}, lines=elsewhere)), read(order(seller={"name": one}))), one
+        invoice_, sheet = invoice(seller={"name": first}, lines=unmatched_lines), order(seller={"name": second})
+        assert finds(read(invoice_), read(sheet)), first
+        assert finds(
+            read(invoice(seller={"name": second}, lines=unmatched_lines)), read(order(seller={"name": first}))
+        ), first
 
 
 def test_at_most_two_other_names_are_keys() -> None:
-    one = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
-    assert {key.value.split("|")[0] for key in keyed.keys(one) if "|ulm|" in key.value} == {"brede", "alpha", "gama"}
+    document = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
+    assert {key.value.split("|")[0] for key in keyed.keys(document) if "|ulm|" in key.value} == {
+        "brede",
+        "alpha",
+        "gama",
+    }
 
 
 def test_articles_find_partner_despite_misspelled_number_and_parties() -> None:
@@ -72,27 +80,27 @@ def test_articles_find_partner_despite_misspelled_number_and_parties() -> None:
 
 
 def test_description_words_find_partner_without_article_numbers() -> None:
-    def goods(text: str) -> list[dict[str, Any]]:
+    def goods_lines(text: str) -> list[dict[str, Any]]:
         return [{name: value for name, value in line("A", description=text).items() if name != "article_number"}]
 
     damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
-    bought = read(order(lines=goods("Hydraulic coupling, 3/4 in, brass")))
-    assert finds(read(invoice(**damaged, lines=goods("Coupling (brass), 3/4 inch"))), bought)
-    assert not finds(read(invoice(**damaged, lines=goods("Garden hose 3/4 in"))), bought)
+    bought = read(order(lines=goods_lines("Hydraulic coupling, 3/4 in, brass")))
+    assert finds(read(invoice(**damaged, lines=goods_lines("Coupling (brass), 3/4 inch"))), bought)
+    assert not finds(read(invoice(**damaged, lines=goods_lines("Garden hose 3/4 in"))), bought)
 
 
 def test_article_keys_ignore_line_order() -> None:
-    many = [line(f"A-{number}") for number in range(40)]
-    backwards = invoice(lines=many[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))
-    found = {key for key in keyed.keys(read(backwards)) if "#" in key.value}
-    assert len(found) == 4
-    assert finds(read(backwards), read(order(lines=many)))
+    lines_ = [line(f"A-{number}") for number in range(40)]
+    backwards = invoice(lines=lines_[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))
+    article_keys = {key for key in keyed.keys(read(backwards)) if "#" in key.value}
+    assert len(article_keys) == 4
+    assert finds(read(backwards), read(order(lines=lines_)))
 
 
 def test_removed_key_finds_documents_to_rematch() -> None:
     assert Key("names:purchase_order", "4711") in keyed.was_rematched_key(Key("own:purchase_order", "4711"))
-    followers = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
-    assert followers == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
+    rematched_keys = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
+    assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
 def test_order_finds_invoices_seeking_it() -> None:

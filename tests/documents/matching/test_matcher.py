@@ -15,9 +15,9 @@ from counterfoil.documents.matching.reading import BatchReader, Context, run
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
-from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import contract, delivery, invoice, line, order, pile, read
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.reference_matching import ReferenceMatching
+from tests.documents.matching.samples import contract, delivery, invoice, line, order, random_samples, read
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def database(database_url: str) -> Iterator[Database]:
 
 def test_document_without_structured_data_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
-    unread = factories.make_document(admin, tenant_id)
-    found = matching.search_and_decide(database, tenant_id, unread)
-    assert isinstance(found, matching.SkipMatching)
-    assert "No structured data" in found.reason
+    unextracted_id = factories.make_document(admin, tenant_id)
+    decision = matching.search_and_decide(database, tenant_id, unextracted_id)
+    assert isinstance(decision, matching.SkipMatching)
+    assert "No structured data" in decision.reason
 
 
 def test_unknown_document_type_is_skipped(database: Database, admin: Connection) -> None:
@@ -43,10 +43,10 @@ def test_unknown_document_type_is_skipped(database: Database, admin: Connection)
 
 def test_document_without_parties_is_skipped(database: Database, admin: Connection) -> None:
     sample = invoice(seller=None, buyer=None)
-    office = Office(database, admin, [sample])
-    found = office.match(0)
-    assert isinstance(found, matching.SkipMatching)
-    assert "counterparty" in found.reason
+    harness = TenantHarness(database, admin, [sample])
+    match_result = harness.match(0)
+    assert isinstance(match_result, matching.SkipMatching)
+    assert "counterparty" in match_result.reason
 
 
 def test_missing_document_is_a_permanent_error(database: Database, admin: Connection) -> None:
@@ -55,23 +55,23 @@ def test_missing_document_is_a_permanent_error(database: Database, admin: Connec
 
 
 def test_other_tenants_document_is_not_found(database: Database, admin: Connection) -> None:
-    office, stranger = Office(database, admin, [invoice()]), Office(database, admin)
+    harness, other_harness = TenantHarness(database, admin, [invoice()]), TenantHarness(database, admin)
     with pytest.raises(PermanentError):
-        matching.search_and_decide(database, stranger.tenant_id, office.ids[0])
+        matching.search_and_decide(database, other_harness.tenant_id, harness.ids[0])
 
 
 def test_rematching_writes_the_same_keys(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [invoice(po_reference="4711")])
+    harness = TenantHarness(database, admin, [invoice(po_reference="4711")])
     keys = "SELECT type, value FROM document_key ORDER BY type, value"
-    office.match(0)
+    harness.match(0)
     before = admin.execute(keys).fetchall()
-    office.match(0)
+    harness.match(0)
     assert admin.execute(keys).fetchall() == before != []
 
 
 def test_match_stores_its_evidence(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="PO-4711")])
-    office.match_all()
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="PO-4711")])
+    harness.match_all()
     row = admin.execute(
         "SELECT score, confidence, evidence, decided_by, reasoning, decided_at, document_a_id < document_b_id"
         " FROM document_match"
@@ -81,56 +81,56 @@ def test_match_stores_its_evidence(database: Database, admin: Connection) -> Non
     assert (confidence, decided_by, decided_at, ordered) == ("high", "rules", NOW, True)
     assert sum(weight for _, _, weight in evidence["features"]) == pytest.approx(score)
     assert "Number: same" in reasoning
-    assert evidence["child"] == str(office.ids[1])
+    assert evidence["child"] == str(harness.ids[1])
 
 
 def test_write_result_counts_changes(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match(0)
-    first, second = office.ids[:2]
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match(0)
+    first, second = harness.ids[:2]
     both = frozenset({first, second})
-    assert office.match(1) == matching.MatchResult(1, 0, 1, False, None, frozenset({first}), both)
-    assert office.match(1) == matching.MatchResult(0, 0, 0, False, None, frozenset(), frozenset({second}))
+    assert harness.match(1) == matching.MatchResult(1, 0, 1, False, None, frozenset({first}), both)
+    assert harness.match(1) == matching.MatchResult(0, 0, 0, False, None, frozenset(), frozenset({second}))
 
 
 def test_reason_names_missing_order_until_it_arrives(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [invoice(po_reference="4711"), order("4711")])
-    office.match(0)
-    assert office.reason(0) == "Names order 4711, which has not been received."
-    office.match(1)
-    assert office.links() == {(0, 1)}
-    assert office.reason(0) is None
+    harness = TenantHarness(database, admin, [invoice(po_reference="4711"), order("4711")])
+    harness.match(0)
+    assert harness.reason(0) == "Names order 4711, which has not been received."
+    harness.match(1)
+    assert harness.links() == {(0, 1)}
+    assert harness.reason(0) is None
 
 
 def test_second_order_retracts_content_match_with_reason(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
-    office.match(0)
-    office.match(1)
-    assert office.links() == {(0, 1)}
-    office.match(2)
-    assert office.links() == set()
-    assert office.clusters() == [0, 1, 2]
-    assert office.reason(1) == "Two documents fit equally: order 4711, order 4712."
+    harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
+    harness.match(0)
+    harness.match(1)
+    assert harness.links() == {(0, 1)}
+    harness.match(2)
+    assert harness.links() == set()
+    assert harness.clusters() == [0, 1, 2]
+    assert harness.reason(1) == "Two documents fit equally: order 4711, order 4712."
 
 
-def open_searches(office: Office) -> set[tuple[int, str]]:
+def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
     """Return (position, parent type) of each document that still seeks a parent."""
-    rows = office.admin.execute(
+    rows = harness.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
-        [office.tenant_id],
+        [harness.tenant_id],
     ).fetchall()
-    return {(office.ids.index(id_), type_.removeprefix("seeks:")) for id_, type_ in rows}
+    return {(harness.ids.index(id_), type_.removeprefix("seeks:")) for id_, type_ in rows}
 
 
 def test_named_partner_ends_search_by_similarity(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [invoice(po_reference="4711"), invoice("R-2", 3), order("4711")])
-    office.match(0)
-    office.match(1)
-    assert {(0, "purchase_order"), (1, "purchase_order")} <= open_searches(office)
-    office.match(2)
-    assert {position for position, _ in open_searches(office)} == {1, 2}  # the order may still match a contract
-    office.decide(0, 2, "rejected")
-    assert (0, "purchase_order") in open_searches(office)
+    harness = TenantHarness(database, admin, [invoice(po_reference="4711"), invoice("R-2", 3), order("4711")])
+    harness.match(0)
+    harness.match(1)
+    assert {(0, "purchase_order"), (1, "purchase_order")} <= open_searches(harness)
+    harness.match(2)
+    assert {position for position, _ in open_searches(harness)} == {1, 2}  # the order may still match a contract
+    harness.decide(0, 2, "rejected")
+    assert (0, "purchase_order") in open_searches(harness)
 
 
 def test_contract_does_not_join_clusters(database: Database, admin: Connection) -> None:
@@ -139,153 +139,167 @@ def test_contract_does_not_join_clusters(database: Database, admin: Connection) 
         order("4711", contract_reference="RV-60"),
         order("4800", 40, contract_reference="RV-60"),
     ]
-    office = Office(database, admin, samples)
-    office.match_all()
-    assert office.links() == {(0, 1), (0, 2)}
-    assert office.clusters() == [0, 1, 2]
+    harness = TenantHarness(database, admin, samples)
+    harness.match_all()
+    assert harness.links() == {(0, 1), (0, 2)}
+    assert harness.clusters() == [0, 1, 2]
 
 
 def test_match_never_links_two_tenants(database: Database, admin: Connection) -> None:
     samples = [order("4711"), invoice(po_reference="4711")]
-    here, there = Office(database, admin, samples[:1]), Office(database, admin, samples[1:])
-    here.match_all()
-    there.match_all()
-    assert here.links() == there.links() == set()
+    harness, other_harness = TenantHarness(database, admin, samples[:1]), TenantHarness(database, admin, samples[1:])
+    harness.match_all()
+    other_harness.match_all()
+    assert harness.links() == other_harness.links() == set()
 
 
 def test_new_order_before_write_forces_new_decision(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
-    office.match(0)
-    decided = office.search(1)  # knows only one order
-    office.match(2)
-    assert office.write(decided).decided_again
-    assert office.links() == set()
+    harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
+    harness.match(0)
+    pending_match = harness.search(1)  # knows only one order
+    harness.match(2)
+    assert harness.write(pending_match).decided_again
+    assert harness.links() == set()
 
 
 def test_decision_during_search_wins(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match(0)
-    decided = office.search(1)
-    office.decide(0, 1, "rejected")
-    assert office.write(decided).decided_again
-    assert office.links() == set()
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match(0)
+    pending_match = harness.search(1)
+    harness.decide(0, 1, "rejected")
+    assert harness.write(pending_match).decided_again
+    assert harness.links() == set()
 
 
 def test_new_candidate_keeps_review_age(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
+    harness = TenantHarness(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
     for position in range(3):
-        office.match(position)
-    assert office.reviews() == {2: [[0, 1]]}
+        harness.match(position)
+    assert harness.reviews() == {2: [[0, 1]]}
     opened_at = NOW - timedelta(days=3)
     admin.execute("UPDATE document_review SET opened_at = %s, changed_at = %s", [opened_at, opened_at])
 
-    office.match(3)
+    harness.match(3)
 
-    assert office.reviews() == {2: [[0, 1, 3]]}
+    assert harness.reviews() == {2: [[0, 1, 3]]}
     assert admin.execute("SELECT opened_at, changed_at FROM document_review").fetchall() == [(opened_at, NOW)]
 
 
 def test_unrelated_match_forces_no_new_decision(database: Database, admin: Connection) -> None:
-    office = Office(
+    harness = TenantHarness(
         database, admin, [order("4711"), invoice(po_reference="4711"), order("X-9", 400, seller={"name": "Far"})]
     )
-    office.match(0)
-    decided = office.search(1)
-    office.match(2)
-    assert not office.write(decided).decided_again
+    harness.match(0)
+    pending_match = harness.search(1)
+    harness.match(2)
+    assert not harness.write(pending_match).decided_again
 
 
 def test_edge_added_during_reading_shows_from_one_end(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match(0)
-    one, other = office.ids
-    with database.tenant(office.tenant_id) as connection:
-        context = Context(BatchReader(connection, office.tenant_id, reading.DocumentCache()))
-        run(context.read_edges([one]))
-        office.match(1)
-        run(context.read_edges([other]))
-    assert (context.edges(one), [edge.pair for edge in context.edges(other)]) == ([], [Pair.of(one, other)])
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match(0)
+    first, second = harness.ids
+    with database.tenant(harness.tenant_id) as connection:
+        context = Context(BatchReader(connection, harness.tenant_id, reading.DocumentCache()))
+        run(context.read_edges([first]))
+        harness.match(1)
+        run(context.read_edges([second]))
+    assert (context.edges(first), [edge.pair for edge in context.edges(second)]) == ([], [Pair.of(first, second)])
 
 
 def test_half_seen_edge_forces_new_decision(database: Database, admin: Connection) -> None:
     far = order("X-9", 400, seller={"name": "Far"})
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far])
-    office.match(0)
-    office.match(1)
-    decided = office.search(2)
-    assert Pair.of(*office.ids[:2]) in decided.edges[office.ids[0]]
-    office.match(3)
-    halved = dataclasses.replace(decided, edges={**decided.edges, office.ids[0]: {}})
-    assert office.write(halved).decided_again
-    assert office.links() == {(0, 1), (0, 2), (1, 2)}
+    harness = TenantHarness(
+        database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far]
+    )
+    harness.match(0)
+    harness.match(1)
+    pending_match = harness.search(2)
+    assert Pair.of(*harness.ids[:2]) in pending_match.edges[harness.ids[0]]
+    harness.match(3)
+    halved = dataclasses.replace(pending_match, edges={**pending_match.edges, harness.ids[0]: {}})
+    assert harness.write(halved).decided_again
+    assert harness.links() == {(0, 1), (0, 2), (1, 2)}
 
 
 def test_changed_number_of_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match(0)
-    decided = office.search(1)
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match(0)
+    pending_match = harness.search(1)
     corrected = order("9999", 400, seller={"name": "Far"}, lines=[line("Z-9")])
-    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), office.ids[0]])
-    office.match(0)
-    assert office.write(decided).decided_again
-    assert office.links() == set()
+    admin.execute(
+        "UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), harness.ids[0]]
+    )
+    harness.match(0)
+    assert harness.write(pending_match).decided_again
+    assert harness.links() == set()
 
 
 def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
-    office.match(0)
-    decided = office.search(1)
-    assert decided.outcome.added
-    admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [office.ids[0]])
-    with database.tenant(office.tenant_id) as connection:
-        assert matching.withdraw(connection, office.tenant_id, office.ids[0], NOW) is not None
-    assert office.write(decided).decided_again
-    assert office.links() == set()
+    harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
+    harness.match(0)
+    pending_match = harness.search(1)
+    assert pending_match.outcome.added
+    admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [harness.ids[0]])
+    with database.tenant(harness.tenant_id) as connection:
+        assert matching.withdraw(connection, harness.tenant_id, harness.ids[0], NOW) is not None
+    assert harness.write(pending_match).decided_again
+    assert harness.links() == set()
 
 
 def test_killed_attempt_leaves_document_findable(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
-    office.match_all([0, 1])
-    decided = office.search(2)
-    with database.tenant(office.tenant_id) as connection:  # committed before an attempt calls the model
-        sql.write(connection, office.tenant_id, {office.ids[2]: decided.stated})
-    office.match(1)
-    office.match(2)
-    fresh = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
-    fresh.match_all()
-    assert (office.edges(), office.clusters(), office.reviews()) == (fresh.edges(), fresh.clusters(), fresh.reviews())
+    harness = TenantHarness(
+        database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
+    )
+    harness.match_all([0, 1])
+    pending_match = harness.search(2)
+    with database.tenant(harness.tenant_id) as connection:  # committed before an attempt calls the model
+        sql.write(connection, harness.tenant_id, {harness.ids[2]: pending_match.stated})
+    harness.match(1)
+    harness.match(2)
+    reference = TenantHarness(
+        database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
+    )
+    reference.match_all()
+    assert (harness.edges(), harness.clusters(), harness.reviews()) == (
+        reference.edges(),
+        reference.clusters(),
+        reference.reviews(),
+    )
 
 
 @pytest.mark.parametrize("rejoined", [True, False])
 def test_confirmed_match_survives_rematching(database: Database, admin: Connection, *, rejoined: bool) -> None:
-    office = Office(
+    harness = TenantHarness(
         database, admin, [order("4711"), invoice(po_reference="4711" if rejoined else "B-1", lines=[line("Q")])]
     )
     admin.execute(
         "INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,"
         " reasoning, decided_at)"
         " VALUES (%s, %s, %s, 1, 'high', '{}', 'reviewer', 'I know it', %s)",
-        [office.tenant_id, *office.ids, NOW],
+        [harness.tenant_id, *harness.ids, NOW],
     )
-    office.match_all()
-    office.match_all()
-    assert office.edges() == {(0, 1): (None, 1.0)}
-    assert office.clusters() == [0, 0]
+    harness.match_all()
+    harness.match_all()
+    assert harness.edges() == {(0, 1): (None, 1.0)}
+    assert harness.clusters() == [0, 0]
 
 
 def test_rejected_invoice_frees_order_for_another(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)])
-    office.match_all()
-    assert office.links() == {(0, 1)}
+    harness = TenantHarness(
+        database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)]
+    )
+    harness.match_all()
+    assert harness.links() == {(0, 1)}
 
-    office.decide(0, 1, "rejected")
-    office.match(2)
+    harness.decide(0, 1, "rejected")
+    harness.match(2)
 
-    assert office.links() == {(0, 2)}
+    assert harness.links() == {(0, 2)}
 
 
 def test_changed_data_moves_document_to_new_partner(database: Database, admin: Connection) -> None:
-    office = Office(
+    harness = TenantHarness(
         database,
         admin,
         [
@@ -294,13 +308,15 @@ def test_changed_data_moves_document_to_new_partner(database: Database, admin: C
             invoice(po_reference="4711", lines=[line("A")]),
         ],
     )
-    office.match_all()
-    assert office.links() == {(0, 2)}
+    harness.match_all()
+    assert harness.links() == {(0, 2)}
     corrected = invoice(po_reference="4800", lines=[line("B")])
-    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), office.ids[2]])
-    office.match(2)
-    assert office.links() == {(1, 2)}
-    assert office.clusters() == [0, 1, 1]
+    admin.execute(
+        "UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), harness.ids[2]]
+    )
+    harness.match(2)
+    assert harness.links() == {(1, 2)}
+    assert harness.clusters() == [0, 1, 1]
     assert admin.execute(
         "SELECT count(*) FROM document_key WHERE value = '4711' AND type = 'names:purchase_order'"
     ).fetchone() == (0,)
@@ -308,9 +324,9 @@ def test_changed_data_moves_document_to_new_partner(database: Database, admin: C
 
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connection, seed: int) -> None:
-    samples, other = pile(seed, 20), pile(seed + 50, 20)
-    office = Office(database, admin, samples)
-    office.match_all()
+    samples, other = random_samples(seed, 20), random_samples(seed + 50, 20)
+    harness = TenantHarness(database, admin, samples)
+    harness.match_all()
     changed = [
         sample._replace(received_at=samples[n].received_at) if n % 4 == 0 else samples[n]
         for n, sample in enumerate(other)
@@ -318,28 +334,28 @@ def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connectio
     for position in range(0, len(samples), 4):
         admin.execute(
             "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
-            [json.dumps(changed[position].data), changed[position].kind, office.ids[position]],
+            [json.dumps(changed[position].data), changed[position].kind, harness.ids[position]],
         )
-        office.match(position)
-    fresh = Office(database, admin, changed)
-    fresh.match_all()
-    assert (office.edges(), office.clusters()) == (fresh.edges(), fresh.clusters())
+        harness.match(position)
+    reference = TenantHarness(database, admin, changed)
+    reference.match_all()
+    assert (harness.edges(), harness.clusters()) == (reference.edges(), reference.clusters())
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
 def test_incremental_matching_equals_matching_at_once(database: Database, admin: Connection, seed: int) -> None:
-    samples = pile(seed, 30)
-    office = Office(database, admin, samples)
-    office.match_all()
-    whole = Whole([read(sample, position + 1) for position, sample in enumerate(samples)])
+    samples = random_samples(seed, 30)
+    harness = TenantHarness(database, admin, samples)
+    harness.match_all()
+    reference = ReferenceMatching([read(sample, position + 1) for position, sample in enumerate(samples)])
     expected = {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
             link.by,
             round(link.score.total, 6),
         )
-        for link in whole.links()
+        for link in reference.links()
     }
-    assert office.edges() == expected
+    assert harness.edges() == expected
 
 
 def test_crowded_key_finds_no_document(database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,25 +363,25 @@ def test_crowded_key_finds_no_document(database: Database, admin: Connection, mo
     unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # no keys by article
     samples = [order("4711", lines=unnamed), invoice(lines=unnamed)]
     samples += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
-    office = Office(database, admin, samples)
-    office.match(0)
-    office.match(1)
-    assert office.links() == {(0, 1)}
-    office.match(2)
-    office.match(3)
-    assert office.links() == set()
+    harness = TenantHarness(database, admin, samples)
+    harness.match(0)
+    harness.match(1)
+    assert harness.links() == {(0, 1)}
+    harness.match(2)
+    harness.match(3)
+    assert harness.links() == set()
 
 
 def test_other_supplier_orders_are_counted_but_not_read(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    office = Office(database, admin, [order(str(number)) for number in range(4711, 4715)])
-    office.match_all(range(3))
+    harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4715)])
+    harness.match_all(range(3))
     monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
 
-    decided = office.search(3)
+    pending_match = harness.search(3)
 
-    assert set(decided.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
+    assert set(pending_match.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
     assert not matcher.CACHE._entries
 
 
@@ -374,29 +390,31 @@ def test_crowded_keys_keep_results_independent_of_order(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
-    samples = pile(11, 25)
-    office, backwards = Office(database, admin, samples), Office(database, admin, samples)
-    office.match_all()
+    samples = random_samples(11, 25)
+    harness, backwards = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
+    harness.match_all()
     backwards.match_all(reversed(range(len(samples))))
-    assert (office.edges(), office.clusters()) == (backwards.edges(), backwards.clusters())
+    assert (harness.edges(), harness.clusters()) == (backwards.edges(), backwards.clusters())
 
 
 @pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
 def test_contents_read_separately_give_same_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
-    samples = pile(11, 25)
-    along, apart = Office(database, admin, samples), Office(database, admin, samples)
-    along.match_all()
+    samples = random_samples(11, 25)
+    combined, separate = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)
+    combined.match_all()
     monkeypatch.setattr(matcher, "CACHE", reading.DocumentCache())
     monkeypatch.setattr(reading, "MAX_CACHED_DOCUMENTS", most)
     monkeypatch.setattr(reading, "MAX_CACHED_BYTES", longest)
-    apart.match_all()
-    assert along.links()
-    assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())
+    separate.match_all()
+    assert combined.links()
+    assert (combined.edges(), combined.clusters()) == (separate.edges(), separate.clusters())
 
 
 def test_late_delivery_joins_invoice_and_order(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711")])
-    office.match_all()
-    assert office.links() == {(0, 1), (0, 2), (1, 2)}
+    harness = TenantHarness(
+        database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711")]
+    )
+    harness.match_all()
+    assert harness.links() == {(0, 1), (0, 2), (1, 2)}

@@ -121,7 +121,7 @@ def test_legal_form_never_consumes_a_name_word(text: str, core: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("Stadtwerke Köln GmbH", "Stadtwerke Bonn GmbH"),
         ("Stadtwerke Köln", "Stadtwerke"),
@@ -135,12 +135,12 @@ def test_legal_form_never_consumes_a_name_word(text: str, core: str) -> None:
         ("שופרסל", "כרמל"),
     ],
 )
-def test_different_companies_have_different_cores(one: str, other: str) -> None:
-    assert name(one, "Köln").core != name(other, "Bonn").core
+def test_different_companies_have_different_cores(first: str, second: str) -> None:
+    assert name(first, "Köln").core != name(second, "Bonn").core
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "core"),
+    ("text", "location", "core"),
     [
         ("Brede Werke GmbH Frankfurt am Main", "Frankfurt am Main", "brede werke"),
         ("Brede Werke, Köln", "Köln", "brede werke"),
@@ -151,12 +151,12 @@ def test_different_companies_have_different_cores(one: str, other: str) -> None:
         ("Köln", "Köln", "koln"),
     ],
 )
-def test_trailing_place_is_not_part_of_the_name(text: str, place: str, core: str) -> None:
-    assert name(text, place).core == core
+def test_trailing_place_is_not_part_of_the_name(text: str, location: str, core: str) -> None:
+    assert name(text, location).core == core
 
 
 @pytest.mark.parametrize(
-    ("text", "core", "others"),
+    ("text", "core", "rest"),
     [
         ("Brede GmbH t/a Autohaus Nord", "brede", {"autohaus nord"}),
         ("Max Müller trading as Brede Bau", "max muller", {"bau brede"}),
@@ -179,10 +179,10 @@ def test_trailing_place_is_not_part_of_the_name(text: str, place: str, core: str
         ("Brede GmbH", "brede", set()),
     ],
 )
-def test_other_names_are_separated_from_the_core(text: str, core: str, others: set[str]) -> None:
-    found = name(text)
-    assert found.core == core
-    assert set(found.others) == others
+def test_other_names_are_separated_from_the_core(text: str, core: str, rest: set[str]) -> None:
+    parsed = name(text)
+    assert parsed.core == core
+    assert set(parsed.others) == rest
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,12 @@ def test_legal_form_belongs_to_a_group(text: str, form: str | None) -> None:
 
 
 def test_initials_like_a_legal_form_stay_the_name() -> None:
-    found = name("SCE Reading", "Reading")
-    assert (found.core, found.form) == ("sce", None)
+    parsed = name("SCE Reading", "Reading")
+    assert (parsed.core, parsed.form) == ("sce", None)
 
 
 @pytest.mark.parametrize(
-    ("written", "romanized"),
+    ("spelling", "romanized"),
     [
         ("Çağlayan Şeker", "Caglayan Seker"), ("Țiriac Știință", "Tiriac Stiinta"), ("Gąska Źrebię", "Gaska Zrebie"),
         ("Třešně Měď", "Tresne Med"), ("Őrség Fűtő", "Orseg Futo"), ("Þórður Æðey", "Thordur Adey"),
@@ -213,18 +213,18 @@ def test_initials_like_a_legal_form_stay_the_name() -> None:
         ("Μπακάλης", "Bakalis"), ("Århus Åby", "Aarhus Aaby"),
     ],
 )  # fmt: skip
-def test_other_alphabets_are_romanized(written: str, romanized: str) -> None:
-    assert name(written).core == name(romanized).core
+def test_other_alphabets_are_romanized(spelling: str, romanized: str) -> None:
+    assert name(spelling).core == name(romanized).core
 
 
 @given(st.text(min_size=1, max_size=60))
 def test_ascii_letter_or_digit_yields_a_core(text: str) -> None:
-    found = name(text)
-    assert name(text) == found
-    assert bool(found.core) == bool(found.key)
-    assert found.core not in found.others
+    parsed = name(text)
+    assert name(text) == parsed
+    assert bool(parsed.core) == bool(parsed.key)
+    assert parsed.core not in parsed.others
     if any(letter.isascii() and letter.isalnum() for letter in text):
-        assert found.core
+        assert parsed.core
 
 
 _WORDS = [
@@ -235,5 +235,5 @@ _WORDS = [
 
 @given(st.lists(st.sampled_from(_WORDS)))
 def test_words_in_any_order_leave_a_name(words: list[str]) -> None:
-    found = name(" ".join(words))
-    assert bool(found.core) == any(word not in {"&", "(", ")", ","} for word in words)
+    parsed = name(" ".join(words))
+    assert bool(parsed.core) == any(word not in {"&", "(", ")", ","} for word in words)

@@ -21,12 +21,12 @@ from counterfoil.documents.matching.normalize import (
     vat_id,
     words,
 )
-from tests.documents.matching.embedding import embedding_of, in_english, in_german, vector_of
-from tests.documents.matching.papers import SampleDocument, invoice, line, order
+from tests.documents.matching.fake_embeddings import embedding_of, in_english, in_german, vector_of
+from tests.documents.matching.samples import SampleDocument, invoice, line, order
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("PO-2025-00397", "2025-00397"),
         ("PO-2025-00397", "P.O. PO-2025-00397"),
@@ -39,37 +39,39 @@ from tests.documents.matching.papers import SampleDocument, invoice, line, order
         ("DN 00947", "dn 947"),
     ],
 )
-def test_number_variants_share_a_form(one: str, other: str) -> None:
-    a, b = reference(one), reference(other)
+def test_number_variants_share_a_form(first: str, second: str) -> None:
+    a, b = reference(first), reference(second)
     assert a is not None
     assert b is not None
     assert a.exact & b.exact
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("HH-000524", "HH-000S24"), ("B25-0063", "B25-0O63"), ("LS-1018", "LS-l0I8")]
+    ("first", "second"), [("HH-000524", "HH-000S24"), ("B25-0063", "B25-0O63"), ("LS-1018", "LS-l0I8")]
 )
-def test_confusable_characters_match_only_when_folded(one: str, other: str) -> None:
-    a, b = reference(one), reference(other)
+def test_confusable_characters_match_only_when_folded(first: str, second: str) -> None:
+    a, b = reference(first), reference(second)
     assert a is not None
     assert b is not None
     assert not a.exact & b.exact
     assert a.folded & b.folded
 
 
-@pytest.mark.parametrize(("one", "other"), [("4711", "4712"), ("BE/2025/0055", "BE/2025/0056"), ("2025-10", "2026-10")])
-def test_neighboring_numbers_share_no_form(one: str, other: str) -> None:
-    a, b = reference(one), reference(other)
+@pytest.mark.parametrize(
+    ("first", "second"), [("4711", "4712"), ("BE/2025/0055", "BE/2025/0056"), ("2025-10", "2026-10")]
+)
+def test_neighboring_numbers_share_no_form(first: str, second: str) -> None:
+    a, b = reference(first), reference(second)
     assert a is not None
     assert b is not None
     assert not a.folded & b.folded
 
 
 def test_number_without_its_beginning_shares_its_tail() -> None:
-    whole, rest = reference("HH-000779"), reference("000779")
-    assert whole is not None
+    full_number, rest = reference("HH-000779"), reference("000779")
+    assert full_number is not None
     assert rest is not None
-    assert whole.tail == rest.tail == "779"
+    assert full_number.tail == rest.tail == "779"
 
 
 @pytest.mark.parametrize("text", ["n/a", "-", "siehe oben", ""])
@@ -78,7 +80,7 @@ def test_text_without_digits_is_not_a_number(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("Müller GmbH", "MUELLER Gesellschaft mbH"),
         ("Trümrath Lebensmittelhandel Aktiengesellschaft", "Trümrath Lebensmittelhandel AG"),
@@ -89,8 +91,8 @@ def test_text_without_digits_is_not_a_number(text: str) -> None:
         ("Ελληνικά Έλαια Α.Ε.", "Ellinika Elaia A.E."),
     ],
 )
-def test_name_variants_have_one_core(one: str, other: str) -> None:
-    assert name(one, "Łódź").core == name(other, "Łódź").core
+def test_name_variants_have_one_core(first: str, second: str) -> None:
+    assert name(first, "Łódź").core == name(second, "Łódź").core
 
 
 def test_legal_form_is_separated_from_the_name() -> None:
@@ -116,7 +118,7 @@ def test_misread_identifiers_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "country"),
+    ("first", "second", "country"),
     [
         ("DE123456789", "DE 123 456 789", ""),
         ("DE123456789", "123 456 789", "DE"),
@@ -131,8 +133,8 @@ def test_misread_identifiers_are_equal() -> None:
         ("NL123456789B01", "123456789B01", "NL"),
     ],
 )
-def test_vat_id_variants_are_equal(one: str, other: str, country: str) -> None:
-    assert vat_id(one, country) == vat_id(other, country)
+def test_vat_id_variants_are_equal(first: str, second: str, country: str) -> None:
+    assert vat_id(first, country) == vat_id(second, country)
 
 
 def test_foreign_vat_ids_and_tax_numbers_differ() -> None:
@@ -141,9 +143,9 @@ def test_foreign_vat_ids_and_tax_numbers_differ() -> None:
     assert vat_id("-", "DE") is None
 
 
-@pytest.mark.parametrize(("one", "other"), [("12/345/67890", "12 345 67890"), ("DE89 3704 0044", "DE8937040044")])
-def test_separators_in_identifiers_are_ignored(one: str, other: str) -> None:
-    assert identifier(one) == identifier(other)
+@pytest.mark.parametrize(("first", "second"), [("12/345/67890", "12 345 67890"), ("DE89 3704 0044", "DE8937040044")])
+def test_separators_in_identifiers_are_ignored(first: str, second: str) -> None:
+    assert identifier(first) == identifier(second)
 
 
 def test_words_of_other_scripts_are_normalized() -> None:
@@ -175,9 +177,9 @@ def test_invalid_number_or_date_yields_none() -> None:
     assert day("2025-12-31") == 739616
 
 
-@pytest.mark.parametrize(("written", "tail"), [("ODA 1953/2025", "1953"), ("2025/00123", "123"), ("RE-2025", "2025")])
-def test_trailing_year_is_not_a_numbers_tail(written: str, tail: str) -> None:
-    read = reference(written)
+@pytest.mark.parametrize(("spelling", "tail"), [("ODA 1953/2025", "1953"), ("2025/00123", "123"), ("RE-2025", "2025")])
+def test_trailing_year_is_not_a_numbers_tail(spelling: str, tail: str) -> None:
+    read = reference(spelling)
     assert read is not None
     assert read.tail == tail
 
@@ -191,7 +193,7 @@ def wave(dimensions: int) -> list[float]:
 
 
 def text_of(*descriptions: object) -> str:
-    return normalize.embedded_text({"line_items": [{"description": one} for one in descriptions]})
+    return normalize.embedded_text({"line_items": [{"description": description} for description in descriptions]})
 
 
 def test_signatures_are_stable():
@@ -201,8 +203,8 @@ def test_signatures_are_stable():
 
 
 def test_buckets_are_stable():
-    found = normalize.buckets(normalize.Embedding(b"", GOLDEN, normalize.signature(wave(1024))))
-    assert found == (
+    bucket_sets = normalize.buckets(normalize.Embedding(b"", GOLDEN, normalize.signature(wave(1024))))
+    assert bucket_sets == (
         "≈7d4f9f78.0.18a",
         "≈7d4f9f78.1.3a5",
         "≈7d4f9f78.2.3a8",
@@ -220,30 +222,32 @@ def test_buckets_are_stable():
 
 def test_only_the_direction_of_a_vector_counts():
     vector = wave(1024)
-    assert normalize.signature([7.5 * one for one in vector]) == normalize.signature(vector)
-    turned = int.from_bytes(normalize.signature([-one for one in vector]), "big")
+    assert normalize.signature([7.5 * component for component in vector]) == normalize.signature(vector)
+    turned = int.from_bytes(normalize.signature([-component for component in vector]), "big")
     assert turned ^ int.from_bytes(normalize.signature(vector), "big") == (1 << normalize.PLANES) - 1
 
 
 def test_models_share_no_bucket():
     signature = normalize.signature(wave(64))
-    one, other = (
+    first, second = (
         set(normalize.buckets(normalize.Embedding(b"", model, signature))) for model in ("openai/a", "openai/b")
     )
-    assert (len(one), len(other), one & other) == (normalize.BANDS, normalize.BANDS, set())
+    assert (len(first), len(second), first & second) == (normalize.BANDS, normalize.BANDS, set())
 
 
 @pytest.mark.parametrize(("cosine", "least", "most"), [(0.95, 0.96, 1), (0.9, 0.85, 1), (0.5, 0, 0.35), (0, 0, 0.05)])
 def test_vectors_are_neighbors_by_angle(cosine: float, least: float, most: float):
     random, pairs, shared = Random(7), 150, 0
     for _ in range(pairs):
-        one, other = ([random.gauss(0, 1) for _ in range(96)] for _ in range(2))
-        along = sum(a * b for a, b in zip(one, other, strict=True)) / math.fsum(a * a for a in one)
-        across = [b - along * a for a, b in zip(one, other, strict=True)]
-        scale = math.hypot(*one) / math.hypot(*across) * math.sqrt(1 - cosine**2)
-        near = [cosine * a + scale * b for a, b in zip(one, across, strict=True)]
-        found = [set(normalize.buckets(normalize.Embedding(b"", "m", normalize.signature(v)))) for v in (one, near)]
-        shared += bool(found[0] & found[1])
+        first, second = ([random.gauss(0, 1) for _ in range(96)] for _ in range(2))
+        projection = sum(a * b for a, b in zip(first, second, strict=True)) / math.fsum(a * a for a in first)
+        orthogonal = [b - projection * a for a, b in zip(first, second, strict=True)]
+        scale = math.hypot(*first) / math.hypot(*orthogonal) * math.sqrt(1 - cosine**2)
+        near = [cosine * a + scale * b for a, b in zip(first, orthogonal, strict=True)]
+        bucket_sets = [
+            set(normalize.buckets(normalize.Embedding(b"", "m", normalize.signature(v)))) for v in (first, near)
+        ]
+        shared += bool(bucket_sets[0] & bucket_sets[1])
     assert least <= shared / pairs <= most
 
 
@@ -286,8 +290,8 @@ def test_buckets_are_keys_like_parties_and_articles():
     stated = keys.keys(read(parent, embedding_of(parent))) - keys.keys(read(parent))
     assert len(stated) == normalize.BANDS
     assert {key.type for key in stated} == {"deal:purchase_order"}
-    wanted = keys.transaction_keys(read(child, embedding_of(child)), ("purchase_order",))
-    assert stated & wanted
+    expected = keys.transaction_keys(read(child, embedding_of(child)), ("purchase_order",))
+    assert stated & expected
     assert not keys.keys(read(parent)) & keys.transaction_keys(read(child), ("purchase_order",))
 
 

@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import delivery, invoice, line, order
+from tests.documents.matching.samples import delivery, invoice, line, order
+from tests.documents.matching.tenant_harness import TenantHarness
 
 ALONE = "No partner found."
 LINES = [line("A-100", "10", "100.00")]
@@ -17,61 +17,61 @@ SAMPLES = [
 ]
 
 
-def notes(office: Office) -> list[str | None]:
-    return [office.reason(position) for position in range(len(office.ids))]
+def notes(harness: TenantHarness) -> list[str | None]:
+    return [harness.reason(position) for position in range(len(harness.ids))]
 
 
 @pytest.mark.parametrize("order_of_arrival", list(permutations(range(3))))
 def test_connected_documents_have_no_note(
     database: Database, admin: Connection, order_of_arrival: tuple[int, ...]
 ) -> None:
-    office = Office(database, admin, SAMPLES)
+    harness = TenantHarness(database, admin, SAMPLES)
 
-    office.match_all(order_of_arrival)
+    harness.match_all(order_of_arrival)
 
-    assert len(set(office.clusters())) == 1
-    assert notes(office) == [None, None, None]
+    assert len(set(harness.clusters())) == 1
+    assert notes(harness) == [None, None, None]
 
 
 def test_documents_matched_together_have_no_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, SAMPLES)
+    harness = TenantHarness(database, admin, SAMPLES)
 
-    office.match_in_groups(range(3), 3)
+    harness.match_in_groups(range(3), 3)
 
-    assert notes(office) == [None, None, None]
+    assert notes(harness) == [None, None, None]
 
 
 def test_matching_again_adds_no_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, SAMPLES)
-    office.match_all()
+    harness = TenantHarness(database, admin, SAMPLES)
+    harness.match_all()
 
-    office.match_all()
+    harness.match_all()
 
-    assert notes(office) == [None, None, None]
+    assert notes(harness) == [None, None, None]
 
 
 def test_removed_match_adds_the_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [SAMPLES[0], SAMPLES[1]])
-    office.match_all()
+    harness = TenantHarness(database, admin, [SAMPLES[0], SAMPLES[1]])
+    harness.match_all()
 
-    office.decide(0, 1, "rejected")
+    harness.decide(0, 1, "rejected")
 
-    assert office.reason(0) == ALONE
-    office.decide(0, 1, "confirmed")
-    assert notes(office) == [None, None]
+    assert harness.reason(0) == ALONE
+    harness.decide(0, 1, "confirmed")
+    assert notes(harness) == [None, None]
 
 
 def test_order_gets_the_note_after_invoice_moves(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [order(lines=LINES), invoice(po_reference="4711", lines=LINES)])
-    office.match_all()
-    assert notes(office) == [None, None]
+    harness = TenantHarness(database, admin, [order(lines=LINES), invoice(po_reference="4711", lines=LINES)])
+    harness.match_all()
+    assert notes(harness) == [None, None]
     admin.execute(
         'UPDATE document SET structured_data = structured_data || \'{"po_reference": "9999", "line_items": []}\''
         " WHERE id = %s",
-        [office.ids[1]],
+        [harness.ids[1]],
     )
 
-    office.match(1)
+    harness.match(1)
 
-    assert office.links() == set()
-    assert office.reason(0) == ALONE
+    assert harness.links() == set()
+    assert harness.reason(0) == ALONE

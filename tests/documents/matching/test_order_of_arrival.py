@@ -10,8 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import sql
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import (
+from tests.documents.matching.reference_matching import ReferenceMatching
+from tests.documents.matching.samples import (
     SampleDocument,
     confirmation,
     contract,
@@ -20,11 +20,11 @@ from tests.documents.matching.papers import (
     invoice,
     line,
     order,
-    pile,
+    random_samples,
     read,
     receipt,
 )
-from tests.documents.matching.whole import Whole
+from tests.documents.matching.tenant_harness import TenantHarness
 
 ORDERS = int(os.environ.get("COUNTERFOIL_ORDERS") or 8)
 """Number of arrival orders to test; `make soak` raises it."""
@@ -60,16 +60,16 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Connection, concurrency: int) -> None:
-    expected = Office(database, admin, CASE)
+    expected = TenantHarness(database, admin, CASE)
     expected.match_all()
     assert expected.links() == {
         (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (0, 8), (3, 5), (4, 6), (3, 8), (4, 8),
         (7, 8), (8, 9), (13, 14), (15, 16),
     }  # fmt: skip
     for seed in range(ORDERS):
-        office = Office(database, admin, CASE)
-        office.match_all(Random(seed).sample(range(len(CASE)), len(CASE)), concurrency)
-        assert (seed, office.edges(), office.clusters()) == (seed, expected.edges(), expected.clusters())
+        harness = TenantHarness(database, admin, CASE)
+        harness.match_all(Random(seed).sample(range(len(CASE)), len(CASE)), concurrency)
+        assert (seed, harness.edges(), harness.clusters()) == (seed, expected.edges(), expected.clusters())
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -77,23 +77,23 @@ def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Co
 def test_random_documents_match_alike_in_any_order(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
-    samples = pile(seed, 30)
-    expected = Office(database, admin, samples)
+    samples = random_samples(seed, 30)
+    expected = TenantHarness(database, admin, samples)
     expected.match_all()
     for number in range(ORDERS // 4):
-        office = Office(database, admin, samples)
-        office.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
-        assert (number, office.edges(), office.clusters()) == (number, expected.edges(), expected.clusters())
+        harness = TenantHarness(database, admin, samples)
+        harness.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
+        assert (number, harness.edges(), harness.clusters()) == (number, expected.edges(), expected.clusters())
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_rematching_everything_changes_nothing(database: Database, admin: Connection, concurrency: int) -> None:
-    samples = pile(99, 30)
-    office = Office(database, admin, samples)
-    office.match_all()
-    edges, clusters = office.edges(), office.clusters()
-    office.match_all(Random(1).sample(range(len(samples)), len(samples)), concurrency)
-    assert (office.edges(), office.clusters()) == (edges, clusters)
+    samples = random_samples(99, 30)
+    harness = TenantHarness(database, admin, samples)
+    harness.match_all()
+    edges, clusters = harness.edges(), harness.clusters()
+    harness.match_all(Random(1).sample(range(len(samples)), len(samples)), concurrency)
+    assert (harness.edges(), harness.clusters()) == (edges, clusters)
 
 
 Decision = tuple[int, int, sql.Verdict]
@@ -103,12 +103,12 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     """Return random decisions: likely and unlikely pairs, each decided once."""
     random = Random(seed)
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    links = [(link.child.int - 1, link.parent.int - 1) for link in Whole(documents).links()]
+    links = [(link.child.int - 1, link.parent.int - 1) for link in ReferenceMatching(documents).links()]
     ambiguous_matches = [
-        (id_.int - 1, other.int - 1)
-        for id_, found in Whole(documents).reviews().items()
-        for one in found
-        for other in one
+        (id_.int - 1, candidate.int - 1)
+        for id_, candidate_groups in ReferenceMatching(documents).reviews().items()
+        for group in candidate_groups
+        for candidate in group
     ]
     pairs = {tuple(sorted(pair)) for pair in random.sample(links, min(count, len(links)))}
     pairs |= {tuple(sorted(pair)) for pair in random.sample(ambiguous_matches, min(count, len(ambiguous_matches)))}
@@ -116,25 +116,25 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
     return [(a, b, random.choice(("confirmed", "rejected"))) for a, b in sorted(pairs)]
 
 
-def carry_out(office: Office, decided: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
+def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
     """Match and decide in this order; numbers beyond the documents are decisions."""
 
-    def one(number: int) -> None:
-        if number < len(office.ids):
-            office.match(number)
+    def run_step(number: int) -> None:
+        if number < len(harness.ids):
+            harness.match(number)
         else:
-            office.decide(*decided[number - len(office.ids)])
+            harness.decide(*decisions_[number - len(harness.ids)])
 
     with ThreadPoolExecutor(concurrency) as pool:
-        list(pool.map(one, order))
+        list(pool.map(run_step, order))
 
 
-def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decision]) -> Whole:
-    def pairs(verdict: str) -> list[frozenset[UUID]]:
-        return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, found in decided if found == verdict]
+def expected_matching(samples: Sequence[SampleDocument], decisions_: Sequence[Decision]) -> ReferenceMatching:
+    def pairs(decision: str) -> list[frozenset[UUID]]:
+        return [frozenset((UUID(int=a + 1), UUID(int=b + 1))) for a, b, value in decisions_ if value == decision]
 
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return Whole(documents, pairs("confirmed"), pairs("rejected"))
+    return ReferenceMatching(documents, pairs("confirmed"), pairs("rejected"))
 
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
@@ -142,9 +142,9 @@ def expected_matching(samples: Sequence[SampleDocument], decided: Sequence[Decis
 def test_decisions_at_any_time_hold_at_the_end(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
-    samples = pile(seed, 30)
-    decided = random_decisions(samples, seed, 8)
-    expected = expected_matching(samples, decided)
+    samples = random_samples(seed, 30)
+    decisions_ = random_decisions(samples, seed, 8)
+    expected = expected_matching(samples, decisions_)
     edges = {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
             link.by,
@@ -153,12 +153,12 @@ def test_decisions_at_any_time_hold_at_the_end(
         for link in expected.links()
     }
     waiting = {
-        id_.int - 1: [[other.int - 1 for other in found] for found in ambiguous_matches]
+        id_.int - 1: [[other.int - 1 for other in groups] for groups in ambiguous_matches]
         for id_, ambiguous_matches in expected.reviews().items()
     }
     for number in range(ORDERS // 4):
-        office = Office(database, admin, samples)
-        everything = range(len(samples) + len(decided))
-        carry_out(office, decided, Random(number).sample(everything, len(everything)), concurrency)
-        assert (number, office.edges()) == (number, edges)
-        assert (number, office.reviews()) == (number, waiting)
+        harness = TenantHarness(database, admin, samples)
+        all_steps = range(len(samples) + len(decisions_))
+        carry_out(harness, decisions_, Random(number).sample(all_steps, len(all_steps)), concurrency)
+        assert (number, harness.edges()) == (number, edges)
+        assert (number, harness.reviews()) == (number, waiting)

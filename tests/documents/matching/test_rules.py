@@ -1,7 +1,8 @@
 """Matching rules, case by case, from documents alone."""
 
 from counterfoil.documents.matching import rules
-from tests.documents.matching.papers import (
+from tests.documents.matching.reference_matching import ReferenceMatching
+from tests.documents.matching.samples import (
     OTHER_SELLER,
     SELLER,
     SampleDocument,
@@ -15,19 +16,18 @@ from tests.documents.matching.papers import (
     read,
     receipt,
 )
-from tests.documents.matching.whole import Whole
 
 
 def linked(*samples: SampleDocument) -> set[tuple[int, int, str]]:
     """Return child, parent and rule of each link, by position."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return {(link.child.int - 1, link.parent.int - 1, link.by) for link in Whole(documents).links()}
+    return {(link.child.int - 1, link.parent.int - 1, link.by) for link in ReferenceMatching(documents).links()}
 
 
 def reason(*samples: SampleDocument) -> str | None:
     """Return the reason why the last document has no match."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
-    return Whole(documents).reason(documents[-1])
+    return ReferenceMatching(documents).reason(documents[-1])
 
 
 def test_documents_match_the_order_they_name() -> None:
@@ -41,9 +41,9 @@ def test_documents_match_the_order_they_name() -> None:
 
 
 def test_invoice_may_match_several_orders() -> None:
-    one, two = order("4711", lines=[line("A-1")]), order("4712", 2, lines=[line("B-1")])
-    bill = invoice(po_reference=["4711", "4712"], lines=[line("A-1"), line("B-1")])
-    assert linked(one, two, bill) == {(2, 0, "reference"), (2, 1, "reference")}
+    first, second = order("4711", lines=[line("A-1")]), order("4712", 2, lines=[line("B-1")])
+    invoice_ = invoice(po_reference=["4711", "4712"], lines=[line("A-1"), line("B-1")])
+    assert linked(first, second, invoice_) == {(2, 0, "reference"), (2, 1, "reference")}
 
 
 def test_line_item_reference_counts() -> None:
@@ -61,8 +61,8 @@ def test_two_equal_orders_are_ambiguous_with_reason() -> None:
 
 
 def test_completeness_of_parties_does_not_break_ties() -> None:
-    silent = order("4712", seller={"name": "Tarnow Schrauben AG"})
-    assert linked(order("4711"), silent, invoice()) == set()
+    incomplete = order("4712", seller={"name": "Tarnow Schrauben AG"})
+    assert linked(order("4711"), incomplete, invoice()) == set()
 
 
 def test_missing_order_is_named_in_the_reason() -> None:
@@ -82,8 +82,8 @@ def test_without_candidates_no_partner_is_found() -> None:
 
 
 def test_duplicate_matches_only_its_original() -> None:
-    first, again = invoice(po_reference="4711", received=11), invoice(po_reference="4711", received=12)
-    assert linked(order("4711"), again, first) == {(2, 0, "reference"), (1, 2, "copy")}
+    first, duplicate = invoice(po_reference="4711", received=11), invoice(po_reference="4711", received=12)
+    assert linked(order("4711"), duplicate, first) == {(2, 0, "reference"), (1, 2, "copy")}
 
 
 def test_smallest_id_of_simultaneous_duplicates_is_original() -> None:
@@ -98,8 +98,8 @@ def test_same_invoice_with_another_number_is_duplicate() -> None:
 
 
 def test_same_amount_next_month_is_not_a_duplicate() -> None:
-    bills = [invoice("R-1", 10, po_reference="4711"), invoice("R-2", 41, po_reference="4711")]
-    assert linked(order("4711"), *bills) == {(1, 0, "reference"), (2, 0, "reference")}
+    invoices = [invoice("R-1", 10, po_reference="4711"), invoice("R-2", 41, po_reference="4711")]
+    assert linked(order("4711"), *invoices) == {(1, 0, "reference"), (2, 0, "reference")}
 
 
 def test_same_number_of_another_supplier_is_not_duplicate() -> None:
@@ -130,12 +130,12 @@ def test_receipt_matches_delivery_and_its_order() -> None:
 
 
 def test_invoice_matches_delivery_with_equal_quantities() -> None:
-    half, rest = [line("A-100", "4")], [line("A-100", "6")]
+    half, remainder = [line("A-100", "4")], [line("A-100", "6")]
     samples = [
         order("4711"),
         delivery("LS-1", po_reference="4711", lines=half),
-        delivery("LS-2", po_reference="4711", lines=rest),
-        invoice(po_reference="4711", lines=rest),
+        delivery("LS-2", po_reference="4711", lines=remainder),
+        invoice(po_reference="4711", lines=remainder),
     ]
     assert {link for link in linked(*samples) if link[0] == 3} == {(3, 0, "reference"), (3, 2, "through")}
 
@@ -161,8 +161,8 @@ def test_equal_partial_deliveries_are_not_matched_to_invoice() -> None:
 def test_dates_do_not_choose_between_equal_deliveries() -> None:
     part = [line("A-100", "5")]
     deliveries = [delivery(f"LS-{when}", when, po_reference="4711", lines=part) for when in (7, 10)]
-    bill = invoice(when=10, po_reference="4711", lines=part)
-    assert {link for link in linked(order("4711"), *deliveries, bill) if link[2] == "through"} == set()
+    invoice_ = invoice(when=10, po_reference="4711", lines=part)
+    assert {link for link in linked(order("4711"), *deliveries, invoice_) if link[2] == "through"} == set()
 
 
 def test_order_matches_the_named_contract() -> None:
@@ -179,10 +179,10 @@ def test_invoice_with_order_does_not_match_the_contract() -> None:
 
 
 def test_invoice_and_delivery_match_without_their_order() -> None:
-    note, bill = delivery(po_reference="4711"), invoice(po_reference="PO 4711")
-    assert linked(note, bill) == {(1, 0, "through")}
-    assert linked(order("4711"), note, bill) == {(1, 0, "reference"), (2, 0, "reference"), (2, 1, "through")}
-    assert linked(delivery(po_reference="4711", seller=OTHER_SELLER), bill) == set()
+    note, invoice_ = delivery(po_reference="4711"), invoice(po_reference="PO 4711")
+    assert linked(note, invoice_) == {(1, 0, "through")}
+    assert linked(order("4711"), note, invoice_) == {(1, 0, "reference"), (2, 0, "reference"), (2, 1, "through")}
+    assert linked(delivery(po_reference="4711", seller=OTHER_SELLER), invoice_) == set()
 
 
 def test_wrong_reference_yields_to_similarly_numbered_fitting_order() -> None:
@@ -191,9 +191,9 @@ def test_wrong_reference_yields_to_similarly_numbered_fitting_order() -> None:
 
 
 def test_badly_scanned_duplicate_is_not_the_original() -> None:
-    bad = SELLER | {"name": "Tarn0w 5chrauben AG"}
-    scan, clear = invoice(seller=bad, received=11), invoice(received=12)
-    assert linked(order("4711"), scan, clear) == {(1, 2, "copy"), (2, 0, "content")}
+    misread_seller = SELLER | {"name": "Tarn0w 5chrauben AG"}
+    scan, readable = invoice(seller=misread_seller, received=11), invoice(received=12)
+    assert linked(order("4711"), scan, readable) == {(1, 2, "copy"), (2, 0, "content")}
 
 
 def test_earlier_issued_invoice_is_the_original() -> None:
@@ -211,9 +211,9 @@ def test_invoice_without_number_matches_the_unbilled_order() -> None:
 
 
 def test_fully_billed_order_gets_no_second_invoice() -> None:
-    again = invoice("R-2", 16)
-    assert (1, 0, "content") in linked(order("4711"), again)
-    assert linked(order("4711"), again, invoice("R-1", 8, po_reference="4711")) == {(2, 0, "reference")}
+    duplicate = invoice("R-2", 16)
+    assert (1, 0, "content") in linked(order("4711"), duplicate)
+    assert linked(order("4711"), duplicate, invoice("R-1", 8, po_reference="4711")) == {(2, 0, "reference")}
 
 
 def test_delivery_of_remaining_quantity_matches_the_order() -> None:
@@ -240,7 +240,7 @@ def test_ambiguous_delivery_sets_are_not_matched() -> None:
         for quantity in range(1, 5)
     ]
     by_quantity = dict(zip(range(1, 5), deliveries, strict=True))
-    bill = {billed: read(invoice(lines=[line("A-1", str(billed))]), 9) for billed in (5, 8)}
+    invoice_ = {billed: read(invoice(lines=[line("A-1", str(billed))]), 9) for billed in (5, 8)}
 
-    assert rules.matching_deliveries(bill[5], deliveries) == []  # 1 and 4, or 2 and 3
-    assert rules.matching_deliveries(bill[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]
+    assert rules.matching_deliveries(invoice_[5], deliveries) == []  # 1 and 4, or 2 and 3
+    assert rules.matching_deliveries(invoice_[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]

@@ -12,7 +12,7 @@ from counterfoil.documents.matching.score import (
     match_probabilities,
     score,
 )
-from tests.documents.matching.papers import (
+from tests.documents.matching.samples import (
     BUYER,
     OTHER_SELLER,
     SELLER,
@@ -26,40 +26,40 @@ from tests.documents.matching.papers import (
 )
 
 
-def weight(found: Score, feature: str) -> float:
-    return sum(item.weight for item in found.evidence if item.feature == feature)
+def weight(score_: Score, feature: str) -> float:
+    return sum(item.weight for item in score_.evidence if item.feature == feature)
 
 
 def probability(*samples: SampleDocument) -> float:
     """Return the first order's match probability; the invoice comes last."""
-    *orders, bill = samples
-    return match_probabilities([score(read(bill), read(sample, 2)) for sample in orders])[0]
+    *orders, invoice_ = samples
+    return match_probabilities([score(read(invoice_), read(sample, 2)) for sample in orders])[0]
 
 
 def test_named_fitting_order_is_certain() -> None:
-    found = score(read(invoice(po_reference="4711")), read(order("4711")))
-    assert found.named
-    assert match_probabilities([found])[0] > 0.99
+    score_ = score(read(invoice(po_reference="4711")), read(order("4711")))
+    assert score_.named
+    assert match_probabilities([score_])[0] > 0.99
 
 
 def test_unnamed_fitting_order_is_certain_by_content() -> None:
-    found = score(read(invoice()), read(order()))
-    assert not found.named
+    score_ = score(read(invoice()), read(order()))
+    assert not score_.named
     assert (
         AUTO_MATCH_PROBABILITY
-        <= match_probabilities([found])[0]
+        <= match_probabilities([score_])[0]
         < probability(order("4711"), invoice(po_reference="4711"))
     )
 
 
 def test_other_suppliers_number_is_not_enough() -> None:
-    strange = order("4711", seller=OTHER_SELLER)
-    assert probability(strange, invoice(po_reference="4711", lines=[line("Z-9")])) < REVIEW_PROBABILITY
+    unrelated = order("4711", seller=OTHER_SELLER)
+    assert probability(unrelated, invoice(po_reference="4711", lines=[line("Z-9")])) < REVIEW_PROBABILITY
 
 
 def test_equal_candidates_share_the_probability() -> None:
-    one, two = order("4711"), order("4712")
-    assert probability(one, two, invoice()) == pytest.approx(probability(one, invoice()) / 2)
+    first, second = order("4711"), order("4712")
+    assert probability(first, second, invoice()) == pytest.approx(probability(first, invoice()) / 2)
 
 
 def test_better_fitting_candidate_gets_most_probability() -> None:
@@ -70,8 +70,10 @@ def test_better_fitting_candidate_gets_most_probability() -> None:
 
 
 def test_completeness_of_parties_does_not_raise_probability() -> None:
-    silent = order("4712", seller={"name": "Tarnow Schrauben AG"})
-    assert probability(order("4711"), silent, invoice()) == pytest.approx(probability(silent, order("4711"), invoice()))
+    incomplete = order("4712", seller={"name": "Tarnow Schrauben AG"})
+    assert probability(order("4711"), incomplete, invoice()) == pytest.approx(
+        probability(incomplete, order("4711"), invoice())
+    )
 
 
 def test_no_candidates_yield_no_probabilities() -> None:
@@ -79,9 +81,9 @@ def test_no_candidates_yield_no_probabilities() -> None:
 
 
 def test_evidence_bits_sum_to_the_log_odds() -> None:
-    found = score(read(invoice()), read(order()))
-    assert found.evidence[0][:2] == PRIOR
-    assert found.total == pytest.approx(sum(item.weight for item in found.evidence))
+    score_ = score(read(invoice()), read(order()))
+    assert score_.evidence[0][:2] == PRIOR
+    assert score_.total == pytest.approx(sum(item.weight for item in score_.evidence))
 
 
 def test_shipped_weights_agree_with_their_levels() -> None:
@@ -117,7 +119,7 @@ def test_reference_to_another_order_subtracts_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "level"),
+    ("spelling", "level"),
     [
         ("PO 4711-22", "same+long"),
         ("47l1-22", "same_as_read+long"),
@@ -125,19 +127,19 @@ def test_reference_to_another_order_subtracts_bits() -> None:
         ("88-4711-22", "different"),
     ],
 )
-def test_number_variants_have_a_similarity_level(written: str, level: str) -> None:
-    found = score(read(invoice(po_reference=written)), read(order("4711-22")))
-    assert [item.level for item in found.evidence if item.feature == "number"] == [level]
+def test_number_variants_have_a_similarity_level(spelling: str, level: str) -> None:
+    score_ = score(read(invoice(po_reference=spelling)), read(order("4711-22")))
+    assert [item.level for item in score_.evidence if item.feature == "number"] == [level]
 
 
 def test_buyer_weighs_less_than_supplier() -> None:
-    found = score(read(invoice()), read(order()))
-    assert 0 < weight(found, "buyer") < weight(found, "seller")
+    score_ = score(read(invoice()), read(order()))
+    assert 0 < weight(score_, "buyer") < weight(score_, "seller")
 
 
 def test_another_vat_id_outweighs_the_same_name() -> None:
-    twin = SELLER | {"vat_id": "DE999999999"}
-    assert weight(score(read(invoice(seller=twin)), read(order())), "seller") < 0
+    same_name = SELLER | {"vat_id": "DE999999999"}
+    assert weight(score(read(invoice(seller=same_name)), read(order())), "seller") < 0
 
 
 def test_vat_id_identifies_a_renamed_supplier() -> None:
@@ -146,13 +148,13 @@ def test_vat_id_identifies_a_renamed_supplier() -> None:
     assert weight(score(read(invoice(seller=renamed)), read(order())), "seller") > same - 2
 
 
-def seller_level(one: dict[str, str], other: dict[str, str]) -> str:
-    found = score(read(invoice(seller=one)), read(order(seller=other)))
-    return next((str(item.level) for item in found.evidence if item.feature == "seller"), "")
+def seller_level(first: dict[str, str], second: dict[str, str]) -> str:
+    score_ = score(read(invoice(seller=first)), read(order(seller=second)))
+    return next((str(item.level) for item in score_.evidence if item.feature == "seller"), "")
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "level"),
+    ("first", "second", "level"),
     [
         ("DE136695976", "136 695 976", "same_vat_id"),
         ("136695976", "DE136695976", "same_vat_id"),
@@ -164,14 +166,14 @@ def seller_level(one: dict[str, str], other: dict[str, str]) -> str:
         ("CHE-136.695.976 MWST", "CHE136695976", "same_vat_id"),
     ],
 )
-def test_vat_id_variants_have_a_similarity_level(one: str, other: str, level: str) -> None:
-    assert seller_level({"vat_id": one}, {"vat_id": other}) == level
+def test_vat_id_variants_have_a_similarity_level(first: str, second: str, level: str) -> None:
+    assert seller_level({"vat_id": first}, {"vat_id": second}) == level
 
 
 def test_address_country_completes_a_vat_id() -> None:
-    bare = {"vat_id": "136695976", "country": "PT"}
-    assert seller_level(bare, {"vat_id": "PT136695976"}) == "same_vat_id"
-    assert seller_level(bare, {"vat_id": "DE136695976"}) == "different_vat_id"
+    without_prefix = {"vat_id": "136695976", "country": "PT"}
+    assert seller_level(without_prefix, {"vat_id": "PT136695976"}) == "same_vat_id"
+    assert seller_level(without_prefix, {"vat_id": "DE136695976"}) == "different_vat_id"
 
 
 def test_tax_number_in_vat_id_field_is_recognized() -> None:
@@ -182,7 +184,7 @@ def test_tax_number_in_vat_id_field_is_recognized() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "level"),
+    ("first", "second", "level"),
     [
         ("Max Müller t/a Brede Bau", "Brede Bau GmbH", "similar_name"),
         ("Autohaus Brede, Inh. Max Müller", "Max Mueller", "similar_name"),  # codespell:ignore inh
@@ -192,8 +194,8 @@ def test_tax_number_in_vat_id_field_is_recognized() -> None:
         ("SIA Abrasives AG", "Abrasives SIA", "similar_name"),
     ],
 )
-def test_other_names_of_a_party_are_compared(one: str, other: str, level: str) -> None:
-    assert seller_level({"name": one}, {"name": other}) == level
+def test_other_names_of_a_party_are_compared(first: str, second: str, level: str) -> None:
+    assert seller_level({"name": first}, {"name": second}) == level
 
 
 def test_unstated_party_is_not_evidence() -> None:
@@ -202,8 +204,8 @@ def test_unstated_party_is_not_evidence() -> None:
 
 @pytest.mark.parametrize(("when", "sign"), [(10, 1), (80, -1), (200, -1), (-10, -1), (-90, -1)])
 def test_only_date_soon_after_order_adds_bits(when: int, sign: int) -> None:
-    found = weight(score(read(invoice(when=when)), read(order(when=0))), "date")
-    assert (found > 0) - (found < 0) == sign
+    score_ = weight(score(read(invoice(when=when)), read(order(when=0))), "date")
+    assert (score_ > 0) - (score_ < 0) == sign
 
 
 def test_contract_covers_the_year_after_its_start() -> None:
@@ -223,9 +225,12 @@ def test_down_payment_is_recognized_by_its_share() -> None:
 
 
 def test_lines_are_paired_once_by_best_fit() -> None:
-    mine = read(invoice(lines=[line("A-1", "5"), line("A-1", "10")])).lines
-    theirs = read(order(lines=[line("A-1", "10"), line("A-1", "5")])).lines
-    assert [(pair.child.quantity, pair.parent.quantity) for pair in match_lines(mine, theirs)] == [(5, 5), (10, 10)]
+    invoice_lines = read(invoice(lines=[line("A-1", "5"), line("A-1", "10")])).lines
+    order_lines = read(order(lines=[line("A-1", "10"), line("A-1", "5")])).lines
+    assert [(pair.child.quantity, pair.parent.quantity) for pair in match_lines(invoice_lines, order_lines)] == [
+        (5, 5),
+        (10, 10),
+    ]
 
 
 def test_prices_are_compared_per_unit() -> None:

@@ -31,12 +31,12 @@ class Model:
         self.reply = reply
         self.questions: list[LlmRequest] = []
 
-    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
+    def complete_json(self, question: LlmRequest, response_type: type[M], deadline: Deadline) -> LlmResponse[M]:
         self.questions.append(question)
         deadline.check()
         if isinstance(self.reply, CounterfoilError):
             raise self.reply
-        return LlmResponse(read(self.reply, answer))
+        return LlmResponse(read(self.reply, response_type))
 
 
 def page(*lines: str) -> Page:
@@ -51,12 +51,12 @@ def page(*lines: str) -> Page:
 PAGES = [page("Rechnung R-1", "Seite 1 von 3"), page("Seite 3 von 3"), page("Rechnung R-2", "Seite 1 von 1")]
 
 
-def choices(*chosen: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
+def choices(*boundaries: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
     return json.dumps(
         {
             "boundaries": [
                 {"page": page, "begins": begins, "confidence": confidence, "reasoning": reasoning}
-                for page, begins, confidence in chosen
+                for page, begins, confidence in boundaries
             ]
         }
     )
@@ -72,19 +72,19 @@ def test_question_names_tenant_and_document() -> None:
 
 
 def test_confident_answer_resolves_uncertain_boundary():
-    doubtful = split(PAGES)
-    assert [boundary.page for boundary in doubtful.uncertain_boundaries] == [2]
+    uncertain = split(PAGES)
+    assert [boundary.page for boundary in uncertain.uncertain_boundaries] == [2]
     model = Model(choices((2, False, "high")))
-    found = decide(model, DEADLINE, PAGES, doubtful)
-    assert (found.is_sure, found.ranges) == (True, [(1, 2), (3, 3)])
-    assert found.boundaries[0].evidence == ("The language model: It goes on.",)
+    resolved = decide(model, DEADLINE, PAGES, uncertain)
+    assert (resolved.is_sure, resolved.ranges) == (True, [(1, 2), (3, 3)])
+    assert resolved.boundaries[0].evidence == ("The language model: It goes on.",)
 
 
 @pytest.mark.parametrize("confidence", ["medium", "low"])
 def test_uncertain_answer_leaves_boundary_to_reviewers(confidence: str):
-    doubtful = split(PAGES)
-    assert decide(Model(choices((2, True, confidence))), DEADLINE, PAGES, doubtful) == doubtful
-    assert doubtful.ranges == [(1, 3)]
+    uncertain = split(PAGES)
+    assert decide(Model(choices((2, True, confidence))), DEADLINE, PAGES, uncertain) == uncertain
+    assert uncertain.ranges == [(1, 3)]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_answers_about_other_pages_are_invalid(reply: str):
         decide(Model(reply), DEADLINE, PAGES, split(PAGES))
 
 
-@pytest.mark.parametrize("refusal", [PromptRejectedError("no"), ContextWindowError("too long")])
-def test_refused_file_stays_whole(refusal: CounterfoilError):
-    doubtful = split(PAGES)
-    assert decide(Model(refusal), DEADLINE, PAGES, doubtful) == doubtful
+@pytest.mark.parametrize("error_response", [PromptRejectedError("no"), ContextWindowError("too long")])
+def test_refused_file_stays_whole(error_response: CounterfoilError):
+    uncertain = split(PAGES)
+    assert decide(Model(error_response), DEADLINE, PAGES, uncertain) == uncertain
 
 
 def test_unavailable_model_fails_the_attempt():
@@ -125,10 +125,10 @@ def test_certain_boundaries_are_not_sent_to_model():
 
 def test_too_many_uncertain_boundaries_need_a_reviewer():
     many_pages = [page("Lorem ipsum") for _ in range(MAX_DOUBTS + 2)]
-    doubtful = split(many_pages)
-    assert len(doubtful.uncertain_boundaries) == MAX_DOUBTS + 1
+    uncertain = split(many_pages)
+    assert len(uncertain.uncertain_boundaries) == MAX_DOUBTS + 1
     model = Model(choices())
-    assert decide(model, DEADLINE, many_pages, doubtful) == doubtful
+    assert decide(model, DEADLINE, many_pages, uncertain) == uncertain
     assert model.questions == []
 
 
@@ -143,5 +143,5 @@ def test_page_text_cannot_close_the_case_tag():
 def test_question_length_is_bounded():
     long = page(*[" ".join(["Wort"] * 80)] * 400)
     many_pages = [long] * (MAX_DOUBTS + 1)
-    doubtful = Split(len(many_pages), tuple(Boundary(number, False, 0.5) for number in range(2, len(many_pages) + 1)))
-    assert len(build_question(many_pages, doubtful)) < 120_000
+    uncertain = Split(len(many_pages), tuple(Boundary(number, False, 0.5) for number in range(2, len(many_pages) + 1)))
+    assert len(build_question(many_pages, uncertain)) < 120_000

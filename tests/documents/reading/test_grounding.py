@@ -161,8 +161,8 @@ def test_currency_absent_from_pages_is_not_found(text: str, code: str):
 
 @given(st.decimals(min_value=0, max_value=10**9, places=2), st.sampled_from([",.", ".,", " ,", "'.", " ."]))
 def test_amount_is_found_with_any_digit_grouping(amount, marks):
-    written = f"{amount:,.2f}".replace(",", "#").replace(".", marks[1]).replace("#", marks[0])
-    assert grounds(f"Total {written} EUR").number(str(amount)) == 1
+    spelling = f"{amount:,.2f}".replace(",", "#").replace(".", marks[1]).replace("#", marks[0])
+    assert grounds(f"Total {spelling} EUR").number(str(amount)) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_hostile_page_is_searched_in_linear_time(text: str):
 
 
 def _seconds(text: str) -> float:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     assert Grounding([_page(text)]).number("7.77") is None
     list(dates(text))
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at

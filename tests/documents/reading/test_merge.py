@@ -35,17 +35,17 @@ TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gr
 
 
 def test_model_answer_is_used_without_rules():
-    found = merge_fields(None, answer(invoice_number="1"))
-    assert (found.fields, found.warnings) == ({"invoice_number": "1"}, ("A remark.",))
+    merged = merge_fields(None, answer(invoice_number="1"))
+    assert (merged.fields, merged.warnings) == ({"invoice_number": "1"}, ("A remark.",))
 
 
 def test_certain_rule_values_stay_and_gaps_are_filled():
     rules = read(invoice_number="1", issuer={"name": "Nordwind"})
-    found = merge_fields(
+    merged = merge_fields(
         rules, answer(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"})
     )
-    assert found.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
-    assert {path: evidence.source for path, evidence in found.evidence.items()} == {
+    assert merged.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
+    assert {path: evidence.source for path, evidence in merged.evidence.items()} == {
         "invoice_number": "label",
         "po_reference": "model",
         "issuer.name": "label",
@@ -62,13 +62,13 @@ def test_model_party_with_another_name_fills_no_gaps():
 
 
 def test_model_replaces_uncertain_rule_values():
-    found = merge_fields(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
-    assert found.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
+    merged = merge_fields(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
+    assert merged.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
 
 
 def test_agreement_raises_confidence():
-    found = merge_fields(read(0.5, invoice_number="1"), answer(invoice_number="1"))
-    assert found.evidence["invoice_number"] == Evidence("label", 0.9, 1)
+    merged = merge_fields(read(0.5, invoice_number="1"), answer(invoice_number="1"))
+    assert merged.evidence["invoice_number"] == Evidence("label", 0.9, 1)
 
 
 def test_consistent_totals_are_preferred():
@@ -79,9 +79,9 @@ def test_consistent_totals_are_preferred():
 
 
 def test_certain_total_is_not_replaced_by_consistent_ones():
-    others: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
-    found = merge_fields(read(total_gross="119.00"), answer(**others))
-    assert found.fields["total_gross"] == "119.00"
+    other_totals: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
+    merged = merge_fields(read(total_gross="119.00"), answer(**other_totals))
+    assert merged.fields["total_gross"] == "119.00"
 
 
 def test_lines_adding_up_to_the_total_are_preferred():
@@ -92,14 +92,14 @@ def test_lines_adding_up_to_the_total_are_preferred():
 
 
 def test_line_evidence_matches_the_chosen_lines():
-    found = merge_fields(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
-    assert found.evidence["line_items.1.net_amount"].source == "model"
-    assert "line_items.2.net_amount" not in found.evidence
+    merged = merge_fields(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
+    assert merged.evidence["line_items.1.net_amount"].source == "model"
+    assert "line_items.2.net_amount" not in merged.evidence
 
 
 def test_certain_number_makes_the_type_certain():
-    sure, unsure = read(invoice_number="1"), read(0.5, invoice_number="1")
+    certain, uncertain = read(invoice_number="1"), read(0.5, invoice_number="1")
     other = answer(DocumentType.CREDIT_NOTE, credit_note_number="1")
-    assert merge_fields(sure, other) == sure
-    assert merge_fields(unsure, other).type is DocumentType.CREDIT_NOTE
-    assert merge_fields(unsure, answer(DocumentType.OTHER)) == unsure
+    assert merge_fields(certain, other) == certain
+    assert merge_fields(uncertain, other).type is DocumentType.CREDIT_NOTE
+    assert merge_fields(uncertain, answer(DocumentType.OTHER)) == uncertain

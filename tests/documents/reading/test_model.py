@@ -12,14 +12,14 @@ from counterfoil.documents.reading.model import LlmExtraction, form, grounded_fi
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
 from counterfoil.llm import LlmRequest
-from tests.documents.reading.papers import LASKU, READ, printed
+from tests.documents.reading.samples import LASKU, READ, printed
 
 PAGES = page.pages(printed(LASKU))
 
 
 def question_content(inquiry: LlmRequest) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(inquiry.user.removeprefix("<document>\n").removesuffix("\n</document>"))
-    return found
+    content: dict[str, Any] = json.loads(inquiry.user.removeprefix("<document>\n").removesuffix("\n</document>"))
+    return content
 
 
 def test_model_form_covers_every_field():
@@ -40,17 +40,17 @@ def test_same_pages_are_the_same_question():
 def test_long_document_shows_first_and_last_pages(monkeypatch: pytest.MonkeyPatch):
     pages = page.pages(printed(*([f"Page {number} " + "x" * 90] for number in range(1, 10))))
     monkeypatch.setattr(model, "MAX_CHARACTERS", 350)
-    shown = question_content(question(pages, lines=True))
-    assert [page_["page"] for page_ in shown["pages"]] == [1, 2, 3, 9]
-    assert shown["omitted_pages"] == [4, 5, 6, 7, 8]
-    assert sum(len(page_["text"]) for page_ in shown["pages"]) == 350
+    content_ = question_content(question(pages, lines=True))
+    assert [page_["page"] for page_ in content_["pages"]] == [1, 2, 3, 9]
+    assert content_["omitted_pages"] == [4, 5, 6, 7, 8]
+    assert sum(len(page_["text"]) for page_ in content_["pages"]) == 350
 
 
 def test_json_numbers_become_strings():
-    answer = LlmExtraction.model_validate(
+    extraction_ = LlmExtraction.model_validate(
         {"type": "invoice", "total_gross": 1506.5, "line_items": [{"quantity": 3}], "buyer": {}}
     )
-    assert answer.data() == {"type": "invoice", "total_gross": "1506.5", "line_items": [{"quantity": "3"}]}
+    assert extraction_.data() == {"type": "invoice", "total_gross": "1506.5", "line_items": [{"quantity": "3"}]}
 
 
 @pytest.mark.parametrize("currency", ["\u20ac", "EURO", "12"])
@@ -80,33 +80,38 @@ def test_field_names_depend_on_the_type():
 
 
 def test_party_with_invented_name_is_dropped():
-    found = count(seller=READ["seller"] | {"name": "Acme Corporation"})
-    assert "issuer" not in found.fields
-    assert not [path for path in found.evidence if path.startswith("issuer")]
+    grounded_result = count(seller=READ["seller"] | {"name": "Acme Corporation"})
+    assert "issuer" not in grounded_result.fields
+    assert not [path for path in grounded_result.evidence if path.startswith("issuer")]
 
 
 def test_invented_line_is_dropped_and_others_renumbered():
     invented = {"description": "Vasara", "quantity": "77", "net_amount": "88.00"}
-    found = count(line_items=[invented, READ["line_items"][1]])
-    assert found.fields["line_items"] == [READ["line_items"][1]]
-    assert {path for path in found.evidence if path.startswith("line_items")} == {
+    grounded_result = count(line_items=[invented, READ["line_items"][1]])
+    assert grounded_result.fields["line_items"] == [READ["line_items"][1]]
+    assert {path for path in grounded_result.evidence if path.startswith("line_items")} == {
         f"line_items.0.{name}" for name in READ["line_items"][1]
     }
 
 
 def test_references_absent_from_pages_are_dropped():
-    found = count(po_reference=["PO 4711-22", "PO 9999"])
-    assert found.fields["po_reference"] == ["PO 4711-22"]
-    assert found.warnings == ("po_reference is not on the pages as the language model returned it, and was omitted.",)
+    grounded_result = count(po_reference=["PO 4711-22", "PO 9999"])
+    assert grounded_result.fields["po_reference"] == ["PO 4711-22"]
+    assert grounded_result.warnings == (
+        "po_reference is not on the pages as the language model returned it, and was omitted.",
+    )
 
 
 def test_tax_and_bank_ids_are_normalized_and_checked():
     pages = page.pages(printed([*LASKU, "DE 136 695 976", "FI21 1234 5600 0007 85", "Y-tunnus 1234567-8"]))
     seller = READ["seller"] | {"vat_id": "DE 136 695 976", "iban": "FI21 1234 5600 0007 85"}
-    found = count(pages, seller=seller, buyer=READ["buyer"] | {"vat_id": "1234567-8"})
-    assert (found.fields["issuer"]["vat_id"], found.fields["issuer"]["iban"]) == ("DE136695976", "FI2112345600000785")
-    assert found.evidence["issuer.vat_id"].confidence == 0.8
-    assert found.evidence["recipient.vat_id"].confidence == 0.4
+    grounded_result = count(pages, seller=seller, buyer=READ["buyer"] | {"vat_id": "1234567-8"})
+    assert (grounded_result.fields["issuer"]["vat_id"], grounded_result.fields["issuer"]["iban"]) == (
+        "DE136695976",
+        "FI2112345600000785",
+    )
+    assert grounded_result.evidence["issuer.vat_id"].confidence == 0.8
+    assert grounded_result.evidence["recipient.vat_id"].confidence == 0.4
 
 
 def test_certain_units_become_codes():

@@ -15,7 +15,7 @@ from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
-from tests.documents.reading.papers import LASKU, printed, refusal, textract
+from tests.documents.reading.samples import LASKU, printed, refusal, textract
 from tests.llm.conftest import Guards
 from tests.llm.server import Raw, Server
 
@@ -24,64 +24,67 @@ SQUARE = [{"X": x, "Y": y} for x, y in ((0.1, 0.1), (0.2, 0.1), (0.2, 0.2), (0.1
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def textract_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with Server() as server:
-        made: Any = boto3.client
-        once = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
-        client = made("textract", region_name="us-east-1", endpoint_url=server.url, config=once)
+        make_client: Any = boto3.client
+        single_attempt = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
+        client = make_client("textract", region_name="us-east-1", endpoint_url=server.url, config=single_attempt)
         monkeypatch.setattr(aws, "client", lambda service: {"textract": client}[service])
         yield server
 
 
-def recognize(image: bytes = b"%PDF-", *, left: Callable[[], float] = lambda: 60.0, guards: Any = None) -> Any:
-    return Textract(guards or Guards()).recognize(image, 595, 842, time_left=left)
+def recognize(image: bytes = b"%PDF-", *, time_left: Callable[[], float] = lambda: 60.0, guards: Any = None) -> Any:
+    return Textract(guards or Guards()).recognize(image, 595, 842, time_left=time_left)
 
 
-def test_words_keep_their_recognized_positions(scripted: Server):
-    scripted.then(textract(OF, confidence=87.5))
-    found = recognize()
-    assert (found.confidence, [word.text for word in found.page.words]) == (0.875, [word.text for word in OF.words])
-    assert found.page.text == OF.text
-    for word, printed_ in zip(found.page.words, OF.words, strict=True):
+def test_words_keep_their_recognized_positions(textract_server: Server):
+    textract_server.then(textract(OF, confidence=87.5))
+    recognized = recognize()
+    assert (recognized.confidence, [word.text for word in recognized.page.words]) == (
+        0.875,
+        [word.text for word in OF.words],
+    )
+    assert recognized.page.text == OF.text
+    for word, printed_ in zip(recognized.page.words, OF.words, strict=True):
         assert word[1:] == pytest.approx(printed_[1:], abs=0.3)  # A4 is 595.28 points wide
 
 
-def test_page_without_words_is_empty(scripted: Server):
-    scripted.then(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
+def test_page_without_words_is_empty(textract_server: Server):
+    textract_server.then(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
     assert recognize() == OcrPage(page.Page(595, 842, ()), 0.0)
 
 
-def test_null_characters_are_replaced(scripted: Server):
+def test_null_characters_are_replaced(textract_server: Server):
     word = {"BlockType": "WORD", "Text": "M8\x00x40", "Confidence": 90, "Geometry": {"Polygon": SQUARE}}
-    scripted.then(Raw(200, json.dumps({"Blocks": [word]}).encode()))
+    textract_server.then(Raw(200, json.dumps({"Blocks": [word]}).encode()))
     assert recognize().page.text == "M8\ufffdx40"
 
 
 @pytest.mark.parametrize("recognized", [None, OcrPage(OF, 0.9)])
 def test_packed_result_round_trips(recognized: OcrPage | None):
-    again = unpacked(packed(recognized))
-    assert (again is None) == (recognized is None)
-    if again is not None:
-        assert (again.page.text, again.confidence) == (OF.text, 0.9)
+    repeated = unpacked(packed(recognized))
+    assert (repeated is None) == (recognized is None)
+    if repeated is not None:
+        assert (repeated.page.text, repeated.confidence) == (OF.text, 0.9)
 
 
 @pytest.mark.parametrize("code", ["UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException"])
-def test_rejected_page_does_not_count_as_outage(code: str, scripted: Server):
+def test_rejected_page_does_not_count_as_outage(code: str, textract_server: Server):
     guards = Guards()
-    scripted.then(refusal(code))
+    textract_server.then(refusal(code))
     assert recognize(guards=guards) is None
     assert guards.seen == [("ocr:textract", "ok")]
 
 
-def test_page_above_size_limit_is_not_sent(scripted: Server):
+def test_page_above_size_limit_is_not_sent(textract_server: Server):
     assert recognize(b"x" * (MAX_OCR_BYTES + 1)) is None
-    assert scripted.requests == []
+    assert textract_server.requests == []
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         (refusal("AccessDeniedException"), RejectedRequestError),
         (refusal("InvalidSignatureException", 403), RejectedRequestError),
@@ -89,8 +92,8 @@ def test_page_above_size_limit_is_not_sent(scripted: Server):
         (Raw(200, b"{}"), ServiceUnavailableError),
     ],
 )
-def test_other_errors_and_invalid_answers_raise(answer: Raw, error: type[Exception], scripted: Server):
-    scripted.then(answer)
+def test_other_errors_and_invalid_answers_raise(response: Raw, error: type[Exception], textract_server: Server):
+    textract_server.then(response)
     with pytest.raises(error):
         recognize()
 
@@ -98,42 +101,46 @@ def test_other_errors_and_invalid_answers_raise(answer: Raw, error: type[Excepti
 @pytest.mark.parametrize(
     "code", ["ThrottlingException", "ProvisionedThroughputExceededException", "InternalServerError"]
 )
-def test_throttling_or_outage_counts_as_unavailable(code: str, scripted: Server):
+def test_throttling_or_outage_counts_as_unavailable(code: str, textract_server: Server):
     guards = Guards()
-    scripted.then(*[refusal(code, 500 if code == "InternalServerError" else 400)] * 5)
+    textract_server.then(*[refusal(code, 500 if code == "InternalServerError" else 400)] * 5)
     with pytest.raises(ServiceUnavailableError):
         recognize(guards=guards)
     assert guards.seen == [("ocr:textract", "ServiceUnavailableError")]
 
 
-def test_call_without_time_left_is_not_sent(scripted: Server):
+def test_call_without_time_left_is_not_sent(textract_server: Server):
     with pytest.raises(CancelledError):
-        recognize(left=lambda: ocr.MIN_SECONDS_LEFT - 0.1)
-    assert scripted.requests == []
+        recognize(time_left=lambda: ocr.MIN_SECONDS_LEFT - 0.1)
+    assert textract_server.requests == []
 
 
 @pytest.mark.parametrize(
-    ("afterwards", "error", "counted"),
+    ("afterwards", "error", "expected_metric"),
     [(0.0, CancelledError, "CancelledError"), (30.0, ServiceUnavailableError, "ServiceUnavailableError")],
 )
 def test_timeout_is_an_outage_unless_deadline_passed(
-    afterwards: float, error: type[Exception], counted: str, scripted: Server, monkeypatch: pytest.MonkeyPatch
+    afterwards: float,
+    error: type[Exception],
+    expected_metric: str,
+    textract_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(ocr, "MIN_SECONDS_LEFT", 0.0)
     monkeypatch.setattr(ocr, "CALL_TIMEOUT_SECONDS", 0.2)
     remaining = iter([0.1 if error is CancelledError else 60.0])
     guards = Guards()
-    scripted.then(Raw(how="silent"))
+    textract_server.then(Raw(how="silent"))
     with pytest.raises(error):
-        recognize(left=lambda: next(remaining, afterwards), guards=guards)
-    assert guards.seen == [("ocr:textract", counted)]
+        recognize(time_left=lambda: next(remaining, afterwards), guards=guards)
+    assert guards.seen == [("ocr:textract", expected_metric)]
 
 
-def test_open_breaker_sends_no_request(scripted: Server):
+def test_open_breaker_sends_no_request(textract_server: Server):
     class Open:
         def guard(self, name: str) -> AbstractContextManager[None]:
             raise ServiceUnavailableError(name)
 
     with pytest.raises(ServiceUnavailableError, match="ocr:textract"):
         recognize(guards=Open())
-    assert scripted.requests == []
+    assert textract_server.requests == []

@@ -22,7 +22,7 @@ from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
-from tests.documents.reading.papers import LASKU, bundle, printed, scanned, without_amounts
+from tests.documents.reading.samples import LASKU, bundle, printed, scanned, without_amounts
 from tests.documents.test_page_images import drawing_forever
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -97,9 +97,9 @@ def test_threads_use_their_own_children() -> None:
     files = [printed([*LASKU, f"{number}"]) for number in range(12)]
 
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(parsers.read, files))
+        results = list(threads.map(parsers.read, files))
 
-    assert [read.pages for read in found] == [pages(content) for content in files]
+    assert [read.pages for read in results] == [pages(content) for content in files]
     assert len(process._idle) <= process.MAX_IDLE
 
 
@@ -165,9 +165,9 @@ def test_externally_killed_child_is_a_transient_error(monkeypatch: pytest.Monkey
 
 def test_dead_idle_child_is_replaced() -> None:
     parsers.read(ubl_invoice())
-    dead = child()
-    dead.kill()
-    dead.wait()
+    dead_child = child()
+    dead_child.kill()
+    dead_child.wait()
 
     assert parsers.read(ubl_invoice()).extraction == extract_xml(ubl_invoice())
 
@@ -223,11 +223,11 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
 def _kill_next_children(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     """Kill the children of the next calls with a signal."""
     write: Any = process._Child._write
-    left = [times]
+    remaining_calls = [times]
 
     def kill_and_write(self: Any, head: bytes, content: bytes, clock: Any) -> None:
-        if left[0] > 0:
-            left[0] -= 1
+        if remaining_calls[0] > 0:
+            remaining_calls[0] -= 1
             os.kill(self._process.pid, number)
             self._process.wait()
         write(self, head, content, clock)

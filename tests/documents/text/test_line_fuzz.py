@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.documents.text.table_lines import read_lines
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 pytestmark = pytest.mark.slow
 
@@ -53,8 +53,8 @@ def test_any_page_yields_valid_lines(pages: list[Page], is_credit_note: bool):
 def test_full_pages_are_read_quickly():
     heading = "Pos  Artikel   Bezeichnung               Menge ME      Preis       Betrag\n"
     row = "{0:<5}A-{0:<8}Teil {0:<20}   10 Stk     10,00       100,00\n"
-    drawings = ["".join(row.format(49 * page + place) for place in range(1, 50)) for page in range(_PAGES)]
-    pages = [paper(heading + drawing) for drawing in drawings]
+    drawings = ["".join(row.format(49 * page + location) for location in range(1, 50)) for page in range(_PAGES)]
+    pages = [draw_page(heading + drawing) for drawing in drawings]
 
     started = time.perf_counter()
     lines = read_lines(pages)

@@ -11,9 +11,9 @@ from pypdf import PdfReader, PdfWriter
 from counterfoil.documents.text import page as text_page
 from counterfoil.documents.text.page import Page, Word, is_legible, pages
 from counterfoil.errors import InvalidDocumentError
-from tests.documents.reading.papers import LASKU, garbled, printed
-from tests.documents.text.strangers import DRAWN_DOCUMENTS
-from tests.documents.text.strangers.german import labels_over_values
+from tests.documents.reading.samples import LASKU, garbled, printed
+from tests.documents.text.drawn_documents import DRAWN_DOCUMENTS
+from tests.documents.text.drawn_documents.german import labels_over_values
 
 _POINT = 72 / 25.4  # points per millimeter
 

@@ -7,7 +7,7 @@ import pytest
 from counterfoil.documents.structured import DocumentType, to_structured_data
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.reading import Reading
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 LETTER = """
 Bürohaus Süderholz KG
@@ -30,10 +30,10 @@ Gewerbestraße 108          USt-IdNr. DE136695976          verkauf@suederholz.ex
 
 
 def read(drawing: str) -> Reading:
-    found = reading.read([paper(drawing)])
-    assert found is not None
-    to_structured_data(found.type, found.fields)  # raises if the fields are invalid
-    return found
+    reading_ = reading.read([draw_page(drawing)])
+    assert reading_ is not None
+    to_structured_data(reading_.type, reading_.fields)  # raises if the fields are invalid
+    return reading_
 
 
 def fields(drawing: str) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def test_whole_letter_is_read():
 
 
 def test_every_field_has_its_evidence():
-    found = read(LETTER)
+    reading_ = read(LETTER)
     paths = {
         f"{name}.{own}" if own else name
-        for name, value in found.fields.items()
+        for name, value in reading_.fields.items()
         for own in (value if isinstance(value, dict) else [""])
     }
-    assert found.evidence.keys() == paths
-    assert all(0 < evidence.confidence <= 1 and evidence.page == 1 for evidence in found.evidence.values())
-    assert found.evidence["total_gross"].source == "label and sum"
+    assert reading_.evidence.keys() == paths
+    assert all(0 < evidence.confidence <= 1 and evidence.page == 1 for evidence in reading_.evidence.values())
+    assert reading_.evidence["total_gross"].source == "label and sum"
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_every_field_has_its_evidence():
     ids=["da", "es", "it", "nl", "fr", "en", "de"],
 )  # fmt: skip
 def test_every_type_is_read_in_every_language(drawing: str, kind: DocumentType, expected: dict[str, Any]):
-    found = read(drawing)
-    assert found.type is kind
-    assert {name: value for name, value in found.fields.items() if name != "line_items"} == expected
+    reading_ = read(drawing)
+    assert reading_.type is kind
+    assert {name: value for name, value in reading_.fields.items() if name != "line_items"} == expected
 
 
 @pytest.mark.parametrize(
@@ -235,14 +235,14 @@ def test_invoice_number_is_found(line: str, number: str):
     ],
 )
 def test_mention_of_a_document_is_not_its_number(line: str):
-    assert reading.read([paper(f"Wiesenbrück GmbH\n\n{line}")]) is None
+    assert reading.read([draw_page(f"Wiesenbrück GmbH\n\n{line}")]) is None
 
 
 def test_largest_title_decides_between_types():
     drawing = "Gutschrift GS-17\n\nBetrifft Rechnungsnummer: R-4711\nLieferschein 80003458 vom 01.02.2025"
-    found = read(drawing)
-    assert (found.type, found.fields["credit_note_number"]) == (DocumentType.CREDIT_NOTE, "GS-17")
-    assert found.fields["invoice_reference"] == "R-4711"
+    reading_ = read(drawing)
+    assert (reading_.type, reading_.fields["credit_note_number"]) == (DocumentType.CREDIT_NOTE, "GS-17")
+    assert reading_.fields["invoice_reference"] == "R-4711"
 
 
 def test_self_billed_invoice_is_an_invoice():
@@ -288,8 +288,8 @@ def test_consistent_amounts_beat_labeled_ones():
     Gesamtbetrag                   119,00 €
     Zahlbetrag                      69,00 €
     """
-    found = fields(drawing)
-    assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("100.00", "19.00", "119.00")
+    data = fields(drawing)
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("100.00", "19.00", "119.00")
 
 
 def test_taxes_of_two_rates_are_added():
@@ -301,9 +301,9 @@ def test_taxes_of_two_rates_are_added():
     Umsatzsteuer 19 % von 100,00    19,00 €
     Gesamtbetrag                   226,00 €
     """
-    found = read(drawing)
-    assert found.fields["total_tax"] == "26.00"
-    assert found.evidence["total_tax"].source == "sum of its parts"
+    reading_ = read(drawing)
+    assert reading_.fields["total_tax"] == "26.00"
+    assert reading_.evidence["total_tax"].source == "sum of its parts"
 
 
 def test_totals_below_their_labels_are_read():
@@ -315,8 +315,8 @@ def test_totals_below_their_labels_are_read():
       -2,90           -2,82          -0,20        -3,02
       -7,90           -7,67          -1,12        -8,79
     """
-    found = fields(drawing)
-    assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("-7.67", "-1.12", "-8.79")
+    data = fields(drawing)
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("-7.67", "-1.12", "-8.79")
 
 
 def test_credit_note_totals_are_positive():
@@ -327,8 +327,8 @@ def test_credit_note_totals_are_positive():
     Total taxes      -14,99 €
     Total TTC       -233,47 €
     """
-    found = fields(drawing)
-    assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("218.48", "14.99", "233.47")
+    data = fields(drawing)
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("218.48", "14.99", "233.47")
 
 
 def test_bilingual_document_is_read():
@@ -346,10 +346,10 @@ def test_bilingual_document_is_read():
     MwSt. / VAT 19 %                 19,00 EUR
     Gesamtbetrag / Total amount     119,00 EUR
     """
-    found = fields(drawing)
-    assert (found["invoice_number"], found["invoice_date"], found["po_reference"]) == ("4711", "2025-03-03", "4500017")
-    assert (found["total_net"], found["total_tax"], found["total_gross"]) == ("100.00", "19.00", "119.00")
-    assert found["recipient"]["name"] == "Kunden AG Mitte"
+    data = fields(drawing)
+    assert (data["invoice_number"], data["invoice_date"], data["po_reference"]) == ("4711", "2025-03-03", "4500017")
+    assert (data["total_net"], data["total_tax"], data["total_gross"]) == ("100.00", "19.00", "119.00")
+    assert data["recipient"]["name"] == "Kunden AG Mitte"
 
 
 def test_sum_is_net_if_the_tax_confirms_it():
@@ -368,12 +368,12 @@ def test_delivery_address_is_not_a_party():
     DE 80333 München         DE 75319 Nürnberg                Kundenstraße 15
                                                               DE 69876 Frankfurt
     """
-    found = fields(drawing)
-    assert found["issuer"] == {
+    data = fields(drawing)
+    assert data["issuer"] == {
         "name": "Lieferant GmbH", "street": "Lieferantenstraße 20", "postal_code": "80333", "city": "München",
         "country": "DE",
     }  # fmt: skip
-    assert found["recipient"] == {
+    assert data["recipient"] == {
         "name": "Kunden AG Mitte", "street": "Kundenstraße 15", "postal_code": "69876", "city": "Frankfurt",
         "country": "DE",
     }  # fmt: skip
@@ -392,5 +392,5 @@ def test_unassignable_vat_ids_are_omitted():
 
 
 def test_pages_without_a_number_are_not_read():
-    assert reading.read([paper("Guten Tag")]) is None
+    assert reading.read([draw_page("Guten Tag")]) is None
     assert reading.read([]) is None

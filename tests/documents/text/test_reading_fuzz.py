@@ -11,7 +11,7 @@ from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import pdf
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def _pages(draw: st.DrawFn) -> Page:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_pages(), max_size=3))
 def test_any_page_yields_valid_structured_data(found: list[Page]):
-    stated = reading.read([paper("Rechnung Nr. 17"), *found])
+    stated = reading.read([draw_page("Rechnung Nr. 17"), *found])
     assert stated is not None
     record, _ = to_structured_data(stated.type, stated.fields)
     assert record.data()
@@ -56,7 +56,7 @@ def test_any_page_yields_valid_structured_data(found: list[Page]):
 def test_repetitive_pages_are_read_quickly(first: str, second: str):
     line = " ".join([first, second] * 30)
     started = time.process_time()
-    reading.read([paper("\n".join([line] * _FULL_PAGE))])
+    reading.read([draw_page("\n".join([line] * _FULL_PAGE))])
     assert time.process_time() - started < _SECONDS
 
 
@@ -67,7 +67,7 @@ def test_broken_pdf_is_read_or_rejected(data: st.DataObject):
     for _ in range(data.draw(st.integers(1, 20))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = pages(bytes(content))
+        result = pages(bytes(content))
     except InvalidDocumentError:
         return
-    assert all(word.text for page in found for word in page.words)
+    assert all(word.text for page in result for word in page.words)

@@ -53,18 +53,18 @@ def _documents(country: str) -> Iterator[Document]:
 @pytest.mark.parametrize("number", range(6), ids=["order", "confirmation", "delivery", "receipt", "invoice", "credit"])
 def test_generated_document_is_read_correctly(country: str, number: int):
     document = list(_documents(country))[number]
-    truth = document.structured_data
-    found = reading.read(pages(write_page(document)))
-    assert found is not None
-    assert found.type.value == document.kind.value
-    data = to_structured_data(found.type, found.fields)[0].data()
+    expected = document.structured_data
+    reading_ = reading.read(pages(write_page(document)))
+    assert reading_ is not None
+    assert reading_.type.value == document.kind.value
+    data = to_structured_data(reading_.type, reading_.fields)[0].data()
     roles = ROLES[DocumentType(document.kind.value)]
-    sides = [roles.buyer] if found.type is DocumentType.GOODS_RECEIPT else [roles.seller, roles.buyer]
+    sides = [roles.buyer] if reading_.type is DocumentType.GOODS_RECEIPT else [roles.seller, roles.buyer]
     for side in sides:  # a goods receipt is internal to the buyer
-        stated, party = truth[side], data.pop(side)
+        stated, party = expected[side], data.pop(side)
         assert {name: value for name, value in party.items() if name in stated}.items() <= stated.items()
         assert {"name", "street", "postal_code", "city"} <= party.keys()
-    lines, true_lines = data.pop("line_items"), truth.pop("line_items")
+    lines, true_lines = data.pop("line_items"), expected.pop("line_items")
     assert [line["description"] for line in lines] == [line["description"] for line in true_lines]
-    assert data == {name: value for name, value in truth.items() if name in data}
-    assert truth.keys() - data.keys() == {roles.seller, roles.buyer}
+    assert data == {name: value for name, value in expected.items() if name in data}
+    assert expected.keys() - data.keys() == {roles.seller, roles.buyer}

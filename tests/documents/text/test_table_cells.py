@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_lines import LineItem, read_lines
-from tests.documents.text.paper import paper
 from tests.documents.text.test_tables import GERMAN, fields
+from tests.documents.text.text_pages import draw_page
 
 
 def test_delivery_note_uses_delivered_quantities():
@@ -61,7 +61,7 @@ Summe inkl. 7 % MwSt                             26,75
 
 
 def test_gross_line_amounts_are_not_net_amounts():
-    lines = read_lines([paper(_WITH_TAX)], total_net=Decimal("25.00"), total_gross=Decimal("26.75"))
+    lines = read_lines([draw_page(_WITH_TAX)], total_net=Decimal("25.00"), total_gross=Decimal("26.75"))
 
     assert [item.fields for item in lines.items] == [
         {"description": "Buch", "quantity": "2"},
@@ -230,7 +230,7 @@ Pos   Bezeichnung              Menge         Preis      Betrag
 
 
 def test_repeated_and_reversed_words_are_tolerated():
-    page = paper(GERMAN)
+    page = draw_page(GERMAN)
     reversed_page = type(page)(page.width, page.height, tuple(reversed(page.words)) * 2)
 
     assert all(isinstance(item, LineItem) for item in read_lines([reversed_page]).items)
@@ -238,4 +238,4 @@ def test_repeated_and_reversed_words_are_tolerated():
 
 def test_no_pages_and_empty_pages_have_no_lines():
     assert read_lines([]).items == ()
-    assert read_lines([paper("")]).items == ()
+    assert read_lines([draw_page("")]).items == ()

@@ -3,16 +3,16 @@
 import pytest
 
 from counterfoil.documents.text.table_headings import Heading, Kind, headings
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 
 def _headings(drawing: str) -> list[Heading]:
-    return list(headings(paper(drawing).lines()))
+    return list(headings(draw_page(drawing).lines()))
 
 
 def _kinds(drawing: str) -> list[list[Kind]]:
-    (found,) = _headings(drawing)
-    return [[name[0] for name in column.names] for column in next(found.readings()).columns]
+    (record,) = _headings(drawing)
+    return [[name[0] for name in column.names] for column in next(record.readings()).columns]
 
 
 def test_heading_may_span_two_lines():
@@ -53,9 +53,9 @@ def test_column_may_combine_article_and_description():
 
 
 def test_tax_table_is_not_a_goods_table():
-    (found,) = _headings("USt. Satz     Nettopreis     Ust.-Betrag")
+    (record,) = _headings("USt. Satz     Nettopreis     Ust.-Betrag")
 
-    assert not found.is_of_goods
+    assert not record.is_of_goods
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_tax_table_is_not_a_goods_table():
     ],
 )
 def test_text_with_heading_words_is_not_a_heading(text: str):
-    assert [found for found in _headings(text) if found.is_of_goods] == []
+    assert [candidates for candidates in _headings(text) if candidates.is_of_goods] == []
 
 
 def test_each_column_kind_occurs_once():
-    (found,) = _headings("Description   Quantity   Unit price   Price   Total   Amount")
+    (record,) = _headings("Description   Quantity   Unit price   Price   Total   Amount")
 
-    for reading in found.readings():
+    for reading in record.readings():
         kinds = [kind for kind in reading.kinds if kind is not Kind.OTHER]
         assert len(kinds) == len(set(kinds))

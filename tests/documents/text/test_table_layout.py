@@ -5,11 +5,11 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_layout import NumberFormat, number_format, parse_number, read_tokens
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 
 def _format(text: str) -> NumberFormat:
-    return number_format(paper(text).words)
+    return number_format(draw_page(text).words)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_unknown_mark_allows_only_whole_numbers():
 
 
 def _read(text: str) -> list[tuple[str, Decimal | None]]:
-    page = paper(text)
+    page = draw_page(text)
     return [(token.text, token.value) for token in read_tokens(page.lines()[0].words, number_format(page.words))]
 
 
@@ -91,10 +91,10 @@ def test_columns_are_not_digit_groups():
 
 
 def test_separate_percent_sign_and_currency_are_handled():
-    page = paper("19 %   12,50 EUR")
-    found = read_tokens(page.lines()[0].words, number_format(page.words))
+    page = draw_page("19 %   12,50 EUR")
+    result = read_tokens(page.lines()[0].words, number_format(page.words))
 
-    assert [(token.text, token.is_percent) for token in found] == [("19 %", True), ("12,50", False)]
+    assert [(token.text, token.is_percent) for token in result] == [("19 %", True), ("12,50", False)]
 
 
 def test_language_overrides_long_article_numbers():

@@ -5,11 +5,11 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.text.table_lines import read_lines
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 
 def fields(*drawings: str, is_credit_note: bool = False) -> list[dict[str, str]]:
-    lines = read_lines([paper(drawing) for drawing in drawings], is_credit_note=is_credit_note)
+    lines = read_lines([draw_page(drawing) for drawing in drawings], is_credit_note=is_credit_note)
     return [item.fields for item in lines.items]
 
 
@@ -44,7 +44,7 @@ def test_line_fields_follow_the_headings():
 
 
 def test_fields_have_evidence_and_lines_a_box():
-    first = read_lines([paper(GERMAN)]).items[0]
+    first = read_lines([draw_page(GERMAN)]).items[0]
 
     assert first.evidence.keys() == first.fields.keys()
     assert {evidence.page for evidence in first.evidence.values()} == {1}
@@ -55,7 +55,7 @@ def test_fields_have_evidence_and_lines_a_box():
 
 
 def test_stated_total_proves_the_lines():
-    lines = read_lines([paper(GERMAN)])
+    lines = read_lines([draw_page(GERMAN)])
 
     assert lines.proven
     assert lines.net == Decimal("114.50")
@@ -63,14 +63,14 @@ def test_stated_total_proves_the_lines():
 
 
 def test_lines_without_matching_total_are_unproven():
-    lines = read_lines([paper(GERMAN.replace("114,50", "119,50"))])
+    lines = read_lines([draw_page(GERMAN.replace("114,50", "119,50"))])
 
     assert not lines.proven
     assert lines.net == Decimal("114.50")
 
 
 def test_contradictory_line_has_low_confidence():
-    lines = read_lines([paper(GERMAN.replace("   60,00", "   66,00"))])
+    lines = read_lines([draw_page(GERMAN.replace("   60,00", "   66,00"))])
 
     confidence = [item.evidence["net_amount"].confidence for item in lines.items]
     assert confidence[1] < 0.5 < confidence[0]
@@ -154,7 +154,7 @@ Firma Muster GmbH, Hauptstr. 1, 12345 Berlin
 3    A-3       Drittes Teil                 5 Stk     20,00       100,00
                               Summe netto                         300,00
 """
-    lines = read_lines([paper(first), paper(second)])
+    lines = read_lines([draw_page(first), draw_page(second)])
 
     assert [(item.page, item.fields["article_number"]) for item in lines.items] == [(1, "A-1"), (1, "A-2"), (2, "A-3")]
     assert lines.proven
@@ -234,7 +234,7 @@ Pos   Bezeichnung                Menge     Preis      Betrag
 def test_inferred_fields_name_their_source():
     first, second = read_lines(
         [
-            paper("""
+            draw_page("""
 Pos   Description                Qty       Price      Disc %     Amount
 1     Desk                         2 pcs  200.00        10       360.00
       Your order no. 4711
@@ -300,7 +300,7 @@ def test_multiplying_numbers_form_a_table_without_heading():
 def test_amounts_adding_up_are_lines_without_heading():
     lines = read_lines(
         [
-            paper("""
+            draw_page("""
 Beratung im März                               500,00 €
 Reisekosten                                    120,50 €
 Summe                                          620,50 €
@@ -363,7 +363,7 @@ Pos   Article     {name}                    {quantity}
 
 def test_language_decides_the_format_of_quantities():
     drawing = _WHOLE_QUANTITIES.format(words="Lieferschein für die Bestellung", name="Bezeichnung", quantity="Menge")
-    lines = read_lines([paper(drawing)])
+    lines = read_lines([draw_page(drawing)])
 
     assert [item.fields["quantity"] for item in lines.items] == ["1600", "24"]
     assert [item.evidence["quantity"].confidence < 0.7 for item in lines.items] == [True, False]

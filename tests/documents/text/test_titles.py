@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import reading
-from tests.documents.text.paper import paper
+from tests.documents.text.text_pages import draw_page
 
 _LETTER = """
 Muster AG, Hauptstr. 1, 10115 Berlin
@@ -139,14 +139,14 @@ Danke.
     ],
 )
 def test_title_and_its_number_are_read(kind: DocumentType, number: str, lines: list[str]):
-    found = reading.read([paper(_LETTER.format(title="\n".join(lines)))])
-    assert found is not None
-    assert (found.type, found.fields[ROLES[kind].number]) == (kind, number)
+    reading_ = reading.read([draw_page(_LETTER.format(title="\n".join(lines)))])
+    assert reading_ is not None
+    assert (reading_.type, reading_.fields[ROLES[kind].number]) == (kind, number)
 
 
 def test_number_column_of_a_table_is_ignored():
     table = "Rechnung\n\nNr.        Leistung             Betrag\n1001       Beratung             119,00"
-    assert reading.read([paper(_LETTER.format(title=table))]) is None
+    assert reading.read([draw_page(_LETTER.format(title=table))]) is None
 
 
 _OF_ORDERS = """Rechnung Nr. 4711
@@ -159,7 +159,7 @@ Pos   {column:<10}   Bezeichnung        Menge    Preis    Betrag
 
 @pytest.mark.parametrize("column", ["Bestellung", "Bestell-Nr."])
 def test_order_column_is_not_an_order_reference(column: str):
-    found = reading.read([paper(_LETTER.format(title=_OF_ORDERS.format(column=column)))])
-    assert found is not None
-    assert len(found.fields["line_items"]) == 2
-    assert "po_reference" not in found.fields
+    reading_ = reading.read([draw_page(_LETTER.format(title=_OF_ORDERS.format(column=column)))])
+    assert reading_ is not None
+    assert len(reading_.fields["line_items"]) == 2
+    assert "po_reference" not in reading_.fields

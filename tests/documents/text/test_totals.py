@@ -15,7 +15,7 @@ from counterfoil.documents.text.totals import (
     sum_agrees,
     tax_agrees,
 )
-from tests.documents.reading.papers import LASKU, printed, without_amounts
+from tests.documents.reading.samples import LASKU, printed, without_amounts
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_unreadable_amounts_are_counted_by_field() -> None:
 
 
 def test_extraction_warns_about_unreadable_amounts() -> None:
-    found = extract(without_amounts())
+    result = extract(without_amounts())
 
-    assert found.structured_data is not None
-    assert found.structured_data["invoice_number"] == "R-2026-17"
-    assert found.warnings[-1] == (
+    assert result.structured_data is not None
+    assert result.structured_data["invoice_number"] == "R-2026-17"
+    assert result.warnings[-1] == (
         "Printed on page 1 in a font without usable characters, so not read: line_items, total_gross, total_net. "
         "Print the document to a new PDF and send that."
     )

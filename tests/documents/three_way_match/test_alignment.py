@@ -9,7 +9,7 @@ from counterfoil.documents.three_way_match.alignment import OrderLine, line_simi
 from counterfoil.documents.three_way_match.case import _is_repeated
 from counterfoil.documents.three_way_match.decisions import _raise_limit
 from counterfoil.documents.three_way_match.tolerances import Limits
-from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
+from tests.documents.three_way_match.samples import codes, delivery, invoice, line, order, result
 
 ORDER = order(lines=(line("SKR-4711-220-A"),))
 ANCHOR = OrderLine(ORDER, ORDER.lines[0])
@@ -30,9 +30,9 @@ def test_article_number_typo_weighs_more_than_another_number() -> None:
     assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
 
 
-@pytest.mark.parametrize(("other", "is_near"), [("schroube", True), ("dichtung", False)])
-def test_words_agree_if_nearly_equal(other: str, is_near: bool) -> None:
-    assert (text_similarity("schraube", other) > 0) == is_near
+@pytest.mark.parametrize(("second", "is_near"), [("schroube", True), ("dichtung", False)])
+def test_words_agree_if_nearly_equal(second: str, is_near: bool) -> None:
+    assert (text_similarity("schraube", second) > 0) == is_near
 
 
 def test_same_delivery_note_has_the_same_day() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
-from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, line, order, result
+from tests.documents.three_way_match.samples import TWO, codes, delivery, invoice, line, order, result
 
 
 def only(*documents: Document, code: str) -> str:
-    found = result(*documents)
-    assert codes(found) == [code]
-    return found.reasons[0]
+    match_result = result(*documents)
+    assert codes(match_result) == [code]
+    return match_result.reasons[0]
 
 
 def test_line_amount_above_price_is_a_price_difference():
@@ -32,11 +32,11 @@ def test_missing_discount_is_a_price_difference():
 
 
 @pytest.mark.parametrize(
-    "billed", [line(price="3.78"), line(net_amount="37.80"), line(price="3.78", quantity="5", net_amount="18.90")]
+    "billed_order", [line(price="3.78"), line(net_amount="37.80"), line(price="3.78", quantity="5", net_amount="18.90")]
 )
-def test_discount_may_be_in_price_or_amount(billed: dict[str, str]):
+def test_discount_may_be_in_price_or_amount(billed_order: dict[str, str]):
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
-    assert codes(result(discounted, delivery(), invoice(lines=[billed, TWO[1]]))) == []
+    assert codes(result(discounted, delivery(), invoice(lines=[billed_order, TWO[1]]))) == []
 
 
 @pytest.mark.parametrize(
@@ -45,31 +45,31 @@ def test_discount_may_be_in_price_or_amount(billed: dict[str, str]):
 def test_rounded_price_is_not_a_discount(price: str, quantity: str, net: str):
     lines = [line(quantity=quantity, price=price, net_amount=net)]
     ordered = [line(quantity=quantity, price=price)]
-    found = result(order(lines=ordered), delivery(lines=ordered), invoice(lines=lines))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(lines=ordered), delivery(lines=ordered), invoice(lines=lines))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_price_basis_is_derived_from_the_line_amount():
     ordered = line(quantity="1000", price="4.20", price_basis_quantity="100")
     billed = line(quantity="1000", price="4.20", net_amount="42.00")
-    found = result(order(lines=[ordered]), delivery(lines=[line(quantity="1000")]), invoice(lines=[billed]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(lines=[ordered]), delivery(lines=[line(quantity="1000")]), invoice(lines=[billed]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_inconsistent_order_amount_falls_back_to_price():
     ordered = line(quantity="100", price="100.00", net_amount="100.00")
     billed = line(quantity="100", price="1.00")
-    found = result(order(lines=[ordered]), delivery(lines=[line(quantity="100")]), invoice(lines=[billed]))
-    assert codes(found) == ["price_mismatch"]
+    match_result = result(order(lines=[ordered]), delivery(lines=[line(quantity="100")]), invoice(lines=[billed]))
+    assert codes(match_result) == ["price_mismatch"]
 
 
 # -- tax ------------------------------------------------------------------------------------------------------------
 
 
-def taxed(tax: str, *rates: str, **more: Any) -> Document:
+def taxed(tax: str, *rates: str, **fields: Any) -> Document:
     """Return an invoice for 42.00 and 62.50 net, with a tax rate per line item."""
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
-    return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **more)
+    return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 
 
 def test_wrong_tax_total_is_a_tax_difference():
@@ -99,6 +99,6 @@ def test_tax_is_not_checked_with_wrong_net_total():
 @pytest.mark.parametrize(("tax", "differs"), [("1.90", False), ("1.89", True)])
 def test_tax_may_differ_by_rounding_of_each_amount(tax: str, differs: bool):
     lines = [line(quantity="1", price="10.05", tax_rate="19")]  # 1.9095
-    bill = invoice(lines=lines, total_tax=tax, total_gross=str(Decimal("10.05") + Decimal(tax)))
-    found = result(order(lines=lines), delivery(lines=lines), bill)
-    assert [one.code.value for one in found.variances] == ["tax_mismatch"] * differs
+    invoice_ = invoice(lines=lines, total_tax=tax, total_gross=str(Decimal("10.05") + Decimal(tax)))
+    match_result = result(order(lines=lines), delivery(lines=lines), invoice_)
+    assert [variance.code.value for variance in match_result.variances] == ["tax_mismatch"] * differs

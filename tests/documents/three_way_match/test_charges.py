@@ -5,7 +5,7 @@ import pytest
 from counterfoil.documents.matching.normalize import words
 from counterfoil.documents.three_way_match import ThreeWayMatchStatus
 from counterfoil.documents.three_way_match.model import is_charge
-from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice, order, receipt, result
+from tests.documents.three_way_match.samples import TWO, codes, delivery, invoice, order, receipt, result
 
 
 def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:
@@ -42,9 +42,9 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
     ],
 )
 def test_charge_with_a_unit_is_not_an_exception(description: str):
-    found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
-    assert found.warnings == (f"Invoice R-100 bills 50.00 EUR that was not ordered: '{description}'.",)
+    match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    assert match_result.warnings == (f"Invoice R-100 bills 50.00 EUR that was not ordered: '{description}'.",)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_down_payment_and_final_invoice_agree(description: str):
     first = invoice("A-1", 1, lines=[charge(description, "31.35")])
     last = invoice("R-100", 10, lines=[*TWO, charge(description, "31.35", "-1")])
     assert codes(result(order(), first)) == []
-    found = result(order(), first, delivery(), last)
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(), first, delivery(), last)
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 @pytest.mark.parametrize(
-    "goods",
+    "goods_lines",
     [
         "Monitor 27 Zoll",
         "Transport box",
@@ -80,11 +80,11 @@ def test_down_payment_and_final_invoice_agree(description: str):
         "",
     ],
 )
-def test_goods_with_charge_like_names_are_goods(goods: str):
-    assert not is_charge(words(goods))
+def test_goods_with_charge_like_names_are_goods(goods_lines: str):
+    assert not is_charge(words(goods_lines))
 
 
 def test_unordered_doors_are_not_carriage():
     """`Portes` means carriage in Spanish and doors in French."""
-    found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
-    assert (codes(found), found.outcome) == (["billed_beyond_order"], ThreeWayMatchStatus.EXCEPTION)
+    match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
+    assert (codes(match_result), match_result.outcome) == (["billed_beyond_order"], ThreeWayMatchStatus.EXCEPTION)

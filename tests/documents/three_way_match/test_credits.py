@@ -7,47 +7,47 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
-from tests.documents.three_way_match.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
+from tests.documents.three_way_match.samples import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
 """10 pieces billed at 8.40, ordered at 4.20."""
 
 
-def of_invoice(**more: Any) -> Document:
-    return credit(invoice_reference="R-100", **more)
+def of_invoice(**fields: Any) -> Document:
+    return credit(invoice_reference="R-100", **fields)
 
 
 def test_lower_price_credit_returns_no_goods():
     """Two surplus pieces are billed, and 30 cents per piece are credited."""
-    bill = invoice(lines=[line(quantity="12"), TWO[1]])
-    found = result(order(), delivery(), bill, of_invoice(lines=[line(price="0.30")]))
-    assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
+    invoice_ = invoice(lines=[line(quantity="12"), TWO[1]])
+    match_result = result(order(), delivery(), invoice_, of_invoice(lines=[line(price="0.30")]))
+    assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
 def test_returned_goods_do_not_lower_the_price():
-    found = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="5", price="8.40")]))
-    assert codes(found) == ["price_mismatch"]
+    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="5", price="8.40")]))
+    assert codes(match_result) == ["price_mismatch"]
 
 
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
 def test_price_credit_settles_as_amount_or_with_goods(credited: dict[str, str]):
-    found = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_one_credit_does_not_settle_two_prices():
     half = [line(quantity="5", price="8.40"), TWO[1]]
-    bills = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
+    invoices = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
     once = of_invoice(lines=[line(quantity="5", price="4.20")])
-    assert codes(result(order(), delivery(), *bills, once)) == ["price_mismatch"]
+    assert codes(result(order(), delivery(), *invoices, once)) == ["price_mismatch"]
     twice = credit("G2", 22, lines=[line(quantity="5", price="4.20", net_amount="21.00")])
-    assert codes(result(order(), delivery(), *bills, once, twice)) == []
+    assert codes(result(order(), delivery(), *invoices, once, twice)) == []
 
 
 @pytest.mark.parametrize(("amount", "open_"), [("41.99", []), ("41.98", ["price_mismatch"])])
 def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
-    found = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="1", price=amount)]))
-    assert codes(found) == open_
+    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="1", price=amount)]))
+    assert codes(match_result) == open_
 
 
 # -- duplicate invoices -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from counterfoil.documents.three_way_match import (
     read_document,
 )
 from counterfoil.documents.three_way_match.tolerances import NONE, Limits, symmetric_limits
-from tests.documents.three_way_match.papers import (
+from tests.documents.three_way_match.samples import (
     TWO,
     codes,
     credit,
@@ -40,32 +40,34 @@ ordered = st.dictionaries(articles, st.tuples(quantities, st.integers(1, 900)), 
 """Quantity and price in cents, by article."""
 
 
-def priced(goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
-    return [line(name, str(quantity), f"{cents / 100:.2f}") for name, (quantity, cents) in sorted(goods.items())]
+def priced(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+    return [line(name, str(quantity), f"{cents / 100:.2f}") for name, (quantity, cents) in sorted(goods_lines.items())]
 
 
-def some(random: Random, goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+def some(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
     """Return lines for some of the goods, with slightly different quantities."""
     chosen = {
-        name: (max(1, q + random.choice((0, 0, -2, 3))), c) for name, (q, c) in goods.items() if random.random() < 0.8
+        name: (max(1, q + random.choice((0, 0, -2, 3))), c)
+        for name, (q, c) in goods_lines.items()
+        if random.random() < 0.8
     }
-    return priced(chosen or goods)
+    return priced(chosen or goods_lines)
 
 
-def messy(random: Random, goods: dict[str, tuple[int, int]]) -> list[Document]:
+def messy(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[Document]:
     """Return a case that may have many variances."""
-    case = [order(lines=priced(goods))]
+    case = [order(lines=priced(goods_lines))]
     for number in range(random.randint(0, 2)):
-        case.append(delivery(f"L{number}", random.randint(3, 9), lines=some(random, goods)))
+        case.append(delivery(f"L{number}", random.randint(3, 9), lines=some(random, goods_lines)))
         if random.random() < 0.5:
             more: dict[str, Any] = {"delivery_note_reference": f"L{number}"} if random.random() < 0.5 else {}
-            case.append(receipt(f"W{number}", random.randint(3, 9), lines=some(random, goods), **more))
+            case.append(receipt(f"W{number}", random.randint(3, 9), lines=some(random, goods_lines), **more))
     case += [
-        invoice(f"R{number}", random.randint(8, 20), lines=some(random, goods))
+        invoice(f"R{number}", random.randint(8, 20), lines=some(random, goods_lines))
         for number in range(random.randint(1, 3))
     ]
     if random.random() < 0.4:
-        case.append(credit(lines=some(random, goods)))
+        case.append(credit(lines=some(random, goods_lines)))
     return case
 
 
@@ -88,8 +90,8 @@ def test_document_and_link_order_makes_no_difference(case: list[Document], rando
 @given(ordered)
 def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
     lines = priced(goods)
-    found = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
-    assert (found.outcome, found.variances) == (ThreeWayMatchStatus.MATCHED, ())
+    match_result = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
+    assert (match_result.outcome, match_result.variances) == (ThreeWayMatchStatus.MATCHED, ())
 
 
 @few
@@ -114,16 +116,16 @@ def test_splitting_a_line_in_two_changes_nothing(goods: dict[str, tuple[int, int
     split = random.choice(sorted(even))
     source = billed if where == "invoice" else even
     half = [line(split, str(source[split][0] // 2), f"{source[split][1] / 100:.2f}")] * 2
-    lines = [one for one in priced(source) if one["article_number"] != split] + half
-    whole = result(order(lines=priced(even)), delivery(lines=priced(even)), invoice(lines=priced(billed)))
+    lines = [item for item in priced(source) if item["article_number"] != split] + half
+    total = result(order(lines=priced(even)), delivery(lines=priced(even)), invoice(lines=priced(billed)))
     parts = result(
         order(lines=priced(even)),
         delivery(lines=lines if where == "delivery" else priced(even)),
         invoice(lines=lines if where == "invoice" else priced(billed)),
     )
-    assert codes(parts) == codes(whole)
+    assert codes(parts) == codes(total)
     assert [(row["billed"], row["delivered"]) for row in parts.record["lines"]] == [
-        (row["billed"], row["delivered"]) for row in whole.record["lines"]
+        (row["billed"], row["delivered"]) for row in total.record["lines"]
     ]
 
 
@@ -145,20 +147,20 @@ def test_wider_tolerance_never_opens_variances(case: list[Document]):
 @given(cases)
 def test_extreme_tolerances_tolerate_none_or_all(case: list[Document]):
     strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, Limits()))
-    assert not any(one.is_tolerated for one in strict.variances)
-    assert all(one.limits is None for one in lenient.variances if one.is_open)
+    assert not any(variance.is_tolerated for variance in strict.variances)
+    assert all(variance.limits is None for variance in lenient.variances if variance.is_open)
 
 
 @few
 @given(cases)
 def test_every_variance_has_a_sentence_and_document(case: list[Document]):
-    found = result(*case)
-    for one in found.variances:
-        assert one.document in case
-        assert one.message[0].isupper() or one.message[0] == "'"
-        assert one.message.endswith(".")
-        assert "None" not in one.message
-    assert found.reasons
+    match_result = result(*case)
+    for variance in match_result.variances:
+        assert variance.document in case
+        assert variance.message[0].isupper() or variance.message[0] == "'"
+        assert variance.message.endswith(".")
+        assert "None" not in variance.message
+    assert match_result.reasons
 
 
 @few
@@ -212,8 +214,8 @@ def test_nonsense_documents_still_get_an_outcome(case: list[Document], random: R
 def test_hundreds_of_unnumbered_lines_are_matched(size: int):
     lines = [line("", str(1 + n % 9), f"{1 + n % 13}.00", description=f"Bolt M{n % 20} steel {n}") for n in range(size)]
     Random(5).shuffle(mixed := list(lines))
-    found = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
-    assert (codes(found), found.outcome) == ([], ThreeWayMatchStatus.MATCHED)
+    match_result = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
+    assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
@@ -221,30 +223,30 @@ def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch
     compared = 0
     same_word = alignment._word_similarity
 
-    def counted(one: str, other: str) -> float:
+    def metric_totals(first: str, second: str) -> float:
         nonlocal compared
         compared += 1
-        return same_word(one, other)
+        return same_word(first, second)
 
-    monkeypatch.setattr(alignment, "_word_similarity", counted)
+    monkeypatch.setattr(alignment, "_word_similarity", metric_totals)
     lines = [line(f"Q-{number}", "20") for number in range(20)]
     parts = [line(f"Q-{number}", "1") for number in range(20)]
     deliveries = [delivery(f"L{number}", number, lines=parts) for number in range(20)]
-    bills = [invoice(f"R-{number}", number + 1, lines=parts) for number in range(20)]
-    assert result(order(lines=lines), *deliveries, *bills).outcome is ThreeWayMatchStatus.MATCHED
+    invoices = [invoice(f"R-{number}", number + 1, lines=parts) for number in range(20)]
+    assert result(order(lines=lines), *deliveries, *invoices).outcome is ThreeWayMatchStatus.MATCHED
     assert 0 < compared <= 2 * 9 * 20 * 20  # each pair of descriptions, both ways, word by word
 
 
 def test_compared_description_length_is_bounded(monkeypatch: pytest.MonkeyPatch):
     lengths: list[int] = []
-    text_similarity = alignment.text_similarity
+    similarity = alignment.text_similarity
 
-    def record_lengths(one: str, other: str) -> float:
-        lengths.append(len(one) + len(other))
-        return text_similarity(one, other)
+    def record_lengths(first: str, second: str) -> float:
+        lengths.append(len(first) + len(second))
+        return similarity(first, second)
 
     monkeypatch.setattr(alignment, "text_similarity", record_lengths)
     book = [line(description=" ".join(f"word{number}" for number in range(20_000))), TWO[1]]
-    other = [line("C-3", description=" ".join(f"term{number}" for number in range(20_000))), TWO[1]]
-    result(order(lines=book), delivery(lines=other), invoice(lines=book))
+    second = [line("C-3", description=" ".join(f"term{number}" for number in range(20_000))), TWO[1]]
+    result(order(lines=book), delivery(lines=second), invoice(lines=book))
     assert 0 < max(lengths) <= 1_000

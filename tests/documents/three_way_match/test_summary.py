@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.documents.three_way_match import ClusterStatus, Document, Result, VarianceDecision, find_variances
 from counterfoil.documents.three_way_match.decisions import is_difference, variance_key
-from tests.documents.three_way_match.papers import (
+from tests.documents.three_way_match.samples import (
     TWO,
     credit,
     delivery,
@@ -26,32 +26,32 @@ NET = Decimal("104.50")
 """Net total of an order of both lines."""
 
 
-def decided(found: Result, documents: list[Document], decision: str, **more: Any) -> Result:
+def decided(match_result: Result, documents: list[Document], decision: str, **fields: Any) -> Result:
     """Compare again after a reviewer has decided about every difference."""
-    verdicts = [
+    decisions = [
         VarianceDecision(
-            number, variance_key(one), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None
+            number, variance_key(variance), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None
         )
-        for number, one in enumerate(found.variances)
-        if is_difference(one)
+        for number, variance in enumerate(match_result.variances)
+        if is_difference(variance)
     ]
-    return find_variances(documents, links(documents), None, verdicts, **more)
+    return find_variances(documents, links(documents), None, decisions, **fields)
 
 
 def test_matched_cluster_has_all_amounts():
-    found = result(order(), delivery(), invoice()).summary
+    summary = result(order(), delivery(), invoice()).summary
 
-    assert found.status is ClusterStatus.MATCHED
-    assert (found.ordered, found.delivered, found.billed, found.at_stake) == (NET, NET, NET, Decimal(0))
-    assert (found.currency, found.order_numbers, found.documents) == ("EUR", ("4711",), 3)
-    assert found.waiting_since == invoice().received_at
+    assert summary.status is ClusterStatus.MATCHED
+    assert (summary.ordered, summary.delivered, summary.billed, summary.at_stake) == (NET, NET, NET, Decimal(0))
+    assert (summary.currency, summary.order_numbers, summary.documents) == ("EUR", ("4711",), 3)
+    assert summary.waiting_since == invoice().received_at
 
 
 def test_price_difference_puts_its_amount_at_stake():
-    found = result(order(), delivery(), invoice(lines=DEARER)).summary
+    summary = result(order(), delivery(), invoice(lines=DEARER)).summary
 
-    assert found.status is ClusterStatus.EXCEPTION
-    assert found.at_stake == Decimal("8.00")  # 10 pieces, each 0.80 too expensive
+    assert summary.status is ClusterStatus.EXCEPTION
+    assert summary.at_stake == Decimal("8.00")  # 10 pieces, each 0.80 too expensive
 
 
 @pytest.mark.parametrize(
@@ -61,29 +61,29 @@ def test_price_difference_puts_its_amount_at_stake():
 def test_decision_changes_the_status(decision: str, status: ClusterStatus, at_stake: str):
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = decided(result(*documents), documents, decision)
+    result_ = decided(result(*documents), documents, decision)
 
-    assert (found.summary.status, found.summary.at_stake) == (status, Decimal(at_stake))
-    assert {one.decision for one in found.variances} == {decision}
-    assert {one["decision"] for one in found.record["variances"]} == {decision}
+    assert (result_.summary.status, result_.summary.at_stake) == (status, Decimal(at_stake))
+    assert {variance.decision for variance in result_.variances} == {decision}
+    assert {variance["decision"] for variance in result_.record["variances"]} == {decision}
 
 
 def test_undecided_difference_beside_disputed_is_an_exception():
     documents = [order(), delivery(), invoice(lines=[line(price="5.00"), line("B-2", "6", "12.50")])]
-    found = result(*documents)
-    (price,) = [one for one in found.variances if one.code.value == "price_mismatch"]
-    verdict = VarianceDecision(1, variance_key(price), None, False, "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
+    match_result = result(*documents)
+    (price,) = [variance for variance in match_result.variances if variance.code.value == "price_mismatch"]
+    decision = VarianceDecision(1, variance_key(price), None, False, "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
 
-    again = find_variances(documents, links(documents), None, [verdict])
+    repeated = find_variances(documents, links(documents), None, [decision])
 
-    assert again.summary.status is ClusterStatus.EXCEPTION
+    assert repeated.summary.status is ClusterStatus.EXCEPTION
 
 
 def test_quantity_beyond_order_and_delivery_counts_once():
-    found = result(order(), delivery(), invoice(lines=[TWO[0], line("B-2", "6", "12.50")]))
+    match_result = result(order(), delivery(), invoice(lines=[TWO[0], line("B-2", "6", "12.50")]))
 
-    assert len([one for one in found.variances if one.is_open]) == 2
-    assert found.summary.at_stake == Decimal("12.50")
+    assert len([variance for variance in match_result.variances if variance.is_open]) == 2
+    assert match_result.summary.at_stake == Decimal("12.50")
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,15 @@ def test_quantity_beyond_order_and_delivery_counts_once():
     ],
 )
 def test_invoice_without_order_or_delivery_is_at_stake(documents: list[Document]):
-    found = result(*documents).summary
+    summary = result(*documents).summary
 
-    assert (found.status, found.at_stake) == (ClusterStatus.INCOMPLETE, NET)
+    assert (summary.status, summary.at_stake) == (ClusterStatus.INCOMPLETE, NET)
 
 
 def test_order_without_invoice_puts_nothing_at_stake():
-    found = result(order()).summary
+    summary = result(order()).summary
 
-    assert (found.status, found.at_stake, found.billed, found.delivered) == (
+    assert (summary.status, summary.at_stake, summary.billed, summary.delivered) == (
         ClusterStatus.INCOMPLETE,
         Decimal(0),
         None,
@@ -114,16 +114,16 @@ def test_order_without_invoice_puts_nothing_at_stake():
 def test_ambiguous_match_needs_review():
     documents = [order(), delivery(), invoice()]
 
-    found = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
+    summary = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
 
-    assert found.status is ClusterStatus.NEEDS_REVIEW
+    assert summary.status is ClusterStatus.NEEDS_REVIEW
 
 
 def test_missing_supplier_needs_review():
-    found = result(order(), delivery(), invoice(issuer=None)).summary
+    summary = result(order(), delivery(), invoice(issuer=None)).summary
 
-    assert found.status is ClusterStatus.NEEDS_REVIEW
-    assert found.supplier is not None  # the order states it
+    assert summary.status is ClusterStatus.NEEDS_REVIEW
+    assert summary.supplier is not None  # the order states it
 
 
 @pytest.mark.parametrize("name", ["name", "vat_id", "tax_number", "registration_id"])
@@ -135,78 +135,78 @@ def test_any_identifier_names_the_supplier(name: str):
 
 @pytest.mark.parametrize("supplier", [None, {}, {"email": "sales@tarnow.example"}, "Tarnow"])
 def test_supplier_without_identifier_needs_review(supplier: Any):
-    found = result(order(), delivery(supplier=supplier), invoice())
+    match_result = result(order(), delivery(supplier=supplier), invoice())
 
-    assert found.summary.status is ClusterStatus.NEEDS_REVIEW
-    assert found.reasons == ("Delivery note L1 names no supplier.", "Everything agrees.")
+    assert match_result.summary.status is ClusterStatus.NEEDS_REVIEW
+    assert match_result.reasons == ("Delivery note L1 names no supplier.", "Everything agrees.")
 
 
 def test_confirmed_match_resolves_a_missing_supplier():
     documents = [order(), delivery(supplier=None), invoice()]
 
-    found = find_variances(documents, links(documents), confirmed=[documents[1].id])
+    match_result = find_variances(documents, links(documents), confirmed=[documents[1].id])
 
-    assert (found.summary.status, found.reasons) == (ClusterStatus.MATCHED, ("Everything agrees.",))
+    assert (match_result.summary.status, match_result.reasons) == (ClusterStatus.MATCHED, ("Everything agrees.",))
 
 
 def test_ambiguous_match_is_the_first_reason():
     documents = [order(), delivery(), invoice()]
 
-    found = find_variances(documents, links(documents), ambiguous=[documents[2].id])
+    match_result = find_variances(documents, links(documents), ambiguous=[documents[2].id])
 
-    assert found.reasons == ("Invoice R-100: its match is ambiguous, see Review.", "Everything agrees.")
+    assert match_result.reasons == ("Invoice R-100: its match is ambiguous, see Review.", "Everything agrees.")
 
 
 def test_exception_omits_reviews_from_its_reasons():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = find_variances(documents, links(documents), ambiguous=[documents[2].id])
+    match_result = find_variances(documents, links(documents), ambiguous=[documents[2].id])
 
-    assert not any("ambiguous" in reason for reason in found.reasons)
+    assert not any("ambiguous" in reason for reason in match_result.reasons)
 
 
 def test_exception_outranks_a_review():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
+    summary = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
 
-    assert found.status is ClusterStatus.EXCEPTION
+    assert summary.status is ClusterStatus.EXCEPTION
 
 
 def test_received_goods_less_rejected_count_as_delivered():
-    goods = [line(quantity="9", rejected_quantity="1"), TWO[1]]
+    received_lines = [line(quantity="9", rejected_quantity="1"), TWO[1]]
 
-    found = result(order(), delivery(), receipt(lines=goods), invoice()).summary
+    summary = result(order(), delivery(), receipt(lines=received_lines), invoice()).summary
 
-    assert found.delivered == NET - Decimal("8.40")
+    assert summary.delivered == NET - Decimal("8.40")
 
 
 def test_credit_notes_reduce_the_billed_amount():
-    found = result(order(), delivery(), invoice(), credit(lines=[TWO[1]])).summary
+    summary = result(order(), delivery(), invoice(), credit(lines=[TWO[1]])).summary
 
-    assert found.billed == NET - Decimal("62.50")
+    assert summary.billed == NET - Decimal("62.50")
 
 
 def test_other_currencies_do_not_count():
-    found = result(order(), delivery(), invoice(currency="USD")).summary
+    summary = result(order(), delivery(), invoice(currency="USD")).summary
 
-    assert (found.currency, found.ordered, found.billed, found.at_stake) == ("USD", None, NET, NET)
+    assert (summary.currency, summary.ordered, summary.billed, summary.at_stake) == ("USD", None, NET, NET)
 
 
 def test_summary_of_no_documents_is_incomplete():
-    found = result().summary
+    summary = result().summary
 
-    assert (found.status, found.waiting_since, found.documents) == (ClusterStatus.INCOMPLETE, None, 0)
+    assert (summary.status, summary.waiting_since, summary.documents) == (ClusterStatus.INCOMPLETE, None, 0)
 
 
 def test_contract_is_not_counted():
-    found = result(order(), delivery(), invoice(), make_document("contract", "RV-60")).summary
+    summary = result(order(), delivery(), invoice(), make_document("contract", "RV-60")).summary
 
-    assert found.documents == 3
+    assert summary.documents == 3
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_credit_note_of_either_sign_lowers_billed_amount(sign: str):
-    back = credit(lines=[line(quantity="5")], total_net=f"{sign}21.00")
+    credit_note = credit(lines=[line(quantity="5")], total_net=f"{sign}21.00")
 
-    assert result(order(), delivery(), invoice(), back).summary.billed == NET - 21
+    assert result(order(), delivery(), invoice(), credit_note).summary.billed == NET - 21

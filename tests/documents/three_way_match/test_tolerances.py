@@ -37,7 +37,7 @@ def test_most_specific_tolerance_applies(suppliers: list[str], articles: list[st
 
 
 @pytest.mark.parametrize(
-    ("written", "stated"),
+    ("spelling", "stated"),
     [
         ("3M Deutschland GmbH", "3M DEUTSCHLAND"),
         ("A1 Telekom Austria AG", "A1 Telekom Austria"),
@@ -45,8 +45,8 @@ def test_most_specific_tolerance_applies(suppliers: list[str], articles: list[st
         ("12/345/67890", "1234567890"),
     ],
 )
-def test_name_with_a_digit_identifies_the_supplier(written: str, stated: str):
-    tolerances = Tolerances([Tolerance(Key.PRICE, percent(7), supplier=written)])
+def test_name_with_a_digit_identifies_the_supplier(spelling: str, stated: str):
+    tolerances = Tolerances([Tolerance(Key.PRICE, percent(7), supplier=spelling)])
     assert tolerances.limits(Key.PRICE, suppliers=[stated]) == percent(7)
 
 

@@ -11,7 +11,7 @@ from counterfoil.documents.three_way_match.model import conversion_factor, is_go
 
 
 @pytest.mark.parametrize(
-    ("unit", "wanted", "factor"),
+    ("unit", "expected", "factor"),
     [
         ("TNE", "KGM", "1000"),
         ("GRM", "KGM", "0.001"),
@@ -25,30 +25,31 @@ from counterfoil.documents.three_way_match.model import conversion_factor, is_go
         ("XYZ", "XYZ", "1"),
     ],
 )
-def test_certain_conversions_have_a_factor(unit: str | None, wanted: str | None, factor: str):
-    assert conversion_factor(unit, wanted) == Decimal(factor)
+def test_certain_conversions_have_a_factor(unit: str | None, expected: str | None, factor: str):
+    assert conversion_factor(unit, expected) == Decimal(factor)
 
 
 @pytest.mark.parametrize(
-    ("unit", "wanted"), [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")]
+    ("unit", "expected"),
+    [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")],
 )
-def test_goods_dependent_conversions_yield_no_factor(unit: str, wanted: str):
-    assert conversion_factor(unit, wanted) is None
+def test_goods_dependent_conversions_yield_no_factor(unit: str, expected: str):
+    assert conversion_factor(unit, expected) is None
 
 
 @given(st.sampled_from(sorted(model._FACTORS)), st.sampled_from(sorted(model._FACTORS)))
 def test_conversion_and_inverse_cancel_out(one: str, other: str):
-    there, back = conversion_factor(one, other), conversion_factor(other, one)
-    assert (there is None) == (back is None)
-    if there is not None and back is not None:
-        assert abs(there * back - 1) < Decimal("1e-20")
+    forward, backward = conversion_factor(one, other), conversion_factor(other, one)
+    assert (forward is None) == (backward is None)
+    if forward is not None and backward is not None:
+        assert abs(forward * backward - 1) < Decimal("1e-20")
 
 
 @pytest.mark.parametrize(
-    ("unit", "goods"), [("C62", True), ("KGM", True), ("HUR", False), ("LS", False), (None, False)]
+    ("unit", "goods_lines"), [("C62", True), ("KGM", True), ("HUR", False), ("LS", False), (None, False)]
 )
-def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
-    assert is_goods(unit) is goods
+def test_time_and_services_are_not_delivered(unit: str | None, goods_lines: bool):
+    assert is_goods(unit) is goods_lines
 
 
 @pytest.mark.parametrize(

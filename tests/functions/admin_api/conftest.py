@@ -48,7 +48,7 @@ def event() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     """Response of the API."""
 
     status: int
@@ -59,7 +59,7 @@ class Answer:
     """Body as sent."""
 
 
-Ask = Callable[..., Answer]
+CallApi = Callable[..., ApiResponse]
 
 _SESSION = """
 WITH begun AS (
@@ -98,8 +98,8 @@ def s3() -> Any:
 
 
 @pytest.fixture
-def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
-    """`ask(body, groups=..., ...)` calls the API with a token that the gateway verified.
+def call_api(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[CallApi]:
+    """`call_api(body, groups=..., ...)` calls the API with a token that the gateway verified.
 
     Bytes are sent in base64, as by the gateway if a body is not declared as JSON or text. `claims` override those of
     a valid token; None removes a claim.
@@ -115,7 +115,7 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
     endpoint.database.cache_clear()
     monkeypatch.setattr(auth, "emails_of_process", EmailStore())
 
-    def ask(
+    def call_api(
         body: object,
         *,
         groups: object = "[operator tenant:acme]",
@@ -125,7 +125,7 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
         subject: str | None = None,
         headers: dict[str, str] | None = None,
         claims: Mapping[str, Any] | None = None,
-    ) -> Answer:
+    ) -> ApiResponse:
         request = event()
         if isinstance(body, bytes):
             request["body"], request["isBase64Encoded"] = base64.b64encode(body).decode(), True
@@ -140,16 +140,18 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
         for name in [name for name, value in token_claims.items() if value is None]:
             del token_claims[name]
         request["headers"] |= headers or {}
-        answer = handler.handle(request, Context())
-        text = answer["body"]
-        if answer.get("isBase64Encoded"):  # a file
+        response = handler.handle(request, Context())
+        text = response["body"]
+        if response.get("isBase64Encoded"):  # a file
             content = base64.b64decode(text)
-            is_image = answer["headers"]["Content-Type"].startswith("image/")
+            is_image = response["headers"]["Content-Type"].startswith("image/")
             parsed = content if is_image else content.decode()
-            return Answer(answer["statusCode"], parsed, answer["headers"], text if is_image else content.decode())
-        return Answer(answer["statusCode"], json.loads(text or "null"), answer["headers"], text)
+            return ApiResponse(
+                response["statusCode"], parsed, response["headers"], text if is_image else content.decode()
+            )
+        return ApiResponse(response["statusCode"], json.loads(text or "null"), response["headers"], text)
 
-    yield ask
+    yield call_api
     endpoint.database().close()
     endpoint.database.cache_clear()
     settings.cache_clear()
@@ -161,7 +163,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 @pytest.fixture
-def die(database: Database, acme: UUID) -> Die:
+def add_dead_letter(database: Database, acme: UUID) -> Die:
     """Dead-letter work of acme, `minute` minutes after noon. Returns the job_id."""
     return dying(database, acme)
 

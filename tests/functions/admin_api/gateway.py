@@ -21,11 +21,11 @@ def gateway(
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
-    answer = handler.handle(_event(environ, groups, subject), Context())
-    text = answer["body"] or ""
-    body = base64.b64decode(text) if answer.get("isBase64Encoded") else text.encode()
-    headers = [*answer["headers"].items(), ("Content-Length", str(len(body)))]
-    start_response(f"{answer['statusCode']} -", headers)
+    response = handler.handle(_event(environ, groups, subject), Context())
+    text = response["body"] or ""
+    body = base64.b64decode(text) if response.get("isBase64Encoded") else text.encode()
+    headers = [*response["headers"].items(), ("Content-Length", str(len(body)))]
+    start_response(f"{response['statusCode']} -", headers)
     return [body]
 
 

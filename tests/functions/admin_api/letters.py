@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 
 PATH = "/api/admin/dlq"
 VIEWER, ADMIN = "[viewer tenant:acme]", "[admin tenant:acme]"
 
 
-def get(ask: Ask, path: str = "", *, groups: str = VIEWER, **query: str) -> Answer:
-    return ask("", method="GET", path=f"{PATH}{path}", groups=groups, query=query)
+def get(call_api: CallApi, path: str = "", *, groups: str = VIEWER, **query: str) -> ApiResponse:
+    return call_api("", method="GET", path=f"{PATH}{path}", groups=groups, query=query)
 
 
-def listed_ids(answer: Answer) -> list[str]:
-    assert answer.status == 200, answer.body
-    return [letter["job_id"] for letter in answer.body["dead_letters"]]
+def listed_ids(response: ApiResponse) -> list[str]:
+    assert response.status == 200, response.body
+    return [dead_letter["job_id"] for dead_letter in response.body["dead_letters"]]
 
 
 def ids(job_ids: Sequence[UUID]) -> list[str]:

@@ -16,11 +16,11 @@ from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
 from tests.dead_letters.letters import dying
-from tests.documents.matching.office import Office
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail
-from tests.functions.admin_api.conftest import Answer, Ask, begin_session
-from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.conftest import ApiResponse, CallApi, begin_session
+from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, at_once=5)
@@ -44,9 +44,9 @@ def take(database: Database, tenant: UUID | None, at: datetime = NOW, user: str 
 
 
 def rejection(database: Database, tenant: UUID, user: str, at: datetime) -> tuple[int, str]:
-    with pytest.raises(RateLimitedError) as refused:
+    with pytest.raises(RateLimitedError) as error:
         FIVE.consume(database, tenant, user, at)
-    return refused.value.retry_after, str(refused.value)
+    return error.value.retry_after, str(error.value)
 
 
 def test_exhausted_burst_refills_over_time(database: Database, tenant: UUID) -> None:
@@ -103,10 +103,10 @@ def test_clock_set_back_adds_no_tokens(database: Database, tenant: UUID) -> None
     assert take(database, tenant, NOW - timedelta(hours=3, seconds=-3))
 
 
-def admitted(database: Database, tenant: UUID, allowance: RateLimiter, clock_is_off_by: timedelta) -> bool:
+def is_admitted(database: Database, tenant: UUID, limiter: RateLimiter, clock_error: timedelta) -> bool:
     """Return True if a process with a wrong clock admits a change."""
     caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
-    request = Request(caller, database, datetime.now(UTC) + clock_is_off_by, allowance, lambda: 0)
+    request = Request(caller, database, datetime.now(UTC) + clock_error, limiter, lambda: 0)
     try:
         request.admit("Testing", "acme", tenant)
     except RateLimitedError:
@@ -117,19 +117,19 @@ def admitted(database: Database, tenant: UUID, allowance: RateLimiter, clock_is_
 AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(0)
 
 
-@pytest.mark.parametrize("clocks", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
-def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clocks: Sequence[timedelta]) -> None:
+@pytest.mark.parametrize("clock_errors", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
+def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
     """No process loses tokens: one is refilled between two requests."""
-    allowance = RateLimiter(per_second=1e6, at_once=1)
+    limiter = RateLimiter(per_second=1e6, at_once=1)
 
-    assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, True]
+    assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, True]
 
 
-@pytest.mark.parametrize("clocks", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
-def test_wrong_clock_gains_no_tokens(database: Database, tenant: UUID, clocks: Sequence[timedelta]) -> None:
-    allowance = RateLimiter(per_second=1 / 60, at_once=1)
+@pytest.mark.parametrize("clock_errors", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
+def test_wrong_clock_gains_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
+    limiter = RateLimiter(per_second=1 / 60, at_once=1)
 
-    assert [admitted(database, tenant, allowance, off_by) for off_by in clocks] == [True, False]
+    assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, False]
 
 
 def test_concurrent_changes_take_each_token_once(database: Database, tenant: UUID) -> None:
@@ -153,17 +153,17 @@ def test_any_user_name_is_rate_limited(database: Database, tenant: UUID, user: s
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     """A tenant with an ambiguous match."""
-    office = Office(database, admin, TWICE)
-    office.match_all()
-    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
-    return office
+    harness = TenantHarness(database, admin, TWICE)
+    harness.match_all()
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [harness.tenant_id])
+    return harness
 
 
-def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
+def bulk_bodies(harness: TenantHarness) -> dict[str, tuple[str, Any]]:
     """Return path and body of each change of a bulk operation."""
-    operation = bulk_operation(office)
+    operation = bulk_operation(harness)
     path = "/api/admin/dlq"
     return {
         "POST /api/admin/operations": ("/api/admin/operations", {"action": "match"}),
@@ -178,15 +178,15 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
     }
 
 
-def bulk_operation(office: Office) -> UUID:
+def bulk_operation(harness: TenantHarness) -> UUID:
     new = NewOperation("retry", {}, "kim", NOW, rate=1)
-    with office.database.tenant(office.tenant_id) as connection:
-        return bulk.request(connection, office.tenant_id, new).id
+    with harness.database.tenant(harness.tenant_id) as connection:
+        return bulk.request(connection, harness.tenant_id, new).id
 
 
-def purge_of(office: Office) -> UUID:
-    with office.database.tenant(office.tenant_id) as connection:
-        return purges.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC)).id
+def purge_of(harness: TenantHarness) -> UUID:
+    with harness.database.tenant(harness.tenant_id) as connection:
+        return purges.request(connection, harness.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC)).id
 
 
 def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
@@ -235,36 +235,36 @@ def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
     }
 
 
-def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
+def bodies(harness: TenantHarness, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
     """Return path and valid body of each operation that changes something."""
-    one, other, third = map(str, office.ids[:3])
+    first, second, third = map(str, harness.ids[:3])
     review = f"/api/admin/reviews/{third}"
-    difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
-    letter = dying(office.database, office.tenant_id)()
-    mail = make_held_mail(office.admin, office.tenant_id)
+    difference = {"cluster": third, "document": second, "code": "price_mismatch", "expected": "1", "actual": "2"}
+    dead_letter = dying(harness.database, harness.tenant_id)()
+    mail = make_held_mail(harness.admin, harness.tenant_id)
     return {
-        "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),
+        "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{first}", ""),
         "DELETE /api/admin/tenants/{tenant}": ("/api/admin/tenants/acme", ""),
         **setup_bodies("/api/admin/tenants"),
         **people_bodies("/api/admin/people"),
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
         "POST /api/admin/operations/{operation_id}/restore": (
-            f"/api/admin/operations/{purge_of(office)}/restore",
+            f"/api/admin/operations/{purge_of(harness)}/restore",
             "",
         ),
-        "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
-        "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{letter}/resolve", {"notes": "Mended"}),
-        "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{letter}/ignore", {"reason": "A trial"}),
-        **bulk_bodies(office),
-        "PATCH /api/admin/dlq/{job_id}/payload": (f"/api/admin/dlq/{letter}/payload", {"payload": {}}),
+        "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{dead_letter}/retry", {}),
+        "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{dead_letter}/resolve", {"notes": "Mended"}),
+        "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{dead_letter}/ignore", {"reason": "A trial"}),
+        **bulk_bodies(harness),
+        "PATCH /api/admin/dlq/{job_id}/payload": (f"/api/admin/dlq/{dead_letter}/payload", {"payload": {}}),
         **{
-            f"POST {QUEUE.format('{worker}', word)}": (QUEUE.format("tasks", word), REASON)
-            for word in ("pause", "resume")
+            f"POST {QUEUE.format('{worker}', action)}": (QUEUE.format("tasks", action), REASON)
+            for action in ("pause", "resume")
         },
         **user_bodies(str(uuid4())),
         **{
-            f"POST /api/admin/mail/{{mail_id}}/{word}": (f"/api/admin/mail/{mail}/{word}", {})
-            for word in ("release", "reject")
+            f"POST /api/admin/mail/{{mail_id}}/{action}": (f"/api/admin/mail/{mail}/{action}", {})
+            for action in ("release", "reject")
         },
         "PUT /api/admin/mail/policy": (
             "/api/admin/mail/policy",
@@ -275,12 +275,12 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),
         "DELETE /api/chat/sessions/{session_id}": (f"/api/chat/sessions/{session}", ""),
-        "POST /api/admin/reviews/merge": ("/api/admin/reviews/merge", {"documents": [one, third]}),
+        "POST /api/admin/reviews/merge": ("/api/admin/reviews/merge", {"documents": [first, third]}),
         "POST /api/admin/reviews/split": ("/api/admin/reviews/split", {"document": third}),
         "POST /api/admin/variances/accept": ("/api/admin/variances/accept", difference),
         "POST /api/admin/variances/dispute": ("/api/admin/variances/dispute", difference),
-        "POST /api/admin/reviews/{document_id}/confirm": (f"{review}/confirm", {"document": one}),
-        "POST /api/admin/reviews/{document_id}/reject": (f"{review}/reject", {"documents": [one]}),
+        "POST /api/admin/reviews/{document_id}/confirm": (f"{review}/confirm", {"document": first}),
+        "POST /api/admin/reviews/{document_id}/reject": (f"{review}/reject", {"documents": [first]}),
     }
 
 
@@ -291,53 +291,53 @@ QUERIES = {
 
 
 def test_changes_are_rate_limited_and_reads_are_not(
-    ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, admin: Connection, harness: TenantHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = ask({"task_type": "echo", "payload": {}}, path="/api/tasks").body["job_id"]
-    changing, others = (bodies(office, job_id, begin_session(admin)) for _ in range(2))
+    job_id = call_api({"task_type": "echo", "payload": {}}, path="/api/tasks").body["job_id"]
+    limited_requests, other_requests = (bodies(harness, job_id, begin_session(admin)) for _ in range(2))
     described = {
         f"{method.upper()} {path}": operation
         for path, operations in document()["paths"].items()
         for method, operation in operations.items()
         if method != "get"
     }
-    assert changing.keys() == described.keys()
+    assert limited_requests.keys() == described.keys()
     monkeypatch.setenv("RATE_LIMIT_BURST", "1")
     monkeypatch.setenv("RATE_LIMIT_PER_SECOND", "0.01")
     settings.cache_clear()
 
-    for operation, (path, body) in changing.items():
+    for operation, (path, body) in limited_requests.items():
         admin.execute("DELETE FROM rate_limit_bucket")
         method, _, _ = operation.partition(" ")
         query = QUERIES.get(operation)
         groups = ADMIN_OF_ALL if "/queues/" in path or "/tenants" in path else ADMIN
-        first = ask(body, method=method, path=path, query=query, groups=groups)
-        answer = ask(body, method=method, path=others[operation][0], query=query, groups=groups)
-        assert (operation, first.status != 429, answer.status) == (operation, True, 429)
-        assert answer.headers["Content-Type"] == "application/problem+json"
-        assert "rate limit of changes" in answer.body["detail"]
-        assert 100 <= int(answer.headers["Retry-After"]) <= 125
+        first = call_api(body, method=method, path=path, query=query, groups=groups)
+        response = call_api(body, method=method, path=other_requests[operation][0], query=query, groups=groups)
+        assert (operation, first.status != 429, response.status) == (operation, True, 429)
+        assert response.headers["Content-Type"] == "application/problem+json"
+        assert "rate limit for changes" in response.body["detail"]
+        assert 100 <= int(response.headers["Retry-After"]) <= 125
         assert "429" in described[operation]["responses"]
 
     for path in (f"/api/tasks/{job_id}", "/api/tasks", "/api/chat/sessions", "/api/admin/reviews"):
-        assert ask("", method="GET", path=path).status == 200
+        assert call_api("", method="GET", path=path).status == 200
 
 
 def test_unauthorized_changes_take_no_tokens(
-    ask: Ask, admin: Connection, office: Office, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, admin: Connection, harness: TenantHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RATE_LIMIT_BURST", "1")
     settings.cache_clear()
 
-    def refused(groups: str) -> list[Answer]:
-        requests = bodies(office, str(uuid4()), begin_session(admin)).items()
+    def unauthorized_responses(groups: str) -> list[ApiResponse]:
+        requests = bodies(harness, str(uuid4()), begin_session(admin)).items()
         return [
-            ask(body, method=operation.partition(" ")[0], path=path, query=QUERIES.get(operation), groups=groups)
+            call_api(body, method=operation.partition(" ")[0], path=path, query=QUERIES.get(operation), groups=groups)
             for operation, (path, body) in requests
         ]
 
     for groups in ("[viewer tenant:acme]", "[operator tenant:other]"):
-        assert {answer.status for answer in refused(groups)} <= {403, 404}
+        assert {response.status for response in unauthorized_responses(groups)} <= {403, 404}
     assert admin.execute("SELECT count(*) FROM rate_limit_bucket").fetchone() == (0,)
 
 
@@ -374,7 +374,7 @@ def tokens(admin: Connection) -> list[float]:
     rows = admin.execute(
         "SELECT round(tokens) FROM rate_limit_bucket WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
     )
-    return [float(left) for (left,) in rows.fetchall()]
+    return [float(tokens_) for (tokens_,) in rows.fetchall()]
 
 
 def test_short_reads_take_tokens_in_batches_of_ten(readers: Readers, admin: Connection) -> None:
@@ -420,7 +420,7 @@ def test_changes_of_all_tenants_count_for_their_caller(database: Database) -> No
 
 
 def test_read_limit_does_not_affect_changes(
-    ask: Ask, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("READS_AT_ONCE", "5")
     monkeypatch.setenv("READS_PER_SECOND", "0.01")
@@ -429,14 +429,14 @@ def test_read_limit_does_not_affect_changes(
     monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # the machine may be slow
     monkeypatch.setattr(endpoint, "reads_of_process", Reads())
 
-    answers = [ask("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
+    responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
 
-    assert [answer.status for answer in answers] == [200] * 4 + [429]
-    assert "rate limit of reads" in answers[-1].body["detail"]
-    assert int(answers[-1].headers["Retry-After"]) > 100
-    export = ask(
+    assert [response.status for response in responses] == [200] * 4 + [429]
+    assert "rate limit of reads" in responses[-1].body["detail"]
+    assert int(responses[-1].headers["Retry-After"]) > 100
+    export = call_api(
         "", method="GET", path="/api/admin/dlq/export", query={"tenant": "acme", "format": "json"}, groups=ADMIN
     )
     assert export.status == 429
-    assert ask({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
-    assert ask("", method="GET", path="/api/openapi.json", groups=ADMIN).status == 200
+    assert call_api({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
+    assert call_api("", method="GET", path="/api/openapi.json", groups=ADMIN).status == 200

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.settings import OidcSettings
 from functions.admin_api import auth
 from functions.admin_api.auth import LEEWAY_SECONDS, Caller, Role, UnauthorizedError
-from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, Ask
+from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, CallApi
 
 POOL = OidcSettings.model_validate(SIGN_IN)
 OTHER_ISSUER = POOL.model_copy(update={"issuer": "https://login.example.com/acme"})
@@ -19,9 +19,9 @@ NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
 AT = int(NOW.timestamp())
 
 
-def verify(sign_in: OidcSettings | None = POOL, now: datetime = NOW, **changed: Any) -> Mapping[str, Any] | str:
+def verify(sign_in: OidcSettings | None = POOL, now: datetime = NOW, **overrides: Any) -> Mapping[str, Any] | str:
     """Return the claims that the function accepts, or the error. None removes a claim."""
-    claims = {name: value for name, value in (CLAIMS | changed).items() if value is not None}
+    claims = {name: value for name, value in (CLAIMS | overrides).items() if value is not None}
     try:
         event = auth.verified(request(claims), sign_in, now)
     except UnauthorizedError as error:
@@ -41,7 +41,7 @@ def test_valid_token_of_each_client_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("overrides", "reason"),
     [
         ({"iss": None}, "Token issuer mismatch."),
         ({"iss": ""}, "Token issuer mismatch."),
@@ -80,12 +80,12 @@ def test_valid_token_of_each_client_is_accepted() -> None:
         ({"iat": str(AT + LEEWAY_SECONDS + 1)}, "The token is not valid yet."),
     ],
 )
-def test_foreign_or_expired_token_is_rejected(changed: dict[str, Any], reason: str) -> None:
-    assert verify(**changed) == reason
+def test_foreign_or_expired_token_is_rejected(overrides: dict[str, Any], reason: str) -> None:
+    assert verify(**overrides) == reason
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "overrides",
     [
         {"exp": str(AT - LEEWAY_SECONDS + 1)},
         {"exp": "1.7953272e+09"},
@@ -98,8 +98,8 @@ def test_foreign_or_expired_token_is_rejected(changed: dict[str, Any], reason: s
         {"aud": ["somebody", POOL.client]},
     ],
 )
-def test_clock_skew_and_gateway_formats_are_accepted(changed: dict[str, Any]) -> None:
-    assert verify(**changed) == CLAIMS | changed
+def test_clock_skew_and_gateway_formats_are_accepted(overrides: dict[str, Any]) -> None:
+    assert verify(**overrides) == CLAIMS | overrides
 
 
 @pytest.mark.parametrize("expiry", [str(AT + 3600), "1.8e9", [AT + 3600], True, None, {}])
@@ -181,21 +181,21 @@ def test_audience_with_space_is_one_audience() -> None:
 # Over HTTP
 
 
-def test_rejected_token_returns_problem_details(ask: Ask) -> None:
-    refused = ask("{", claims={"aud": "somebody"})
+def test_rejected_token_returns_problem_details(call_api: CallApi) -> None:
+    response = call_api("{", claims={"aud": "somebody"})
 
-    assert (refused.status, refused.headers["Content-Type"]) == (401, "application/problem+json")
-    assert refused.body == {
+    assert (response.status, response.headers["Content-Type"]) == (401, "application/problem+json")
+    assert response.body == {
         "type": "about:blank",
         "title": "Unauthorized",
         "status": 401,
         "detail": "Token audience mismatch.",
     }
-    assert refused.headers["WWW-Authenticate"] == (
+    assert response.headers["WWW-Authenticate"] == (
         'Bearer error="invalid_token", error_description="Token audience mismatch."'
     )
 
 
-def test_token_is_verified_before_routing(ask: Ask) -> None:
+def test_token_is_verified_before_routing(call_api: CallApi) -> None:
     for method, path in (("GET", "/api/openapi.json"), ("GET", "/api/nothing"), ("PUT", "/api/tasks"), ("GET", "/api")):
-        assert ask("", method=method, path=path, claims={"exp": "0"}).status == 401, path
+        assert call_api("", method=method, path=path, claims={"exp": "0"}).status == 401, path

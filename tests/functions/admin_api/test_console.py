@@ -33,7 +33,7 @@ Get = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Console:
     """The console as deployed."""
     files = pages.write(
         pages.build_assets(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"),
@@ -43,11 +43,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
 
 
 @pytest.fixture
-def get(served: Console) -> Get:
+def get(server: Console) -> Get:
     """`get(path, headers)` requests a path like the gateway."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        return served.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
+        return server.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
 
     return get
 
@@ -71,9 +71,9 @@ def test_each_view_serves_the_page_with_relative_assets(get: Get) -> None:
         ("/console/dead-letters/4f0d", "../"),
         ("/console/signed-in", "./"),
     ):
-        answer = get(path)
-        assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
-        assert all(href.startswith(f"{root}assets/") for href in assets(answer["body"])), path
+        response = get(path)
+        assert (response["statusCode"], response["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
+        assert all(href.startswith(f"{root}assets/") for href in assets(response["body"])), path
 
 
 def test_unknown_view_returns_404(get: Get) -> None:
@@ -84,11 +84,11 @@ def test_unknown_view_returns_404(get: Get) -> None:
 def test_assets_are_compressed_and_immutable(get: Get) -> None:
     types = {}
     for href in assets(get("/console/dead-letters")["body"]):
-        answer = get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip, br"})
-        assert answer["statusCode"] == 200
-        assert answer["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
-        assert answer["headers"]["Content-Encoding"] == "gzip"
-        types[Path(href).suffix] = answer["headers"]["Content-Type"]
+        response = get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip, br"})
+        assert response["statusCode"] == 200
+        assert response["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert response["headers"]["Content-Encoding"] == "gzip"
+        types[Path(href).suffix] = response["headers"]["Content-Type"]
 
     assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
 
@@ -106,12 +106,12 @@ def test_first_load_is_small(get: Get) -> None:
 @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0"])
 def test_client_without_gzip_gets_uncompressed_files(get: Get, accepted: str) -> None:
     (script,) = [href for href in assets(get("/console")["body"]) if href.endswith(".js")]
-    packed = get(f"/{script}", {"accept-encoding": "gzip"})
-    plain = get(f"/{script}", {"accept-encoding": accepted})
+    compressed = get(f"/{script}", {"accept-encoding": "gzip"})
+    uncompressed = get(f"/{script}", {"accept-encoding": accepted})
 
-    assert "Content-Encoding" not in plain["headers"]
-    assert b64decode(plain["body"]) == gzip.decompress(b64decode(packed["body"]))
-    assert plain["headers"]["Vary"] == "Accept-Encoding"
+    assert "Content-Encoding" not in uncompressed["headers"]
+    assert b64decode(uncompressed["body"]) == gzip.decompress(b64decode(compressed["body"]))
+    assert uncompressed["headers"]["Vary"] == "Accept-Encoding"
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_client_without_gzip_gets_uncompressed_files(get: Get, accepted: str) ->
     ],
 )
 def test_unlisted_asset_returns_404(get: Get, name: str) -> None:
-    answer = get(f"/console/assets/{name}")
+    response = get(f"/console/assets/{name}")
 
-    assert (answer["statusCode"], answer["headers"]["Cache-Control"]) == (404, "no-store")
+    assert (response["statusCode"], response["headers"]["Cache-Control"]) == (404, "no-store")
 
 
 def test_current_etag_returns_304(get: Get) -> None:
@@ -182,18 +182,18 @@ def test_page_omits_inline_scripts_and_styles(get: Get) -> None:
     assert not re.search(r"\s(?:style|on\w+)=", html)
 
 
-def test_config_names_the_token_issuer(get: Get, served: Console) -> None:
-    answer = get("/console/config.json")
+def test_config_names_the_token_issuer(get: Get, server: Console) -> None:
+    response = get("/console/config.json")
 
-    assert json.loads(answer["body"]) == {
+    assert json.loads(response["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
-    unconfigured = served.answer({"rawPath": "/console/config.json"}, Settings())
+    unconfigured = server.answer({"rawPath": "/console/config.json"}, Settings())
     assert json.loads(unconfigured["body"]) == {"sign_in": None}
 
 
-def test_request_without_token_never_reaches_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "console", lambda: served)
+def test_request_without_token_never_reaches_the_api(server: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "console", lambda: server)
     settings.cache_clear()
     event = copy.deepcopy(EVENT)
     event["routeKey"] = "GET /console/{path+}"
@@ -201,8 +201,8 @@ def test_request_without_token_never_reaches_the_api(served: Console, monkeypatc
     try:
         for path in ("/api/tasks", "/console/../api/tasks", "//api/tasks", "/console/..%2fapi/openapi.json"):
             event["rawPath"] = event["requestContext"]["http"]["path"] = path
-            answer = handler.handle(event, Context())
-            assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, "text/html; charset=utf-8")
+            response = handler.handle(event, Context())
+            assert (response["statusCode"], response["headers"]["Content-Type"]) == (404, "text/html; charset=utf-8")
     finally:
         settings.cache_clear()
 

@@ -8,21 +8,23 @@ from uuid import UUID
 import pytest
 
 from tests.dead_letters.letters import NOON, Die
-from tests.functions.admin_api.conftest import Ask
+from tests.functions.admin_api.conftest import CallApi
 from tests.functions.admin_api.letters import get
 
 
-def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
+def test_groups_have_counts_trend_and_times(
+    call_api: CallApi, add_dead_letter: Die, set_status: Callable[[UUID, str], None]
+) -> None:
     this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
-    timeouts = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
-    full = die("The disk is full", minute=this_hour - 600)
+    timeouts = [add_dead_letter(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
+    full = add_dead_letter("The disk is full", minute=this_hour - 600)
     set_status(timeouts[0], "resolved")
     set_status(full, "ignored")
 
-    answer = get(ask, "/groups")
+    response = get(call_api, "/groups")
 
-    assert (answer.status, answer.body["next_cursor"]) == (200, None)
-    timed_out, disk_full = answer.body["groups"]
+    assert (response.status, response.body["next_cursor"]) == (200, None)
+    timed_out, disk_full = response.body["groups"]
     assert (
         timed_out
         | {
@@ -40,37 +42,41 @@ def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Call
     assert (timed_out["trend"], sum(disk_full["trend"])) == ([0] * 21 + [1, 1, 1], 1)
     first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
     assert last - first == timedelta(hours=2)
-    assert [item["message"] for item in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
-    assert [item["message"] for item in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
+    assert [item["message"] for item in get(call_api, "/groups", status="pending").body["groups"]] == [
+        "Page # timed out"
+    ]
+    assert [item["message"] for item in get(call_api, "/groups", status="ignored,retried").body["groups"]] == [
         "The disk is full"
     ]
 
 
-def test_groups_are_paged(ask: Ask, die: Die) -> None:
+def test_groups_are_paged(call_api: CallApi, add_dead_letter: Die) -> None:
     for number in range(7):
-        die(f"Error {'abcdefg'[number]}", minute=number // 2)
-    seen: list[str] = []
+        add_dead_letter(f"Error {'abcdefg'[number]}", minute=number // 2)
+    titles: list[str] = []
     query = {"limit": "3"}
     for _ in range(3):
-        page = get(ask, "/groups", **query).body
-        seen += [group["message"] for group in page["groups"]]
+        page = get(call_api, "/groups", **query).body
+        titles += [group["message"] for group in page["groups"]]
         query["cursor"] = page["next_cursor"]
 
-    assert (sorted(seen), page["next_cursor"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
+    assert (sorted(titles), page["next_cursor"]) == ([f"Error {suffix}" for suffix in "abcdefg"], None)
     null_character = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
-    for cursor in ("nonsense", null_character, get(ask, limit="1").body["next_cursor"]):
-        assert get(ask, "/groups", cursor=cursor).status in {200, 422}
+    for cursor in ("nonsense", null_character, get(call_api, limit="1").body["next_cursor"]):
+        assert get(call_api, "/groups", cursor=cursor).status in {200, 422}
 
 
-def test_stats_count_by_task_type_and_status(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
-    set_status(die(task_type="echo"), "resolved")
+def test_stats_count_by_task_type_and_status(
+    call_api: CallApi, add_dead_letter: Die, set_status: Callable[[UUID, str], None]
+) -> None:
+    set_status(add_dead_letter(task_type="echo"), "resolved")
     for _ in range(2):
-        die(task_type="echo")
-    die()
+        add_dead_letter(task_type="echo")
+    add_dead_letter()
 
-    answer = get(ask, "/stats")
+    response = get(call_api, "/stats")
 
-    assert answer.body == {
+    assert response.body == {
         "tenant": "acme",
         "count": 4,
         "pending": 3,
@@ -85,7 +91,7 @@ def test_stats_count_by_task_type_and_status(ask: Ask, die: Die, set_status: Cal
 
 
 @pytest.mark.usefixtures("acme")
-def test_tenant_without_dead_letters_has_empty_lists(ask: Ask) -> None:
-    assert get(ask).body == {"dead_letters": [], "next_cursor": None}
-    assert get(ask, "/groups").body == {"groups": [], "next_cursor": None}
-    assert (get(ask, "/stats").body["count"], get(ask, "/stats").body["task_types"]) == (0, [])
+def test_tenant_without_dead_letters_has_empty_lists(call_api: CallApi) -> None:
+    assert get(call_api).body == {"dead_letters": [], "next_cursor": None}
+    assert get(call_api, "/groups").body == {"groups": [], "next_cursor": None}
+    assert (get(call_api, "/stats").body["count"], get(call_api, "/stats").body["task_types"]) == (0, [])

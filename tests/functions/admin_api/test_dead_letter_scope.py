@@ -18,7 +18,7 @@ from functions.admin_api.handler import build_openapi
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import PATH, get, ids, listed_ids
 
 VIEWER, OPERATOR, ADMIN = (f"[{role} tenant:*]" for role in ("viewer", "operator", "admin"))
@@ -37,7 +37,7 @@ def add_unassigned(database: Database) -> Callable[..., UUID]:
     """Dead-letter an unparsable message. Returns the job_id."""
 
     def add_unassigned(error: str = "The message is no task", encoding: str = "text") -> UUID:
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=uuid4(),
             tenant_id=None,
             worker="tasks",
@@ -48,37 +48,41 @@ def add_unassigned(database: Database) -> Callable[..., UUID]:
             created_at=NOON,
         )
         with database.delivery() as connection:
-            write_dead_letter(connection, letter, NOON)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, NOON)
+        return dead_letter.job_id
 
     return add_unassigned
 
 
 @pytest.fixture
-def change(ask: Ask) -> Callable[..., Answer]:
-    def change(job_id: UUID, action: str, groups: str = OPERATOR, **options: Any) -> Answer:
-        return ask(
+def change(call_api: CallApi) -> Callable[..., ApiResponse]:
+    def change(job_id: UUID, action: str, groups: str = OPERATOR, **options: Any) -> ApiResponse:
+        return call_api(
             ACTION_BODIES[action], path=f"{PATH}/{job_id}/{action}", groups=groups, **{"headers": IF_MATCH, **options}
         )
 
     return change
 
 
-def test_unassigned_list_excludes_those_of_tenants(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
-    theirs, unassigned = die("The message is no task"), add_unassigned()
+def test_unassigned_list_excludes_those_of_tenants(
+    call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID]
+) -> None:
+    assigned, unassigned = add_dead_letter("The message is no task"), add_unassigned()
 
-    assert listed_ids(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
-    assert listed_ids(get(ask, groups=VIEWER, tenant="acme")) == ids([theirs])
-    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
-    assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
+    assert listed_ids(get(call_api, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
+    assert listed_ids(get(call_api, groups=VIEWER, tenant="acme")) == ids([assigned])
+    (dead_letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
+    assert (dead_letter["tenant"], dead_letter["work_id"], dead_letter["revision"]) == (UNASSIGNED, None, None)
 
 
-def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
-    die("The message 4711 is no task")
+def test_unassigned_are_searched_counted_and_grouped(
+    call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID]
+) -> None:
+    add_dead_letter("The message 4711 is no task")
     first, second = add_unassigned("The message 4711 is no task"), add_unassigned("The disk is full")
 
-    def list_unassigned(path: str = "", **query: str) -> Answer:
-        return get(ask, path, groups=VIEWER, tenant=UNASSIGNED, **query)
+    def list_unassigned(path: str = "", **query: str) -> ApiResponse:
+        return get(call_api, path, groups=VIEWER, tenant=UNASSIGNED, **query)
 
     for text in ("4711", "message task", "4711 message", str(first)):
         assert listed_ids(list_unassigned(text=text)) == ids([first]), text
@@ -89,7 +93,7 @@ def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_una
     assert (list_unassigned("/stats").body["tenant"], list_unassigned("/stats").body["count"]) == (UNASSIGNED, 2)
     groups = list_unassigned("/groups").body["groups"]
     assert sorted((group["count"], sum(group["trend"])) for group in groups) == [(1, 0), (1, 0)]
-    fingerprint = get(ask, f"/{first}", groups=VIEWER).body["fingerprint"]
+    fingerprint = get(call_api, f"/{first}", groups=VIEWER).body["fingerprint"]
     assert listed_ids(list_unassigned(fingerprint=fingerprint)) == ids([first])
     page = list_unassigned(limit="1")
     assert listed_ids(page) + listed_ids(list_unassigned(cursor=page.body["next_cursor"])) == sorted(
@@ -97,36 +101,36 @@ def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_una
     )
 
 
-def test_unassigned_shows_timeline_and_body_to_admins(ask: Ask, add_unassigned: Callable[..., UUID]) -> None:
+def test_unassigned_shows_timeline_and_body_to_admins(call_api: CallApi, add_unassigned: Callable[..., UUID]) -> None:
     unassigned = add_unassigned()
 
-    assert get(ask, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
-    shown = get(ask, f"/{unassigned}", groups=VIEWER)
-    assert (shown.body["tenant"], shown.body["redacted_paths"]) == (UNASSIGNED, ["/payload/body"])
-    assert "hunter2" not in shown.text
-    (event,) = get(ask, f"/{unassigned}/timeline", groups=VIEWER).body["events"]
+    assert get(call_api, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
+    details = get(call_api, f"/{unassigned}", groups=VIEWER)
+    assert (details.body["tenant"], details.body["redacted_paths"]) == (UNASSIGNED, ["/payload/body"])
+    assert "hunter2" not in details.text
+    (event,) = get(call_api, f"/{unassigned}/timeline", groups=VIEWER).body["events"]
     assert (event["kind"], event["actor"]) == ("dead_lettered", "tasks")
 
 
 @pytest.mark.parametrize("groups", OTHERS)
 def test_unassigned_are_hidden_without_all_tenants(
     groups: str,
-    ask: Ask,
+    call_api: CallApi,
     acme: UUID,
     add_unassigned: Callable[..., UUID],
-    change: Callable[..., Answer],
+    change: Callable[..., ApiResponse],
     admin: Connection,
 ) -> None:
-    unassigned, gone = add_unassigned(), uuid4()
+    unassigned, unknown_id = add_unassigned(), uuid4()
 
     for path in ("", "/stats", "/groups", "/audit"):
-        assert get(ask, path, groups=groups, tenant=UNASSIGNED).status == 403
+        assert get(call_api, path, groups=groups, tenant=UNASSIGNED).status == 403
     for path in ("", "/timeline", "/payload"):
-        answers = [get(ask, f"/{job_id}{path}", groups=groups) for job_id in (unassigned, gone)]
-        assert [(answer.status, answer.text) for answer in answers] == [(404, answers[0].text)] * 2
+        responses = [get(call_api, f"/{job_id}{path}", groups=groups) for job_id in (unassigned, unknown_id)]
+        assert [(response.status, response.text) for response in responses] == [(404, responses[0].text)] * 2
     for action in ACTION_BODIES:
-        answers = [change(job_id, action, groups) for job_id in (unassigned, gone)]
-        assert [(answer.status, answer.text) for answer in answers] == [(404, answers[0].text)] * 2
+        responses = [change(job_id, action, groups) for job_id in (unassigned, unknown_id)]
+        assert [(response.status, response.text) for response in responses] == [(404, responses[0].text)] * 2
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("pending", 1)]
 
 
@@ -138,36 +142,40 @@ def test_group_named_like_unassigned_grants_nothing() -> None:
 
 
 def test_retried_message_is_sent_unchanged(
-    add_unassigned: Callable[..., UUID], change: Callable[..., Answer], queue: FakeSqs, admin: Connection
+    add_unassigned: Callable[..., UUID], change: Callable[..., ApiResponse], queue: FakeSqs, admin: Connection
 ) -> None:
     unassigned = add_unassigned()
 
-    answer = change(unassigned, "retry")
+    response = change(unassigned, "retry")
 
-    assert (answer.status, answer.headers["ETag"]) == (200, '"2"')
-    assert answer.body == {"job_id": str(unassigned), "tenant": UNASSIGNED, "status": "retried", "version": 2}
+    assert (response.status, response.headers["ETag"]) == (200, '"2"')
+    assert response.body == {"job_id": str(unassigned), "tenant": UNASSIGNED, "status": "retried", "version": 2}
     assert [entry["MessageBody"] for entry in queue.sent["counterfoil-tasks"]] == [BODY]
 
 
 def test_unassigned_changes_have_their_own_audit_chain(
-    ask: Ask, die: Die, add_unassigned: Callable[..., UUID], change: Callable[..., Answer], database: Database
+    call_api: CallApi,
+    add_dead_letter: Die,
+    add_unassigned: Callable[..., UUID],
+    change: Callable[..., ApiResponse],
+    database: Database,
 ) -> None:
-    theirs = die()
-    assert change(theirs, "ignore").status == 200
+    assigned = add_dead_letter()
+    assert change(assigned, "ignore").status == 200
     for action in ACTION_BODIES:
         assert change(add_unassigned(), action).status == 200
 
-    entries = get(ask, "/audit", groups=VIEWER, tenant=UNASSIGNED).body["entries"]
+    entries = get(call_api, "/audit", groups=VIEWER, tenant=UNASSIGNED).body["entries"]
     assert [entry["action"] for entry in entries] == ["ignored", "resolved", "retried"]
     assert [entry["number"] for entry in entries] == [3, 2, 1]
-    assert len(get(ask, "/audit", groups=VIEWER, tenant="acme").body["entries"]) == 1
+    assert len(get(call_api, "/audit", groups=VIEWER, tenant="acme").body["entries"]) == 1
     with database.delivery() as connection:
         assert broken(connection, None) is None
 
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
 def test_unassigned_is_closed_once_at_its_version(
-    action: str, add_unassigned: Callable[..., UUID], change: Callable[..., Answer], admin: Connection
+    action: str, add_unassigned: Callable[..., UUID], change: Callable[..., ApiResponse], admin: Connection
 ) -> None:
     unassigned = add_unassigned()
 
@@ -179,19 +187,21 @@ def test_unassigned_is_closed_once_at_its_version(
     assert change(unassigned, action, headers={"if-match": '"2"'}).status == 409
 
 
-def test_binary_message_cannot_be_retried(add_unassigned: Callable[..., UUID], change: Callable[..., Answer]) -> None:
+def test_binary_message_cannot_be_retried(
+    add_unassigned: Callable[..., UUID], change: Callable[..., ApiResponse]
+) -> None:
     assert change(add_unassigned(encoding="hex"), "retry").status == 409
 
 
-def test_unassigned_have_no_editable_payload(ask: Ask, add_unassigned: Callable[..., UUID]) -> None:
+def test_unassigned_have_no_editable_payload(call_api: CallApi, add_unassigned: Callable[..., UUID]) -> None:
     path = f"{PATH}/{add_unassigned()}/payload"
 
     for method, body in (("GET", ""), ("PATCH", {"payload": {}})):
-        assert ask(body, method=method, path=path, groups=ADMIN, headers=IF_MATCH).status == 409
-        assert ask(body, method=method, path=path, groups=OPERATOR, headers=IF_MATCH).status == 403
+        assert call_api(body, method=method, path=path, groups=ADMIN, headers=IF_MATCH).status == 409
+        assert call_api(body, method=method, path=path, groups=OPERATOR, headers=IF_MATCH).status == 403
 
 
-def test_unassigned_is_rejected_as_tenant_elsewhere(ask: Ask) -> None:
+def test_unassigned_is_rejected_as_tenant_elsewhere(call_api: CallApi) -> None:
     for path in (
         "/api/tasks",
         "/api/chat/sessions",
@@ -199,8 +209,8 @@ def test_unassigned_is_rejected_as_tenant_elsewhere(ask: Ask) -> None:
         "/api/admin/operations",
         "/api/admin/queues",
     ):
-        assert ask("", method="GET", path=path, groups=ADMIN, query={"tenant": UNASSIGNED}).status == 422, path
-    assert ask({"tenant": UNASSIGNED, "file_name": "a.pdf"}, groups=ADMIN).status == 422
+        assert call_api("", method="GET", path=path, groups=ADMIN, query={"tenant": UNASSIGNED}).status == 422, path
+    assert call_api({"tenant": UNASSIGNED, "file_name": "a.pdf"}, groups=ADMIN).status == 422
 
 
 @pytest.mark.parametrize(
@@ -211,13 +221,18 @@ def test_unassigned_is_rejected_as_tenant_elsewhere(ask: Ask) -> None:
     ],
 )
 def test_unassigned_cannot_be_exported_or_purged(
-    method: str, path: str, query: dict[str, str], ask: Ask, add_unassigned: Callable[..., UUID], admin: Connection
+    method: str,
+    path: str,
+    query: dict[str, str],
+    call_api: CallApi,
+    add_unassigned: Callable[..., UUID],
+    admin: Connection,
 ) -> None:
     add_unassigned()
 
-    answer = ask("", method=method, path=PATH + path, groups=ADMIN, query={"tenant": UNASSIGNED, **query})
+    response = call_api("", method=method, path=PATH + path, groups=ADMIN, query={"tenant": UNASSIGNED, **query})
 
-    assert (answer.status, answer.body["detail"]) == (
+    assert (response.status, response.body["detail"]) == (
         422,
         "The parameter tenant is wrong: '-' means unassigned dead letters, which must be retried, resolved or ignored "
         "one at a time.",
@@ -227,13 +242,13 @@ def test_unassigned_cannot_be_exported_or_purged(
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
 def test_unassigned_cannot_be_closed_in_bulk(
-    action: str, ask: Ask, die: Die, add_unassigned: Callable[..., UUID], admin: Connection
+    action: str, call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID], admin: Connection
 ) -> None:
-    unassigned, theirs = add_unassigned(), die()
+    unassigned, assigned = add_unassigned(), add_dead_letter()
 
     def bulk(groups: str = OPERATOR, **selection: object) -> tuple[int, str]:
-        answer = ask({**selection, **ACTION_BODIES[action]}, path=f"{PATH}/bulk-{action}", groups=groups)
-        return answer.status, answer.body.get("detail")
+        response = call_api({**selection, **ACTION_BODIES[action]}, path=f"{PATH}/bulk-{action}", groups=groups)
+        return response.status, response.body.get("detail")
 
     reason = "must be retried, resolved or ignored one at a time."
     assert bulk(filter={"tenant": UNASSIGNED}) == (
@@ -241,13 +256,13 @@ def test_unassigned_cannot_be_closed_in_bulk(
         f"The body is wrong at filter.tenant: '-' means unassigned dead letters, which {reason}",
     )
     assert bulk(job_ids=[str(unassigned)]) == (422, f"Unassigned dead letters {reason}")
-    assert bulk(job_ids=[str(unassigned), str(theirs)]) == (
+    assert bulk(job_ids=[str(unassigned), str(assigned)]) == (
         422,
         "The dead letters belong to several tenants. Send one request per tenant.",
     )
     assert bulk("[operator tenant:acme]", job_ids=[str(unassigned)]) == (404, "There are no such dead letters.")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)
-    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned), str(theirs)])[0] == 202
+    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned), str(assigned)])[0] == 202
 
 
 @pytest.fixture
@@ -268,7 +283,7 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
             {"id": work_id, "now": NOON},
         )
         message = Message(work_id=work_id, revision=1, send_number=0)
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=WORK_KINDS["acquisition"].job_id(work_id),
             tenant_id=None,
             worker="acquisition",
@@ -279,8 +294,8 @@ def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
             created_at=NOON,
         )
         with database.delivery() as connection:
-            write_dead_letter(connection, letter, NOON)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, NOON)
+        return dead_letter.job_id
 
     return fail
 
@@ -293,11 +308,11 @@ JOB_ROUTES = [
 ]
 
 
-def test_unassigned_upload_shows_its_attempts(ask: Ask, failed_upload: Callable[[], UUID]) -> None:
+def test_unassigned_upload_shows_its_attempts(call_api: CallApi, failed_upload: Callable[[], UUID]) -> None:
     job_id = failed_upload()
 
-    assert get(ask, f"/{job_id}", groups=VIEWER).body["payload"]["file"]["file_name"] == "invoice.pdf"
-    events = get(ask, f"/{job_id}/timeline", groups=VIEWER).body["events"]
+    assert get(call_api, f"/{job_id}", groups=VIEWER).body["payload"]["file"]["file_name"] == "invoice.pdf"
+    events = get(call_api, f"/{job_id}/timeline", groups=VIEWER).body["events"]
     assert [event["kind"] for event in events] == ["attempt", "dead_lettered"]
     assert {event["error"]["message"] for event in events} == {"Timed out"}
 
@@ -305,28 +320,35 @@ def test_unassigned_upload_shows_its_attempts(ask: Ask, failed_upload: Callable[
 @pytest.mark.parametrize("kind", ["unparsable message", "failed upload"])
 @pytest.mark.parametrize(("method", "path"), JOB_ROUTES)
 def test_every_route_supports_unassigned_dead_letters(
-    method: str, path: str, kind: str, ask: Ask, add_unassigned: Callable[..., UUID], failed_upload: Callable[[], UUID]
+    method: str,
+    path: str,
+    kind: str,
+    call_api: CallApi,
+    add_unassigned: Callable[..., UUID],
+    failed_upload: Callable[[], UUID],
 ) -> None:
     job_id = failed_upload() if kind == "failed upload" else add_unassigned()
     action = path.rpartition("/")[2]
     body = {**ACTION_BODIES, "payload": {"payload": {}}}.get(action, {}) if method != "get" else ""
 
-    answer = ask(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=IF_MATCH)
+    response = call_api(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=IF_MATCH)
 
     expected = 409 if action == "payload" else 200  # only payloads of tasks can be edited
-    assert answer.status == expected, answer.body
+    assert response.status == expected, response.body
 
 
-def test_deceptive_file_name_is_neutralized(ask: Ask, failed_upload: Callable[[], UUID], admin: Connection) -> None:
+def test_deceptive_file_name_is_neutralized(
+    call_api: CallApi, failed_upload: Callable[[], UUID], admin: Connection
+) -> None:
     failed_upload()
     admin.execute("UPDATE dead_letter SET payload = %s", [Jsonb({"file": {"key": "inbox/a_\u202efdp.exe"}})])
 
-    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
-    assert letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
+    (dead_letter,) = get(call_api, groups=VIEWER, tenant=UNASSIGNED).body["dead_letters"]
+    assert dead_letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
 
 
 def test_retried_unassigned_upload_is_enqueued(
-    failed_upload: Callable[[], UUID], change: Callable[..., Answer], admin: Connection
+    failed_upload: Callable[[], UUID], change: Callable[..., ApiResponse], admin: Connection
 ) -> None:
     assert change(failed_upload(), "retry").status == 200
 

@@ -13,7 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import MAX_EVENTS, MAX_PAGED, MAX_PREVIOUS_FAILURES
 from tests.dead_letters.letters import NOON, Die, dying
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 SECRET = "hunter2-hunter2"
@@ -22,16 +22,19 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
-    first, second = die("Reading timed out after 30 s", task_type="echo"), die("The disk is full", minute=1)
+def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter: Die) -> None:
+    first, second = (
+        add_dead_letter("Reading timed out after 30 s", task_type="echo"),
+        add_dead_letter("The disk is full", minute=1),
+    )
 
-    answer = get(ask)
+    response = get(call_api)
 
-    assert listed_ids(answer) == ids([second, first])
-    assert answer.body["next_cursor"] is None
-    letter = answer.body["dead_letters"][1]
+    assert listed_ids(response) == ids([second, first])
+    assert response.body["next_cursor"] is None
+    item = response.body["dead_letters"][1]
     assert (
-        letter
+        item
         | {
             "tenant": "acme",
             "worker": "ingestion",
@@ -47,17 +50,17 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
             "version": 1,
             "redacted_paths": [],
         }
-        == letter
+        == item
     )
-    assert (letter["metadata"]["retry_count"], letter["metadata"]["max_retry"]) == (2, 2)
-    assert letter["metadata"]["last_error"] == {
+    assert (item["metadata"]["retry_count"], item["metadata"]["max_retry"]) == (2, 2)
+    assert item["metadata"]["last_error"] == {
         "type": "TimeoutError",
         "code": None,
         "message": "Reading timed out after 30 s",
         "timestamp": "2026-03-02T12:00:00Z",
         "context": {"worker": "ingestion", "attempt": 3},
     }
-    assert not letter.keys() & {"payload", "previous_failures"}
+    assert not item.keys() & {"payload", "previous_failures"}
 
 
 @pytest.mark.parametrize(
@@ -82,27 +85,35 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
     ],
 )
 def test_list_is_filtered(
-    query: dict[str, str], expected: list[int], ask: Ask, die: Die, set_status: Callable[[UUID, str], None]
+    query: dict[str, str],
+    expected: list[int],
+    call_api: CallApi,
+    add_dead_letter: Die,
+    set_status: Callable[[UUID, str], None],
 ) -> None:
     dead_letters = [
-        die(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None) for number in range(3)
+        add_dead_letter(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None)
+        for number in range(3)
     ]
-    dead_letters.append(die("The disk is full", minute=3, file_name="order.pdf"))
+    dead_letters.append(add_dead_letter("The disk is full", minute=3, file_name="order.pdf"))
     set_status(dead_letters[0], "resolved")
     set_status(dead_letters[1], "ignored")
 
-    assert listed_ids(get(ask, **query)) == ids([dead_letters[number] for number in expected])
+    assert listed_ids(get(call_api, **query)) == ids([dead_letters[number] for number in expected])
 
 
-def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None:
+def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    job_id, alike = die("Page 1 timed out", work_id=work_id), die("Page 2 timed out", minute=1)
-    die("The disk is full")
+    job_id, similar = (
+        add_dead_letter("Page 1 timed out", work_id=work_id),
+        add_dead_letter("Page 2 timed out", minute=1),
+    )
+    add_dead_letter("The disk is full")
 
-    assert listed_ids(get(ask, text=str(job_id))) == listed_ids(get(ask, text=str(work_id))) == ids([job_id])
-    fingerprint = get(ask, f"/{job_id}").body["fingerprint"]
-    assert listed_ids(get(ask, fingerprint=fingerprint)) == ids([alike, job_id])
-    assert listed_ids(get(ask, fingerprint=fingerprint, text="1")) == ids([job_id])
+    assert listed_ids(get(call_api, text=str(job_id))) == listed_ids(get(call_api, text=str(work_id))) == ids([job_id])
+    fingerprint = get(call_api, f"/{job_id}").body["fingerprint"]
+    assert listed_ids(get(call_api, fingerprint=fingerprint)) == ids([similar, job_id])
+    assert listed_ids(get(call_api, fingerprint=fingerprint, text="1")) == ids([job_id])
 
 
 @pytest.mark.parametrize(
@@ -138,19 +149,21 @@ def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None
         {"state": "pending"},
     ],
 )
-def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die) -> None:
-    die()
-    refused = get(ask, **query)
-    assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
+def test_invalid_parameter_is_rejected(query: dict[str, str], call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
+    response = get(call_api, **query)
+    assert (response.status, response.headers["Content-Type"]) == (422, "application/problem+json")
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "\ufffe", "\U0001f600", "a,b", "%", "'"])
 @pytest.mark.parametrize(
     "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
 )
-def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask, die: Die) -> None:
-    die()
-    assert get(ask, **{name: text}).status in {200, 403, 422}
+def test_unusual_character_causes_no_server_error(
+    text: str, name: str, call_api: CallApi, add_dead_letter: Die
+) -> None:
+    add_dead_letter()
+    assert get(call_api, **{name: text}).status in {200, 403, 422}
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
@@ -181,76 +194,76 @@ def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
     return [str(job_id) for _, job_id in sorted(rows, reverse=True)]
 
 
-def test_pages_cover_thousands_of_dead_letters(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_pages_cover_thousands_of_dead_letters(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 2345)
-    seen: list[str] = []
+    listed: list[str] = []
     query: dict[str, str] = {"limit": "100"}
     while True:
-        page = get(ask, **query)
-        seen += listed_ids(page)
+        page = get(call_api, **query)
+        listed += listed_ids(page)
         if page.body["next_cursor"] is None:
             break
         query["cursor"] = page.body["next_cursor"]
 
-    assert seen == created
-    numbered = [listed_ids(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
+    assert listed == created
+    numbered = [listed_ids(get(call_api, page=str(number), limit="100")) for number in range(1, 26)]
     assert [job_id for page in numbered for job_id in page] == created
     assert numbered[-2:] == [created[2300:], []]
 
 
-def test_numbered_page_is_filtered_and_has_a_cursor(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_numbered_page_is_filtered_and_has_a_cursor(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 40)
-    pending = [job_id for job_id in created if get(ask, f"/{job_id}").body["status"] == "pending"]
+    pending = [job_id for job_id in created if get(call_api, f"/{job_id}").body["status"] == "pending"]
 
-    second = get(ask, page="2", limit="4", status="pending")
+    second = get(call_api, page="2", limit="4", status="pending")
 
     assert listed_ids(second) == pending[4:8]
-    assert listed_ids(get(ask, cursor=second.body["next_cursor"], limit="4", status="pending")) == pending[8:]
-    assert get(ask, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
+    assert listed_ids(get(call_api, cursor=second.body["next_cursor"], limit="4", status="pending")) == pending[8:]
+    assert get(call_api, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
 
 
 # One dead letter
 
 
-def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> None:
+def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    die("The disk is full", work_id=work_id)
-    job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
+    add_dead_letter("The disk is full", work_id=work_id)
+    job_id = add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
 
-    answer = get(ask, f"/{job_id}")
+    response = get(call_api, f"/{job_id}")
 
-    assert (answer.status, answer.body["job_id"], answer.body["work_id"]) == (200, str(job_id), str(work_id))
-    assert answer.body["payload"]["file"] == {"file_name": "invoice.pdf"}
-    (death,) = answer.body["previous_failures"]
-    assert (death["revision"], death["dlq_timestamp"], death["status"], death["last_error"]["message"]) == (
+    assert (response.status, response.body["job_id"], response.body["work_id"]) == (200, str(job_id), str(work_id))
+    assert response.body["payload"]["file"] == {"file_name": "invoice.pdf"}
+    (failure,) = response.body["previous_failures"]
+    assert (failure["revision"], failure["dlq_timestamp"], failure["status"], failure["last_error"]["message"]) == (
         *(1, "2026-03-02T12:00:00Z", "pending", "The disk is full"),
     )
 
 
-def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
+def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
     work_id = uuid4()
-    job_id = die(work_id=work_id)
+    job_id = add_dead_letter(work_id=work_id)
 
-    def again(tag: str) -> Answer:
-        return ask("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
+    def get_conditionally(tag: str) -> ApiResponse:
+        return call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER, headers={"If-None-Match": tag})
 
-    first = get(ask, f"/{job_id}")
+    first = get(call_api, f"/{job_id}")
     assert (first.headers["ETag"], first.headers["Vary"]) == ('"1"', "Authorization")
     for tag in ('"1"', 'W/"1"', '"0", "1"', "*"):
-        same = again(tag)
-        assert (tag, same.status, same.text, same.headers["ETag"]) == (tag, 304, "", '"1"')
+        unchanged = get_conditionally(tag)
+        assert (tag, unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (tag, 304, "", '"1"')
     for tag in ('"11"', '"0"', "1", "", '"'):
-        assert (tag, again(tag).status) == (tag, 200)
+        assert (tag, get_conditionally(tag).status) == (tag, 200)
 
-    die("It died again", work_id=work_id, revision=2)
-    changed = again('"1"')
-    assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
+    add_dead_letter("It died again", work_id=work_id, revision=2)
+    after_change = get_conditionally('"1"')
+    assert (after_change.status, after_change.headers["ETag"], after_change.body["version"]) == (200, '"2"', 2)
 
 
-def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
+def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
     work_id = uuid4()
-    die(f"Bearer {SECRET} was refused", work_id=work_id)
-    job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
+    add_dead_letter(f"Bearer {SECRET} was refused", work_id=work_id)
+    job_id = add_dead_letter(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
     payload = {"a/b": {"Api-Key": [SECRET]}, "account": "DE89 3704 0044 0532 0130 00", "size": 3}
     resolution = {"action": "retried", "notes": f"Paid with token={SECRET}"}
     admin.execute(
@@ -259,51 +272,55 @@ def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
-        answer = get(ask, f"/{job_id}", groups=groups)
-        assert answer.body["payload"] == {
+        details = get(call_api, f"/{job_id}", groups=groups)
+        assert details.body["payload"] == {
             "a/b": {"Api-Key": ["[hidden]"]},
             "account": "[hidden] 3000",
             "size": 3,
         }
-        assert answer.body["redacted_paths"] == [
+        assert details.body["redacted_paths"] == [
             "/payload/a~1b/Api-Key/0",
             "/payload/account",
             "/metadata/last_error/message",
             "/resolution/notes",
             "/previous_failures/0/last_error/message",
         ]
-        listed, timeline = get(ask, groups=groups), get(ask, f"/{job_id}/timeline", groups=groups)
-        grouped = get(ask, "/groups", groups=groups)
+        listed, timeline = get(call_api, groups=groups), get(call_api, f"/{job_id}/timeline", groups=groups)
+        grouped = get(call_api, "/groups", groups=groups)
         assert listed.body["dead_letters"][0]["redacted_paths"] == ["/metadata/last_error/message", "/resolution/notes"]
         assert timeline.body["redacted_paths"] == ["/events/0/error/message", "/events/1/error/message"]
-        for response in (answer, listed, timeline, grouped):
+        for response in (details, listed, timeline, grouped):
             assert SECRET not in response.text
 
-    unredacted = get(ask, f"/{job_id}", groups=ADMIN)
+    unredacted = get(call_api, f"/{job_id}", groups=ADMIN)
     assert (unredacted.body["payload"], unredacted.body["redacted_paths"]) == (payload, [])
-    assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
+    assert SECRET in get(call_api, f"/{job_id}/timeline", groups=ADMIN).text
 
 
-def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None:
-    job_id = die("Unexpected ValueError")
+def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+    job_id = add_dead_letter("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
-    earlier = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
+    previous = {"revision": 1, "dlq_reason": "r", "status": "retried", "dlq_timestamp": NOON.isoformat()}
     admin.execute(
         """UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error}', %s), previous_failures = %s
         WHERE job_id = %s""",
-        [Jsonb(traced), Jsonb([{**earlier, "last_error": traced}]), job_id],
+        [Jsonb(traced), Jsonb([{**previous, "last_error": traced}]), job_id],
     )
 
     for groups in (VIEWER, "[operator tenant:acme]"):
-        answers = get(ask, f"/{job_id}", groups=groups), get(ask, groups=groups), get(ask, "/groups", groups=groups)
-        for answer in (*answers, get(ask, f"/{job_id}/timeline", groups=groups)):
-            assert answer.status == 200
-            assert "traceback" not in answer.text
-        assert answers[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
-    unredacted = get(ask, f"/{job_id}", groups=ADMIN).body
+        responses = (
+            get(call_api, f"/{job_id}", groups=groups),
+            get(call_api, groups=groups),
+            get(call_api, "/groups", groups=groups),
+        )
+        for response in (*responses, get(call_api, f"/{job_id}/timeline", groups=groups)):
+            assert response.status == 200
+            assert "traceback" not in response.text
+        assert responses[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
+    unredacted = get(call_api, f"/{job_id}", groups=ADMIN).body
     assert [
-        death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["previous_failures"][0])
+        failure["last_error"]["context"] for failure in (unredacted["metadata"], unredacted["previous_failures"][0])
     ] == [traced["context"]] * 2
 
 
@@ -325,21 +342,21 @@ TRACE = "1-67891233-abcdef012345678912345678"
 
 
 def test_timeline_orders_attempts_failures_and_changes(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
     add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s WHERE number = 1", [TRACE])
-    job_id = die("The disk is full", work_id=work_id, minute=1)
+    job_id = add_dead_letter("The disk is full", work_id=work_id, minute=1)
     with database.tenant(acme) as connection:
         audit(connection, job_id, acme, "retried", "ann", {"revision": 2}, NOON + timedelta(minutes=2))
     add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
-    die("Reading timed out", work_id=work_id, revision=2, minute=3)
+    add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=3)
 
-    answer = get(ask, f"/{job_id}/timeline")
+    response = get(call_api, f"/{job_id}/timeline")
 
-    assert (answer.status, answer.body["job_id"], answer.body["tenant"]) == (200, str(job_id), "acme")
+    assert (response.status, response.body["job_id"], response.body["tenant"]) == (200, str(job_id), "acme")
     assert [
         (
             event["at"][11:19],
@@ -349,7 +366,7 @@ def test_timeline_orders_attempts_failures_and_changes(
             (event["error"] or {}).get("message"),
             event["revision"],
         )
-        for event in answer.body["events"]
+        for event in response.body["events"]
     ] == [
         ("12:00:00", "attempt", "retry", "ingestion", "away", 1),
         ("12:01:00", "attempt", "failed", "ingestion", "away", 1),
@@ -358,10 +375,10 @@ def test_timeline_orders_attempts_failures_and_changes(
         ("12:03:00", "attempt", "failed", "ingestion", "timed out", 2),
         ("12:03:00", "dead_lettered", "max_retries_exceeded", "ingestion", "Reading timed out", 2),
     ]
-    first = answer.body["events"][0]
+    first = response.body["events"][0]
     assert (first["started_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
-    assert answer.body["events"][3]["detail"] == {"revision": 2}
-    assert [event["log"] for event in answer.body["events"] if event["kind"] != "attempt"] == [None] * 3
+    assert response.body["events"][3]["detail"] == {"revision": 2}
+    assert [event["log"] for event in response.body["events"] if event["kind"] != "attempt"] == [None] * 3
     assert first["log"] == {
         "group": "/aws/lambda/counterfoil-ingestion",
         "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
@@ -369,29 +386,31 @@ def test_timeline_orders_attempts_failures_and_changes(
         "until": "2026-03-02T12:01:00Z",
         "url": None,
     }
-    assert [event["trace_id"] for event in answer.body["events"]] == [TRACE, None, None, None, None, None]
-    assert {event["trace_url"] for event in answer.body["events"]} == {None}  # no region, no console
+    assert [event["trace_id"] for event in response.body["events"]] == [TRACE, None, None, None, None, None]
+    assert {event["trace_url"] for event in response.body["events"]} == {None}  # no region, no console
 
 
 def test_attempts_link_to_log_and_trace(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s", [TRACE])
-    job_id = die("The disk is full", work_id=work_id)
+    job_id = add_dead_letter("The disk is full", work_id=work_id)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
-    first, death = get(ask, f"/{job_id}/timeline").body["events"]
+    first, failure = get(call_api, f"/{job_id}/timeline").body["events"]
 
     console_url = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
     assert first["log"]["url"].startswith(f"{console_url}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
     assert first["trace_url"] == f"{console_url}xray:traces/{TRACE}"
-    assert (death["log"], death["trace_url"]) == (None, None)
+    assert (failure["log"], failure["trace_url"]) == (None, None)
 
 
-def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
+def test_timeline_is_limited_to_the_last_events(
+    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID
+) -> None:
     work_id = uuid4()
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
@@ -400,20 +419,20 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
         [acme, work_id, NOON],
     )
     for revision in range(1, MAX_EVENTS + 3):
-        job_id = die("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
+        job_id = add_dead_letter("\U0001f600" * 2000, work_id=work_id, revision=revision, minute=60 + revision)
 
-    timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
+    timeline, details = get(call_api, f"/{job_id}/timeline"), get(call_api, f"/{job_id}")
 
     numbers = [event["attempt"] for event in timeline.body["events"] if event["kind"] == "attempt"]
     assert numbers == list(range(1501 - MAX_EVENTS, 1501))
     assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "dead_lettered"] == list(
         range(3, MAX_EVENTS + 3)
     )
-    assert [death["revision"] for death in letter.body["previous_failures"]] == list(
+    assert [failure["revision"] for failure in details.body["previous_failures"]] == list(
         range(MAX_EVENTS + 2 - MAX_PREVIOUS_FAILURES, MAX_EVENTS + 2)
     )
-    for answer in (timeline, letter):
-        assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
+    for response in (timeline, details):
+        assert len(json.dumps({"body": response.text})) < 6 * 1024 * 1024
 
 
 # Permissions
@@ -437,56 +456,66 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
 def test_lists_require_viewer_of_the_tenant(
-    path: str, groups: str, query: dict[str, str], status: int, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str,
+    groups: str,
+    query: dict[str, str],
+    status: int,
+    call_api: CallApi,
+    add_dead_letter: Die,
+    make_tenant: Callable[..., UUID],
 ) -> None:
     make_tenant("other")
-    die()
-    assert get(ask, path, groups=groups, **query).status == status
+    add_dead_letter()
+    assert get(call_api, path, groups=groups, **query).status == status
 
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
 def test_dead_letter_of_another_tenant_is_not_found(
-    path: str, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str, call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
-    job_id = die()
+    job_id = add_dead_letter()
 
-    unknown = get(ask, f"/{uuid4()}{path}")
+    unknown = get(call_api, f"/{uuid4()}{path}")
 
     assert unknown.status == 404
     for groups in ("[admin tenant:other]", "[tenant:acme]", "[admin]"):
-        assert get(ask, f"/{job_id}{path}", groups=groups).body == unknown.body
-    assert [get(ask, f"/{id_}{path}").status for id_ in ("7", "x" * 40, "%00", "statistics")] == [404] * 4
-    assert get(ask, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
+        assert get(call_api, f"/{job_id}{path}", groups=groups).body == unknown.body
+    assert [get(call_api, f"/{id_}{path}").status for id_ in ("7", "x" * 40, "%00", "statistics")] == [404] * 4
+    assert get(call_api, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
 
 
 def test_lists_exclude_other_tenants_and_unassigned(
-    ask: Ask, die: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
+    call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
 ) -> None:
     other = make_tenant("other")
-    job_id, foreign = die("Page 1 timed out"), dying(database, other)("Page 2 timed out")
-    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [die("Page 3 timed out")])
+    job_id, foreign = add_dead_letter("Page 1 timed out"), dying(database, other)("Page 2 timed out")
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [add_dead_letter("Page 3 timed out")])
 
     for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
-        assert str(foreign) not in listed_ids(get(ask, **query))
-    assert listed_ids(get(ask)) == ids([job_id])
-    assert (get(ask, "/stats").body["count"], get(ask, "/groups").body["groups"][0]["count"]) == (1, 1)
+        assert str(foreign) not in listed_ids(get(call_api, **query))
+    assert listed_ids(get(call_api)) == ids([job_id])
+    assert (get(call_api, "/stats").body["count"], get(call_api, "/groups").body["groups"][0]["count"]) == (1, 1)
 
 
-def test_purged_dead_letter_is_hidden(ask: Ask, die: Die, admin: Connection) -> None:
-    job_id = die()
+def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+    job_id = add_dead_letter()
     admin.execute("UPDATE dead_letter SET purged_at = now()")
 
-    assert [get(ask, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
-    assert (listed_ids(get(ask)), listed_ids(get(ask, text="timed")), listed_ids(get(ask, text=str(job_id)))) == (
+    assert [get(call_api, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
+    assert (
+        listed_ids(get(call_api)),
+        listed_ids(get(call_api, text="timed")),
+        listed_ids(get(call_api, text=str(job_id))),
+    ) == (
         [],
         [],
         [],
     )
-    assert get(ask, "/stats").body["count"] == 0
+    assert get(call_api, "/stats").body["count"] == 0
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/7", "/7/timeline"])
-def test_other_methods_are_not_allowed(path: str, ask: Ask) -> None:
-    refused = ask("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
-    assert (refused.status, "GET" in refused.headers["Allow"]) == (405, True)
+def test_other_methods_are_not_allowed(path: str, call_api: CallApi) -> None:
+    response = call_api("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
+    assert (response.status, "GET" in response.headers["Allow"]) == (405, True)

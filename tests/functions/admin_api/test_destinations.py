@@ -9,59 +9,63 @@ from counterfoil.db import Connection
 from counterfoil.settings import settings
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
+from tests.functions.admin_api.conftest import CLAIMS, ApiResponse, CallApi
 
 ADMIN, PLATFORM_ADMIN = "[admin tenant:acme]", "[admin tenant:*]"
 PATH = "/api/admin/tenants/acme/destinations"
 URL = "https://hooks.example.com/results"
 
 
-def webhook(ask: Ask, name: str = "office", address: str = URL, groups: str = ADMIN, **more: object) -> Answer:
-    return ask({"name": name, "kind": "webhook", "address": address, **more}, path=PATH, groups=groups)
+def webhook(
+    call_api: CallApi, name: str = "office", address: str = URL, groups: str = ADMIN, **fields: object
+) -> ApiResponse:
+    return call_api({"name": name, "kind": "webhook", "address": address, **fields}, path=PATH, groups=groups)
 
 
-def export(ask: Ask, name: str = "erp", prefix: str = "erp/in", **more: object) -> Answer:
-    return ask({"name": name, "kind": "s3", "address": prefix, **more}, path=PATH, groups=ADMIN)
+def export(call_api: CallApi, name: str = "erp", prefix: str = "erp/in", **fields: object) -> ApiResponse:
+    return call_api({"name": name, "kind": "s3", "address": prefix, **fields}, path=PATH, groups=ADMIN)
 
 
-def listed(ask: Ask, path: str = PATH) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = ask("", method="GET", path=path, groups=PLATFORM_ADMIN).body["destinations"]
-    return found
+def list_destinations(call_api: CallApi, path: str = PATH) -> list[dict[str, object]]:
+    destinations_: list[dict[str, object]] = call_api("", method="GET", path=path, groups=PLATFORM_ADMIN).body[
+        "destinations"
+    ]
+    return destinations_
 
 
-def remove(ask: Ask, name: str) -> Answer:
-    return ask("", method="DELETE", path=f"{PATH}/{name}", groups=ADMIN)
+def remove(call_api: CallApi, name: str) -> ApiResponse:
+    return call_api("", method="DELETE", path=f"{PATH}/{name}", groups=ADMIN)
 
 
-def rotate(ask: Ask, name: str) -> Answer:
-    return ask("", path=f"{PATH}/{name}/rotate", groups=ADMIN)
+def rotate(call_api: CallApi, name: str) -> ApiResponse:
+    return call_api("", path=f"{PATH}/{name}/rotate", groups=ADMIN)
 
 
-def test_secret_of_a_webhook_is_shown_once(ask: Ask, acme: UUID, admin: Connection) -> None:
-    added = webhook(ask)
+def test_secret_of_a_webhook_is_shown_once(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+    added = webhook(call_api)
     assert added.status == 201
     expected = {"name": "office", "kind": "webhook", "address": URL, "events": ["cluster", "document"]}
     assert added.body == {**expected, "secret": rows(admin, "destination_secret")[0]["secret"]}
     assert added.body["secret"].startswith("whsec_")
     assert len(added.body["secret"]) >= 40
-    assert listed(ask) == [expected]
+    assert list_destinations(call_api) == [expected]
 
 
-def test_export_is_added_without_a_secret(ask: Ask, acme: UUID) -> None:
-    assert export(ask, events=["offers"]).body == {
+def test_export_is_added_without_a_secret(call_api: CallApi, acme: UUID) -> None:
+    assert export(call_api, events=["offers"]).body == {
         "name": "erp",
         "kind": "s3",
         "address": "erp/in",
         "events": ["offers"],
         "secret": None,
     }
-    assert rotate(ask, "erp").status == 404
+    assert rotate(call_api, "erp").status == 404
 
 
-def test_changes_reach_the_audit_trail(ask: Ask, acme: UUID, admin: Connection) -> None:
-    webhook(ask)
-    rotate(ask, "office")
-    remove(ask, "office")
+def test_changes_reach_the_audit_trail(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+    webhook(call_api)
+    rotate(call_api, "office")
+    remove(call_api, "office")
     ((id_,),) = admin.execute("SELECT id FROM destination").fetchall()
     assert recorded(admin, acme) == [
         (CLAIMS["sub"], action, [str(id_)])
@@ -69,20 +73,20 @@ def test_changes_reach_the_audit_trail(ask: Ask, acme: UUID, admin: Connection) 
     ]
 
 
-def test_both_secrets_are_active_after_a_rotation(ask: Ask, acme: UUID, admin: Connection) -> None:
-    first = webhook(ask).body["secret"]
-    second = rotate(ask, "office").body["secret"]
+def test_both_secrets_are_active_after_a_rotation(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+    first = webhook(call_api).body["secret"]
+    second = rotate(call_api, "office").body["secret"]
     is_current = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
     assert is_current == {first: False, second: True}
 
 
-def test_name_of_a_removed_destination_is_reusable(ask: Ask, acme: UUID, admin: Connection) -> None:
-    webhook(ask)
-    assert remove(ask, "office").status == 204
-    assert (listed(ask), rows(admin, "destination_secret")) == ([], [])
-    assert remove(ask, "office").status == 404
-    assert export(ask, "office").status == 201
-    assert [item["kind"] for item in listed(ask)] == ["s3"]
+def test_name_of_a_removed_destination_is_reusable(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+    webhook(call_api)
+    assert remove(call_api, "office").status == 204
+    assert (list_destinations(call_api), rows(admin, "destination_secret")) == ([], [])
+    assert remove(call_api, "office").status == 404
+    assert export(call_api, "office").status == 201
+    assert [item["kind"] for item in list_destinations(call_api)] == ["s3"]
     assert len(rows(admin, "destination")) == 2
 
 
@@ -94,51 +98,53 @@ def test_name_of_a_removed_destination_is_reusable(ask: Ask, acme: UUID, admin: 
         ("nonsense", "must begin with https"),
     ],
 )
-def test_forbidden_address_is_refused(ask: Ask, acme: UUID, address: str, reason: str, admin: Connection) -> None:
-    refused = webhook(ask, address=address)
-    assert (refused.status, reason in refused.body["detail"]) == (422, True)
+def test_forbidden_address_is_refused(
+    call_api: CallApi, acme: UUID, address: str, reason: str, admin: Connection
+) -> None:
+    response = webhook(call_api, address=address)
+    assert (response.status, reason in response.body["detail"]) == (422, True)
     assert rows(admin, "destination") == []
 
 
 @pytest.mark.parametrize("prefix", ["../other", "/erp", "erp/", "", "a" * 201])
-def test_invalid_prefix_is_refused(ask: Ask, acme: UUID, prefix: str, admin: Connection) -> None:
-    assert export(ask, prefix=prefix).status == 422
+def test_invalid_prefix_is_refused(call_api: CallApi, acme: UUID, prefix: str, admin: Connection) -> None:
+    assert export(call_api, prefix=prefix).status == 422
     assert rows(admin, "destination") == []
 
 
-def test_invalid_events_are_refused(ask: Ask, acme: UUID) -> None:
-    assert export(ask, events=["invoice"]).status == export(ask, events=[]).status == 422
+def test_invalid_events_are_refused(call_api: CallApi, acme: UUID) -> None:
+    assert export(call_api, events=["invoice"]).status == export(call_api, events=[]).status == 422
 
 
-def test_name_and_prefix_are_unique(ask: Ask, acme: UUID) -> None:
-    export(ask, "erp", "out")
-    assert "exists: remove it first" in webhook(ask, "erp").body["detail"]
-    assert "'erp' exports to 'out'" in export(ask, "archive", "out").body["detail"]
-    remove(ask, "erp")
-    assert export(ask, "archive", "out").status == 201
+def test_name_and_prefix_are_unique(call_api: CallApi, acme: UUID) -> None:
+    export(call_api, "erp", "out")
+    assert "exists: remove it first" in webhook(call_api, "erp").body["detail"]
+    assert "'erp' exports to 'out'" in export(call_api, "archive", "out").body["detail"]
+    remove(call_api, "erp")
+    assert export(call_api, "archive", "out").status == 201
 
 
 def test_only_platform_admins_add_internal_addresses(
-    ask: Ask, acme: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, acme: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEBHOOK_ALLOWLIST", '["127.0.0.0/8"]')
     settings.cache_clear()
-    here = "http://127.0.0.1:8099/"
+    internal_url = "http://127.0.0.1:8099/"
 
-    assert webhook(ask, address=here).status == 422
-    assert webhook(ask, "internal", here, PLATFORM_ADMIN).status == 201
-    assert webhook(ask, "public").status == 201
-    found = admin.execute("SELECT name, allows_internal FROM destination ORDER BY name").fetchall()
-    assert found == [("internal", True), ("public", False)]
+    assert webhook(call_api, address=internal_url).status == 422
+    assert webhook(call_api, "internal", internal_url, PLATFORM_ADMIN).status == 201
+    assert webhook(call_api, "public").status == 201
+    stored = admin.execute("SELECT name, allows_internal FROM destination ORDER BY name").fetchall()
+    assert stored == [("internal", True), ("public", False)]
 
 
-def test_destinations_belong_to_one_tenant(ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
+def test_destinations_belong_to_one_tenant(call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("zenith")
-    webhook(ask)
-    assert listed(ask, PATH.replace("acme", "zenith")) == []
+    webhook(call_api)
+    assert list_destinations(call_api, PATH.replace("acme", "zenith")) == []
 
 
-def test_new_tenant_has_its_destinations(ask: Ask, admin: Connection) -> None:
+def test_new_tenant_has_its_destinations(call_api: CallApi, admin: Connection) -> None:
     body = {
         "slug": "globex",
         "destinations": [
@@ -146,7 +152,7 @@ def test_new_tenant_has_its_destinations(ask: Ask, admin: Connection) -> None:
             {"name": "files", "kind": "s3", "address": "monthly/in"},
         ],
     }
-    first, second = (ask(body, path="/api/admin/tenants", groups=PLATFORM_ADMIN) for _ in range(2))
+    first, second = (call_api(body, path="/api/admin/tenants", groups=PLATFORM_ADMIN) for _ in range(2))
     assert [bool(item["secret"]) for item in first.body["destinations"]] == [True, False]
     assert (second.status, second.body["destinations"]) == (200, [])
     assert len(rows(admin, "destination")) == 2

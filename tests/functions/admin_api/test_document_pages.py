@@ -10,16 +10,16 @@ from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 from tests.documents.einvoice_samples import pdf
-from tests.documents.matching.office import Office
-from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.papers import INVOICE, acme, get, ids
+from tests.documents.matching.tenant_harness import TenantHarness
+from tests.functions.admin_api.conftest import CallApi
+from tests.functions.admin_api.samples import INVOICE, acme, get, ids
 
 MAX_RESPONSE_BYTES = 6 * 1024 * 1024
 """Bytes, including base64."""
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     return acme(database, admin)
 
 
@@ -38,34 +38,36 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | Exception]:
     return stored
 
 
-def key(office: Office) -> str:
-    return f"uploads/{office.ids[INVOICE]}.xml"
+def key(harness: TenantHarness) -> str:
+    return f"uploads/{harness.ids[INVOICE]}.xml"
 
 
-def test_page_is_a_privately_cached_image(ask: Ask, office: Office, store: dict[str, bytes | Exception]) -> None:
-    (document_id,) = ids(office, INVOICE)
-    store[key(office)] = pdf(text="Rechnung 17", pages=2)
+def test_page_is_a_privately_cached_image(
+    call_api: CallApi, harness: TenantHarness, store: dict[str, bytes | Exception]
+) -> None:
+    (document_id,) = ids(harness, INVOICE)
+    store[key(harness)] = pdf(text="Rechnung 17", pages=2)
 
-    answer = get(ask, f"/{document_id}/pages/2")
+    response = get(call_api, f"/{document_id}/pages/2")
 
-    assert (answer.status, answer.headers["Content-Type"], answer.headers["X-Pages"]) == (200, "image/png", "2")
-    assert answer.headers["Cache-Control"] == "private, no-cache"
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    Image.open(io.BytesIO(answer.body)).load()
-    assert len(answer.text) < MAX_RESPONSE_BYTES
+    assert (response.status, response.headers["Content-Type"], response.headers["X-Pages"]) == (200, "image/png", "2")
+    assert response.headers["Cache-Control"] == "private, no-cache"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    Image.open(io.BytesIO(response.body)).load()
+    assert len(response.text) < MAX_RESPONSE_BYTES
 
 
 def test_unchanged_page_returns_304_without_reading_the_file(
-    ask: Ask, office: Office, store: dict[str, bytes | Exception]
+    call_api: CallApi, harness: TenantHarness, store: dict[str, bytes | Exception]
 ) -> None:
-    (document_id,) = ids(office, INVOICE)
-    store[key(office)] = pdf(text="x", pages=2)
-    tags = [get(ask, f"/{document_id}/pages/{number}").headers["ETag"] for number in (1, 2)]
+    (document_id,) = ids(harness, INVOICE)
+    store[key(harness)] = pdf(text="x", pages=2)
+    tags = [get(call_api, f"/{document_id}/pages/{number}").headers["ETag"] for number in (1, 2)]
     store.clear()
 
-    same = get(ask, f"/{document_id}/pages/1", etag=tags[0])
-    assert (same.status, same.text) == (304, "")
-    assert get(ask, f"/{document_id}/pages/1", etag=tags[1]).status == 404
+    unchanged = get(call_api, f"/{document_id}/pages/1", etag=tags[0])
+    assert (unchanged.status, unchanged.text) == (304, "")
+    assert get(call_api, f"/{document_id}/pages/1", etag=tags[1]).status == 404
 
 
 @pytest.mark.parametrize(
@@ -82,19 +84,19 @@ def test_unavailable_page_returns_a_reason(
     content: bytes | Exception,
     status: int,
     message: str,
-    ask: Ask,
-    office: Office,
+    call_api: CallApi,
+    harness: TenantHarness,
     store: dict[str, bytes | Exception],
 ) -> None:
-    (document_id,) = ids(office, INVOICE)
-    store[key(office)] = content
+    (document_id,) = ids(harness, INVOICE)
+    store[key(harness)] = content
 
-    answer = get(ask, f"/{document_id}/pages/2")
+    response = get(call_api, f"/{document_id}/pages/2")
 
-    assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
-    assert message in answer.body["detail"]
+    assert (response.status, response.headers["Content-Type"]) == (status, "application/problem+json")
+    assert message in response.body["detail"]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "10001", "1.5", "٣", "..%2f1"])
-def test_invalid_page_number_is_rejected(number: str, ask: Ask, office: Office) -> None:
-    assert get(ask, f"/{ids(office, INVOICE)[0]}/pages/{number}").status in {404, 422}
+def test_invalid_page_number_is_rejected(number: str, call_api: CallApi, harness: TenantHarness) -> None:
+    assert get(call_api, f"/{ids(harness, INVOICE)[0]}/pages/{number}").status in {404, 422}

@@ -12,10 +12,10 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from counterfoil.kinds import WORK_KINDS
 from tests.dead_letters.letters import dying
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.factories import make_destination, make_document
-from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.papers import (
+from tests.functions.admin_api.conftest import CallApi
+from tests.functions.admin_api.samples import (
     CONTRACT,
     CREDIT,
     DELIVERY,
@@ -30,19 +30,19 @@ from tests.functions.admin_api.papers import (
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def harness(database: Database, admin: Connection) -> TenantHarness:
     return acme(database, admin)
 
 
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(ask: Ask, office: Office) -> None:
-    answer = get(ask)
+def test_list_is_newest_first_with_key_facts(call_api: CallApi, harness: TenantHarness) -> None:
+    response = get(call_api)
 
-    assert listed_ids(answer) == ids(office, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
-    assert answer.body["next_cursor"] is None
-    document = answer.body["documents"][2]
+    assert listed_ids(response) == ids(harness, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
+    assert response.body["next_cursor"] is None
+    document = response.body["documents"][2]
     assert (
         document
         | {
@@ -54,7 +54,7 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, office: Office) -> None:
             "buyer": "Brede Werke GmbH",
             "total": {"amount": "1090.00", "minor": 109000, "currency": "EUR"},
             "received_at": "2026-03-12T08:00:00Z",
-            "cluster_id": str(office.ids[ORDER]),
+            "cluster_id": str(harness.ids[ORDER]),
         }
         == document
     )
@@ -92,62 +92,66 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, office: Office) -> None:
         ({"text": "' OR true; --"}, []),
     ],
 )
-def test_list_is_filtered(query: dict[str, str], expected: list[int], ask: Ask, office: Office) -> None:
-    assert listed_ids(get(ask, **query)) == ids(office, *expected)
+def test_list_is_filtered(
+    query: dict[str, str], expected: list[int], call_api: CallApi, harness: TenantHarness
+) -> None:
+    assert listed_ids(get(call_api, **query)) == ids(harness, *expected)
 
 
-def test_document_is_found_by_id_and_file_name(ask: Ask, office: Office, admin: Connection) -> None:
-    (document_id,) = ids(office, DELIVERY)
+def test_document_is_found_by_id_and_file_name(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    (document_id,) = ids(harness, DELIVERY)
     admin.execute("UPDATE document SET file_name = 'Lieferung Müller.pdf' WHERE id = %s", [document_id])
 
-    assert listed_ids(get(ask, text=document_id)) == listed_ids(get(ask, text="MÜLLER.PDF")) == [document_id]
-    assert listed_ids(get(ask, text=str(uuid4()))) == []
+    assert listed_ids(get(call_api, text=document_id)) == listed_ids(get(call_api, text="MÜLLER.PDF")) == [document_id]
+    assert listed_ids(get(call_api, text=str(uuid4()))) == []
 
 
-def test_search_follows_changed_document_data(ask: Ask, office: Office, admin: Connection) -> None:
-    document_id = office.ids[INVOICE]
+def test_search_follows_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    document_id = harness.ids[INVOICE]
     data = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [data, document_id])
 
-    assert listed_ids(get(ask, text="söhne")) == [str(document_id)]
-    assert str(document_id) not in listed_ids(get(ask, text="tarnow"))
+    assert listed_ids(get(call_api, text="söhne")) == [str(document_id)]
+    assert str(document_id) not in listed_ids(get(call_api, text="tarnow"))
 
 
 @pytest.mark.parametrize("query", [{}, {"type": "invoice"}, {"text": "brede"}, {"text": "R-81"}])
 def test_pages_have_no_gap(
-    query: dict[str, str], ask: Ask, office: Office, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    query: dict[str, str], call_api: CallApi, harness: TenantHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are complete wherever a scan stops, even for equal times of receipt."""
     monkeypatch.setattr(document_list, "SCAN_LIMIT", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
         at = NOW + timedelta(minutes=number // 3)
-        id_ = make_document(admin, office.tenant_id, data, type="invoice" if number % 2 else "contract", received_at=at)
+        id_ = make_document(
+            admin, harness.tenant_id, data, type="invoice" if number % 2 else "contract", received_at=at
+        )
         admin.execute(
             "INSERT INTO document_key (tenant_id, document_id, type, value) VALUES (%s, %s, 'own:invoice', 'R81')",
-            [office.tenant_id, id_],
+            [harness.tenant_id, id_],
         )
-    expected = listed_ids(get(ask, **query, limit="100"))
+    expected = listed_ids(get(call_api, **query, limit="100"))
     with_all = admin.execute("SELECT count(*) FROM document WHERE type = 'invoice'").fetchone()
-    seen: list[str] = []
+    listed: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(30):
-        page = get(ask, **query, limit="2", **cursor)
-        seen += listed_ids(page)
+        page = get(call_api, **query, limit="2", **cursor)
+        listed += listed_ids(page)
         assert len(page.body["documents"]) <= 2
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
 
-    assert len(seen) == len(set(seen))
-    assert set(expected) <= set(seen)
+    assert len(listed) == len(set(listed))
+    assert set(expected) <= set(listed)
     if query == {"type": "invoice"}:
         assert with_all is not None
-        assert len(seen) == with_all[0]
+        assert len(listed) == with_all[0]
 
 
 @pytest.fixture
-def failed_file(office: Office, admin: Connection) -> Callable[..., str]:
+def failed_file(harness: TenantHarness, admin: Connection) -> Callable[..., str]:
     """Add a file that failed before it became a document. Returns the id of its acquisition job."""
 
     def add(name: str = "Größe geprüft.xml", at: datetime = NOW) -> str:
@@ -155,34 +159,34 @@ def failed_file(office: Office, admin: Connection) -> Callable[..., str]:
             "INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, error)"
             " VALUES (gen_random_uuid(), %s, 'uploads', %s, '00', 1, %s, 'failed', 'The file is empty; send it again.')"
             " RETURNING id",
-            [office.tenant_id, f"uploads/acme/1/{name}", at],
+            [harness.tenant_id, f"uploads/acme/1/{name}", at],
         ).fetchone()
         assert row is not None
-        dying(office.database, office.tenant_id)(worker="acquisition", work_id=row[0])
+        dying(harness.database, harness.tenant_id)(worker="acquisition", work_id=row[0])
         return str(row[0])
 
     return add
 
 
 def test_failed_file_without_dead_letter_is_not_listed(
-    ask: Ask, failed_file: Callable[..., str], admin: Connection
+    call_api: CallApi, failed_file: Callable[..., str], admin: Connection
 ) -> None:
     id_ = failed_file()
     admin.execute("UPDATE dead_letter SET status = 'ignored', purged_at = now() WHERE worker = 'acquisition'")
 
-    assert id_ not in listed_ids(get(ask))
+    assert id_ not in listed_ids(get(call_api))
 
 
-def test_deceptive_name_of_a_failed_file_is_neutralized(ask: Ask, failed_file: Callable[..., str]) -> None:
+def test_deceptive_name_of_a_failed_file_is_neutralized(call_api: CallApi, failed_file: Callable[..., str]) -> None:
     failed_file("invoice_\u202efdp.exe", at=NOW + timedelta(days=90))
 
-    assert get(ask).body["documents"][0]["file_name"] == "invoice_\N{REPLACEMENT CHARACTER}fdp.exe"
+    assert get(call_api).body["documents"][0]["file_name"] == "invoice_\N{REPLACEMENT CHARACTER}fdp.exe"
 
 
-def test_failed_file_is_listed_with_its_dead_letter(ask: Ask, failed_file: Callable[..., str]) -> None:
+def test_failed_file_is_listed_with_its_dead_letter(call_api: CallApi, failed_file: Callable[..., str]) -> None:
     id_ = failed_file(at=NOW + timedelta(days=90))
 
-    (first, *_) = get(ask).body["documents"]
+    (first, *_) = get(call_api).body["documents"]
 
     assert (first["id"], first["type"], first["file_name"]) == (id_, None, "Größe geprüft.xml")
     assert first["dead_letter"] == str(WORK_KINDS["acquisition"].job_id(UUID(id_)))
@@ -208,53 +212,58 @@ def test_failed_file_is_listed_with_its_dead_letter(ask: Ask, failed_file: Calla
     ],
 )
 def test_failed_files_are_filtered(
-    query: dict[str, str], is_found: bool, ask: Ask, failed_file: Callable[..., str]
+    query: dict[str, str], is_found: bool, call_api: CallApi, failed_file: Callable[..., str]
 ) -> None:
-    assert (failed_file() in listed_ids(get(ask, **query))) is is_found
+    assert (failed_file() in listed_ids(get(call_api, **query))) is is_found
 
 
-def test_pages_with_failed_files_have_no_gap(ask: Ask, office: Office, failed_file: Callable[..., str]) -> None:
+def test_pages_with_failed_files_have_no_gap(
+    call_api: CallApi, harness: TenantHarness, failed_file: Callable[..., str]
+) -> None:
     files = [failed_file(f"{days}.xml", at=NOW + timedelta(days=days)) for days in range(0, 60, 6)]
-    seen: list[str] = []
+    listed: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = get(ask, limit="3", **cursor)
-        seen += listed_ids(page)
+        page = get(call_api, limit="3", **cursor)
+        listed += listed_ids(page)
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
 
-    assert len(seen) == len(set(seen))
-    assert set(seen) == {*files, *(str(id_) for id_ in office.ids)}
-    assert seen == listed_ids(get(ask, limit="100"))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {*files, *(str(id_) for id_ in harness.ids)}
+    assert listed == listed_ids(get(call_api, limit="100"))
 
 
-def test_state_filter_applies_to_one_stage(ask: Ask, office: Office, admin: Connection) -> None:
-    failed, waiting, skipped = office.ids[INVOICE], office.ids[DELIVERY], office.ids[OTHER_ORDER]
+def test_state_filter_applies_to_one_stage(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    failed, waiting, skipped = harness.ids[INVOICE], harness.ids[DELIVERY], harness.ids[OTHER_ORDER]
     admin.execute(
         "UPDATE document SET matching_status = 'failed', matching_error = 'The disk is full' WHERE id = %s", [failed]
     )
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE id = %s", [waiting])
     admin.execute("UPDATE ingestion_job SET status = NULL, skip_reason = 'Kept.' WHERE id = %s", [skipped])
-    destination = make_destination(admin, office.tenant_id)
-    for subject, subject_id, status in (("document", skipped, "failed"), ("cluster", office.ids[ORDER], "in-progress")):
+    destination = make_destination(admin, harness.tenant_id)
+    for subject, subject_id, status in (
+        ("document", skipped, "failed"),
+        ("cluster", harness.ids[ORDER], "in-progress"),
+    ):
         admin.execute(
             "INSERT INTO output_job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,"
             " requested_at, created_at, status) VALUES (%s, %s, %s, %s, %s, 1, '{}', %s, %s, %s)",
-            [uuid4(), office.tenant_id, destination, subject, subject_id, NOW, NOW, status],
+            [uuid4(), harness.tenant_id, destination, subject, subject_id, NOW, NOW, status],
         )
 
-    (document,) = get(ask, state="matching:failed").body["documents"]
+    (document,) = get(call_api, state="matching:failed").body["documents"]
     assert (document["id"], document["stages"][2]) == (
         str(failed),
         {"stage": "matching", "state": "failed", "reason": "The disk is full"},
     )
-    assert listed_ids(get(ask, state="ingestion:pending")) == [str(waiting)]
-    (document,) = get(ask, state="ingestion:skipped").body["documents"]
+    assert listed_ids(get(call_api, state="ingestion:pending")) == [str(waiting)]
+    (document,) = get(call_api, state="ingestion:skipped").body["documents"]
     assert (document["id"], document["stages"][1]["reason"]) == (str(skipped), "Kept.")
-    assert listed_ids(get(ask, state="output:failed")) == [str(skipped)]
-    assert listed_ids(get(ask, state="output:in-progress")) == ids(office, CREDIT, INVOICE, DELIVERY, ORDER)
-    assert listed_ids(get(ask, state="output:none")) == ids(office, CONTRACT)
+    assert listed_ids(get(call_api, state="output:failed")) == [str(skipped)]
+    assert listed_ids(get(call_api, state="output:in-progress")) == ids(harness, CREDIT, INVOICE, DELIVERY, ORDER)
+    assert listed_ids(get(call_api, state="output:none")) == ids(harness, CONTRACT)
 
 
 @pytest.mark.parametrize(
@@ -294,10 +303,10 @@ def test_total_has_minor_units_if_exact(data: dict[str, str], expected: tuple[An
         {"colour": "red"},
     ],
 )
-def test_invalid_list_parameter_is_rejected(query: dict[str, str], ask: Ask, office: Office) -> None:
-    answer = get(ask, **query)
+def test_invalid_list_parameter_is_rejected(query: dict[str, str], call_api: CallApi, harness: TenantHarness) -> None:
+    response = get(call_api, **query)
 
-    assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
+    assert (response.status, response.headers["Content-Type"]) == (422, "application/problem+json")
 
 
 # Permissions
@@ -305,25 +314,25 @@ def test_invalid_list_parameter_is_rejected(query: dict[str, str], ask: Ask, off
 
 @pytest.mark.parametrize("path", ["", "/timeline", "/pages/1"])
 def test_document_of_another_tenant_is_not_found(
-    path: str, ask: Ask, office: Office, admin: Connection, make_tenant: Callable[..., UUID]
+    path: str, call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
+    foreign = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
 
-    for id_ in (theirs, uuid4(), "no-id"):
-        answer = get(ask, f"/{id_}{path}")
-        assert (answer.status, answer.body["detail"]) == (404, "There is no such document.")
-    assert str(theirs) not in listed_ids(get(ask)) + listed_ids(get(ask, text="R-81")) + listed_ids(
-        get(ask, text=str(theirs))
+    for id_ in (foreign, uuid4(), "no-id"):
+        response = get(call_api, f"/{id_}{path}")
+        assert (response.status, response.body["detail"]) == (404, "There is no such document.")
+    assert str(foreign) not in listed_ids(get(call_api)) + listed_ids(get(call_api, text="R-81")) + listed_ids(
+        get(call_api, text=str(foreign))
     )
-    assert listed_ids(get(ask, groups="[viewer tenant:*]", tenant="beta")) == [str(theirs)]
+    assert listed_ids(get(call_api, groups="[viewer tenant:*]", tenant="beta")) == [str(foreign)]
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer]", "[viewer tenant:beta]", "[admin tenant:beta]", ""])
-def test_documents_require_viewer_of_the_tenant(groups: str, ask: Ask, office: Office) -> None:
-    (document_id,) = ids(office, INVOICE)
+def test_documents_require_viewer_of_the_tenant(groups: str, call_api: CallApi, harness: TenantHarness) -> None:
+    (document_id,) = ids(harness, INVOICE)
 
-    assert get(ask, groups=groups, tenant="acme").status == 403
-    assert [get(ask, f"/{document_id}{path}", groups=groups).status for path in ("", "/timeline", "/pages/1")] == [
+    assert get(call_api, groups=groups, tenant="acme").status == 403
+    assert [get(call_api, f"/{document_id}{path}", groups=groups).status for path in ("", "/timeline", "/pages/1")] == [
         404
     ] * 3
 
@@ -331,15 +340,15 @@ def test_documents_require_viewer_of_the_tenant(groups: str, ask: Ask, office: O
 # One document
 
 
-def test_details_show_fields_with_their_evidence(ask: Ask, office: Office, admin: Connection) -> None:
-    (document_id,) = ids(office, INVOICE)
+def test_details_show_fields_with_their_evidence(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    (document_id,) = ids(harness, INVOICE)
     evidence = {
         "issuer.name": {"source": "text:address", "confidence": 0.9, "page": 1},
         "line_items.1.quantity": {"source": "ocr:cell", "confidence": 0.71, "page": 2},
     }
     admin.execute("UPDATE document SET evidence = %s, method = 'text' WHERE id = %s", [Jsonb(evidence), document_id])
 
-    body = get(ask, f"/{document_id}").body
+    body = get(call_api, f"/{document_id}").body
 
     assert (body["number"], body["method"], body["source"]["kind"]) == ("R-81", "text", "upload")
     fields = {field.pop("path"): field for field in body["fields"]}
@@ -357,23 +366,23 @@ def test_details_show_fields_with_their_evidence(ask: Ask, office: Office, admin
     ][1]
 
 
-def test_xml_evidence_applies_to_every_field(ask: Ask, office: Office, admin: Connection) -> None:
-    (document_id,) = ids(office, INVOICE)
+def test_xml_evidence_applies_to_every_field(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    (document_id,) = ids(harness, INVOICE)
     admin.execute(
         """UPDATE document SET evidence = '{"*": {"source": "xml", "confidence": 1}}' WHERE id = %s""", [document_id]
     )
 
-    body = get(ask, f"/{document_id}").body
+    body = get(call_api, f"/{document_id}").body
 
     assert {(field["source"], field["confidence"]) for field in body["fields"]} == {("xml", 1)}
 
 
-def test_document_shows_its_matches_and_evidence(ask: Ask, office: Office) -> None:
-    (document_id,) = ids(office, INVOICE)
+def test_document_shows_its_matches_and_evidence(call_api: CallApi, harness: TenantHarness) -> None:
+    (document_id,) = ids(harness, INVOICE)
 
-    body = get(ask, f"/{document_id}").body
+    body = get(call_api, f"/{document_id}").body
 
-    assert {edge["document"]["id"] for edge in body["matches"]} >= set(ids(office, ORDER, CREDIT))
+    assert {edge["document"]["id"] for edge in body["matches"]} >= set(ids(harness, ORDER, CREDIT))
     assert body["matches_total"] == len(body["matches"])
     for edge in body["matches"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
@@ -383,64 +392,66 @@ def test_document_shows_its_matches_and_evidence(ask: Ask, office: Office) -> No
     )
 
 
-def test_document_lists_its_dead_letters(ask: Ask, office: Office, database: Database) -> None:
-    die, document_id = dying(database, office.tenant_id), office.ids[INVOICE]
-    letters = [str(die(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
-    die(worker="ingestion")
+def test_document_lists_its_dead_letters(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
+    add_dead_letter, document_id = dying(database, harness.tenant_id), harness.ids[INVOICE]
+    expected = [str(add_dead_letter(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
+    add_dead_letter(worker="ingestion")
 
-    dead_letters = get(ask, f"/{document_id}").body["dead_letters"]
+    dead_letters = get(call_api, f"/{document_id}").body["dead_letters"]
 
     assert (
-        {letter["job_id"] for letter in dead_letters}
-        == set(letters)
+        {dead_letter["job_id"] for dead_letter in dead_letters}
+        == set(expected)
         == {str(WORK_KINDS[w].job_id(document_id)) for w in ("ingestion", "matching")}
     )
-    assert {letter["status"] for letter in dead_letters} == {"pending"}
+    assert {dead_letter["status"] for dead_letter in dead_letters} == {"pending"}
 
 
-def test_document_lists_its_split_parts(ask: Ask, office: Office, admin: Connection) -> None:
-    whole = office.ids[OTHER_ORDER]
-    part = make_document(admin, office.tenant_id, parent_id=whole, first_page=3, last_page=4)
+def test_document_lists_its_split_parts(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    bundle_id = harness.ids[OTHER_ORDER]
+    part = make_document(admin, harness.tenant_id, parent_id=bundle_id, first_page=3, last_page=4)
 
-    assert get(ask, f"/{whole}").body["parts"] == [{"id": str(part), "first_page": 3, "last_page": 4}]
-    body = get(ask, f"/{part}").body
-    assert (body["parent_id"], body["first_page"], body["last_page"]) == (str(whole), 3, 4)
+    assert get(call_api, f"/{bundle_id}").body["parts"] == [{"id": str(part), "first_page": 3, "last_page": 4}]
+    body = get(call_api, f"/{part}").body
+    assert (body["parent_id"], body["first_page"], body["last_page"]) == (str(bundle_id), 3, 4)
     assert (body["type"], body["number"], body["total"], body["fields"]) == (None, None, None, [])
 
 
-def test_unchanged_document_returns_304(ask: Ask, office: Office, admin: Connection) -> None:
-    (document_id,) = ids(office, INVOICE)
-    first = get(ask, f"/{document_id}")
-    same = get(ask, f"/{document_id}", etag=first.headers["ETag"])
+def test_unchanged_document_returns_304(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+    (document_id,) = ids(harness, INVOICE)
+    first = get(call_api, f"/{document_id}")
+    unchanged = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
     admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [document_id])
-    other = get(ask, f"/{document_id}", etag=first.headers["ETag"])
+    changed = get(call_api, f"/{document_id}", etag=first.headers["ETag"])
 
-    assert (same.status, same.text, same.headers["ETag"]) == (304, "", first.headers["ETag"])
-    assert other.status == 200
+    assert (unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (304, "", first.headers["ETag"])
+    assert changed.status == 200
 
 
 # Timeline
 
 
-def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Connection, database: Database) -> None:
-    document_id = office.ids[INVOICE]
-    dying(database, office.tenant_id)("The disk is full", work_id=document_id, worker="matching")
-    office.decide(INVOICE, CREDIT, "confirmed", "ann")
+def test_timeline_has_all_events_in_order(
+    call_api: CallApi, harness: TenantHarness, admin: Connection, database: Database
+) -> None:
+    document_id = harness.ids[INVOICE]
+    dying(database, harness.tenant_id)("The disk is full", work_id=document_id, worker="matching")
+    harness.decide(INVOICE, CREDIT, "confirmed", "ann")
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,"
         " error_type, error, next_attempt_at)"
         " VALUES (%s, 'ingestion', %s, 1, 1, %s, %s, 'retry', 'TimeoutError', 'Too slow', %s)",
-        [office.tenant_id, document_id, NOW - timedelta(days=30, seconds=5), NOW - timedelta(days=30), NOW],
+        [harness.tenant_id, document_id, NOW - timedelta(days=30, seconds=5), NOW - timedelta(days=30), NOW],
     )
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s WHERE id = %s",
         [NOW + timedelta(days=9), document_id],
     )
 
-    answer = get(ask, f"/{document_id}/timeline")
+    response = get(call_api, f"/{document_id}/timeline")
 
-    assert answer.status == 200, answer.body
-    events = answer.body["events"]
+    assert response.status == 200, response.body
+    events = response.body["events"]
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)
     kinds = {(event["kind"], event["outcome"], event["actor"]) for event in events}
     assert kinds >= {
@@ -453,18 +464,18 @@ def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Conne
         ("result", "exception", "diagnostics"),
         ("running", "in-progress", "matching"),
     }
-    (tried,) = [event for event in events if event["kind"] == "attempt"]
-    assert (tried["started_at"], tried["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
-    assert (tried["error_type"], tried["error"], tried["attempt"]) == ("TimeoutError", "Too slow", 1)
+    (attempt,) = [event for event in events if event["kind"] == "attempt"]
+    assert (attempt["started_at"], attempt["at"]) == ("2026-05-01T23:59:55Z", "2026-05-02T00:00:00Z")
+    assert (attempt["error_type"], attempt["error"], attempt["attempt"]) == ("TimeoutError", "Too slow", 1)
     assert events[-1]["kind"] == "running"
-    (decided,) = [event for event in events if event["kind"] == "decision"]
-    assert decided["other"] == str(office.ids[CREDIT])
+    (decision,) = [event for event in events if event["kind"] == "decision"]
+    assert decision["other"] == str(harness.ids[CREDIT])
 
 
 # Plans
 
 
-def test_page_uses_index_scans(office: Office, database: Database, admin: Connection) -> None:
+def test_page_uses_index_scans(harness: TenantHarness, database: Database, admin: Connection) -> None:
     """Plans use indexes for many documents, even under row-level security.
 
     Under row-level security, PostgreSQL uses an index only if its condition is leakproof.
@@ -478,7 +489,7 @@ def test_page_uses_index_scans(office: Office, database: Database, admin: Connec
                jsonb_build_object('issuer', jsonb_build_object('name', 'Firm ' || mod(n, 50)))
         FROM document d CROSS JOIN generate_series(1, 5000) AS n WHERE d.id = %s
         """,
-        [office.ids[0]],
+        [harness.ids[0]],
     )
     admin.execute(
         "INSERT INTO document_key (tenant_id, document_id, type, value)"
@@ -486,18 +497,18 @@ def test_page_uses_index_scans(office: Office, database: Database, admin: Connec
     )
     admin.execute("ANALYZE")
     values = {
-        "tenant": office.tenant_id,
+        "tenant": harness.tenant_id,
         "most": 20,
         "word": "firm",
         "others": ["7"],
         "after_at": NOW,
-        "after_id": office.ids[0],
+        "after_id": harness.ids[0],
     }
     word_condition = (
         document_list._CONDITIONS["after_at"].replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
     )
     plans = []
-    with database.tenant(office.tenant_id) as connection:
+    with database.tenant(harness.tenant_id) as connection:
         for statement in (
             document_list._WALK.format(conditions=document_list._CONDITIONS["after_at"]),
             document_list._WALK_WORD.format(conditions=word_condition),

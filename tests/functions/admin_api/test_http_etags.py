@@ -8,9 +8,9 @@ import pytest
 from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
 from tests.dead_letters.letters import Die
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import PATH, VIEWER, get
-from tests.functions.admin_api.rights import operations_by_route
+from tests.functions.admin_api.permissions import operations_by_route
 
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])
@@ -31,47 +31,47 @@ def test_version_tag_is_strong() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
-def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
-    die()
-    first = get(ask, path)
+def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
+    first = get(call_api, path)
     tag = first.headers["ETag"]
 
-    def again(if_none_match: str, **options: Any) -> Answer:
-        return ask(
+    def get_conditionally(if_none_match: str, **options: Any) -> ApiResponse:
+        return call_api(
             "", method="GET", path=f"{PATH}{path}", groups=VIEWER, headers={"If-None-Match": if_none_match}, **options
         )
 
     assert tag.startswith('W/"')
     for if_none_match in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
-        same = again(if_none_match)
-        assert (same.status, same.text, same.headers["ETag"]) == (304, "", tag)
-        assert "Content-Type" not in same.headers
+        unchanged = get_conditionally(if_none_match)
+        assert (unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (304, "", tag)
+        assert "Content-Type" not in unchanged.headers
     for if_none_match in ('"other"', "", tag[:-2] + '"'):
-        assert (again(if_none_match).status, again(if_none_match).text) == (200, first.text)
+        assert (get_conditionally(if_none_match).status, get_conditionally(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_tag(ask: Ask, die: Die) -> None:
+def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: Die) -> None:
     tags = []
     for _ in range(2):
-        die()
-        tags.append([get(ask, path).headers["ETag"] for path in ("", "/stats", "/groups")])
+        add_dead_letter()
+        tags.append([get(call_api, path).headers["ETag"] for path in ("", "/stats", "/groups")])
 
     assert not set(tags[0]) & set(tags[1])
 
 
-def test_forbidden_list_never_returns_304(ask: Ask, die: Die) -> None:
-    die()
+def test_forbidden_list_never_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
+    add_dead_letter()
     for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
-        answer = ask(
+        response = call_api(
             "", method="GET", path=PATH, groups=groups, query={"tenant": "acme"}, headers={"If-None-Match": "*"}
         )
-        assert (answer.status, "ETag" in answer.headers) == (status, False)
+        assert (response.status, "ETag" in response.headers) == (status, False)
 
 
-def test_changes_ignore_if_none_match(ask: Ask, acme: UUID) -> None:
-    answer = ask({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
+def test_changes_ignore_if_none_match(call_api: CallApi, acme: UUID) -> None:
+    response = call_api({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
 
-    assert (answer.status, "ETag" in answer.headers) == (202, False)
+    assert (response.status, "ETag" in response.headers) == (202, False)
 
 
 CREATES = {
@@ -79,7 +79,7 @@ CREATES = {
     "POST /api/admin/offers",
     "POST /api/admin/operations",
     "POST /api/tasks",
-    *(f"POST /api/admin/dlq/bulk-{word}" for word in ("retry", "resolve", "ignore")),
+    *(f"POST /api/admin/dlq/bulk-{action}" for action in ("retry", "resolve", "ignore")),
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "POST /api/admin/people",
     "POST /api/admin/tenants",
@@ -100,16 +100,16 @@ ENDS_UNCONDITIONALLY = {
     "DELETE /api/chat/sessions/{session_id}",
     "DELETE /api/users/{user_id}/profile",
     "DELETE /api/users/{user_id}/blocks/{blocked_id}",
-    *(f"POST /api/admin/mail/{{mail_id}}/{word}" for word in ("release", "reject")),
+    *(f"POST /api/admin/mail/{{mail_id}}/{action}" for action in ("release", "reject")),
     "DELETE /api/admin/tenants/{tenant}/destinations/{name}",
     "DELETE /api/admin/tenants/{tenant}/tolerances",
 }
-VERSION_IS_OPTIONAL = {f"POST /api/admin/dlq/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")}
+VERSION_IS_OPTIONAL = {f"POST /api/admin/dlq/{{job_id}}/{action}" for action in ("retry", "resolve", "ignore")}
 VERSION_IN_BODY = {
     "PUT /api/admin/mail/policy",
-    *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split")),
-    *(f"POST /api/admin/variances/{word}" for word in ("accept", "dispute")),
-    *(f"POST /api/admin/reviews/{{document_id}}/{word}" for word in ("confirm", "reject")),
+    *(f"POST /api/admin/reviews/{action}" for action in ("merge", "split")),
+    *(f"POST /api/admin/variances/{action}" for action in ("accept", "dispute")),
+    *(f"POST /api/admin/reviews/{{document_id}}/{action}" for action in ("confirm", "reject")),
     "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # id: hash of the suggestion
 }
 

@@ -15,37 +15,37 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import EVENT, Answer, Ask
-from tests.functions.mappings import FakeLambda, refusal
+from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
+from tests.functions.fake_lambda import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
 """9:00 in Berlin."""
 FAULT = "A trait is not a number"
 End = Callable[..., None]
-Get = Callable[..., Answer]
+Get = Callable[..., ApiResponse]
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 
 
 @pytest.fixture
-def get(ask: Ask, acme: UUID) -> Get:
+def get(call_api: CallApi, acme: UUID) -> Get:
     """`get(path, **query)` requests offers of acme as a viewer."""
 
-    def request_offers(path: str = "", **query: str) -> Answer:
-        return ask("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
+    def request_offers(path: str = "", **query: str) -> ApiResponse:
+        return call_api("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
 
     return request_offers
 
 
 @pytest.fixture
-def end(admin: Connection) -> End:
+def finish(admin: Connection) -> End:
     """`end(shard, status, minutes=...)` ends a shard some minutes after NINE."""
 
     def change(shard: UUID, status: str = "succeeded", *, minutes: float = 5, **columns: Any) -> None:
         # A trigger sets ended_at to the current time, which the second statement overwrites.
         values = {"error": None, "completed": None, "failed": None, "attempts": 1, **columns}
-        chosen = ", ".join(f"{name} = %({name})s" for name in values)
+        assignments = ", ".join(f"{name} = %({name})s" for name in values)
         admin.execute(
-            f"UPDATE offer_shard SET {chosen}, status = %(status)s WHERE id = %(id)s".encode(),
+            f"UPDATE offer_shard SET {assignments}, status = %(status)s WHERE id = %(id)s".encode(),
             {**values, "status": status, "id": shard},
         )
         admin.execute(
@@ -78,24 +78,24 @@ def external_ids(admin: Connection, users: list[UUID]) -> list[UUID]:
 
 
 def shard(admin: Connection, tenant: UUID, pool_id: UUID, users: list[UUID], name: str = "0", **columns: Any) -> UUID:
-    made = make_shard(
+    shard_id = make_shard(
         admin, tenant, users, pool_id=pool_id, name=name, **{"created_at": NINE, "status": "in-progress", **columns}
     )
-    make_jobs(admin, made)
-    return made
+    make_jobs(admin, shard_id)
+    return shard_id
 
 
 def numbers(body: dict[str, Any]) -> dict[str, int]:
     return {name: body[name] for name in ("user_count", "pending", "running", "completed", "failed")}
 
 
-def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
-    made = pool(admin, acme, user_count=6)
+def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
+    pool_id = pool(admin, acme, user_count=6)
     users = people(admin, acme, 7)
-    end(shard(admin, acme, made, users[:3]), completed=2, failed=1)
-    make_shard(admin, acme, users[2:3], pool_id=made, name="0/failed")  # quarantined and pending
-    shard(admin, acme, made, users[3:6], "1")
-    end(shard(admin, acme, made, users[6:], "late/2026-03-01T09:00:00+00:00/0"), "failed", error="No such zone")
+    finish(shard(admin, acme, pool_id, users[:3]), completed=2, failed=1)
+    make_shard(admin, acme, users[2:3], pool_id=pool_id, name="0/failed")  # quarantined and pending
+    shard(admin, acme, pool_id, users[3:6], "1")
+    finish(shard(admin, acme, pool_id, users[6:], "late/2026-03-01T09:00:00+00:00/0"), "failed", error="No such zone")
 
     (body,) = get().body["pools"]
 
@@ -108,17 +108,17 @@ def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme:
     )
 
 
-def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, end: End) -> None:
-    made = pool(admin, acme)
-    first, second = (shard(admin, acme, made, people(admin, acme, 1), name) for name in "01")
-    end(first, minutes=7, completed=1)
+def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
+    pool_id = pool(admin, acme)
+    first, second = (shard(admin, acme, pool_id, people(admin, acme, 1), name) for name in "01")
+    finish(first, minutes=7, completed=1)
     assert [(item["state"], item["ended_at"]) for item in get().body["pools"]] == [("running", None)]
 
-    end(second, "failed", minutes=5)
+    finish(second, "failed", minutes=5)
     assert [item["state"] for item in get().body["pools"]] == ["failed"]
 
-    end(second, "pending")  # an operator retries it
-    end(second, minutes=6, completed=1)
+    finish(second, "pending")  # an operator retries it
+    finish(second, minutes=6, completed=1)
     (body,) = get().body["pools"]
     assert (body["state"], body["ended_at"]) == ("completed", "2026-03-01T08:07:00Z")
 
@@ -135,13 +135,13 @@ def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, 
     ],
 )
 def test_ended_offers_are_late_after_one_hour(
-    get: Get, admin: Connection, acme: UUID, end: End, name: str, made_after: int, ended_after: int, late: int
+    get: Get, admin: Connection, acme: UUID, finish: End, name: str, made_after: int, ended_after: int, late: int
 ) -> None:
-    made = shard(
+    shard_id = shard(
         *(admin, acme, pool(admin, acme), people(admin, acme, 2), name),
         created_at=NINE + timedelta(minutes=made_after),
     )
-    end(made, minutes=ended_after, completed=2)
+    finish(shard_id, minutes=ended_after, completed=2)
 
     assert [item["late_users"] for item in get().body["pools"]] == [late]
 
@@ -149,30 +149,32 @@ def test_ended_offers_are_late_after_one_hour(
 def test_pending_offers_are_late_after_one_hour(get: Get, admin: Connection, acme: UUID) -> None:
     now = datetime.now(UTC)
     for minutes, zone in ((59, "on time"), (61, "late")):
-        made = make_pool(admin, acme, timezone=zone, offered_at=now - timedelta(minutes=minutes), expires_at=now)
-        make_shard(admin, acme, pool_id=made)
+        pool_id = make_pool(admin, acme, timezone=zone, offered_at=now - timedelta(minutes=minutes), expires_at=now)
+        make_shard(admin, acme, pool_id=pool_id)
 
     assert {item["timezone"]: item["late_users"] for item in get().body["pools"]} == {"on time": 0, "late": 1}
 
 
 def test_pools_are_paged_newest_first(get: Get, admin: Connection, acme: UUID) -> None:
-    made = [pool(admin, acme, day, timezone) for day in (1, 2) for timezone in ("Asia/Tokyo", "Europe/Berlin", "UTC")]
-    for item in made:
+    pool_ids = [
+        pool(admin, acme, day, timezone) for day in (1, 2) for timezone in ("Asia/Tokyo", "Europe/Berlin", "UTC")
+    ]
+    for item in pool_ids:
         make_shard(admin, acme, pool_id=item)
 
     first = get(limit="4").body
     second = get(limit="4", cursor=first["next_cursor"]).body
-    seen = [UUID(item["id"]) for item in first["pools"] + second["pools"]]
+    listed = [UUID(item["id"]) for item in first["pools"] + second["pools"]]
 
-    assert (len(first["pools"]), len(seen), second["next_cursor"]) == (4, 6, None)
-    assert (set(seen[:3]), set(seen[3:])) == (set(made[3:]), set(made[:3]))
+    assert (len(first["pools"]), len(listed), second["next_cursor"]) == (4, 6, None)
+    assert (set(listed[:3]), set(listed[3:])) == (set(pool_ids[3:]), set(pool_ids[:3]))
 
 
-def test_pools_are_filtered_by_date_zone_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
+def test_pools_are_filtered_by_date_zone_and_state(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
     for day in (1, 2, 3):
-        made = shard(admin, acme, pool(admin, acme, day), people(admin, acme, 1))
+        shard_id = shard(admin, acme, pool(admin, acme, day), people(admin, acme, 1))
         if day < 3:
-            end(made, "failed" if day == 1 else "succeeded", completed=1)
+            finish(shard_id, "failed" if day == 1 else "succeeded", completed=1)
     shard(admin, acme, pool(admin, acme, 2, "Asia/Tokyo"), people(admin, acme, 1))
 
     def filtered(**query: str) -> list[tuple[str, str]]:
@@ -193,49 +195,51 @@ def test_invalid_query_is_rejected(get: Get, query: dict[str, str]) -> None:
 
 
 def test_pool_shows_failed_shards_first_with_dead_letters(
-    get: Get, admin: Connection, acme: UUID, database: Database, end: End
+    get: Get, admin: Connection, acme: UUID, database: Database, finish: End
 ) -> None:
-    made = pool(admin, acme)
-    done, running, failed = (shard(admin, acme, made, people(admin, acme, 1), name) for name in ("0", "1", "0/failed"))
-    end(done, completed=0, failed=1)
-    end(failed, "failed", error=FAULT, attempts=1)
-    letter = dying(database, acme)(worker="offers", task_type="offers", work_id=failed)
+    pool_id = pool(admin, acme)
+    completed, running, failed = (
+        shard(admin, acme, pool_id, people(admin, acme, 1), name) for name in ("0", "1", "0/failed")
+    )
+    finish(completed, completed=0, failed=1)
+    finish(failed, "failed", error=FAULT, attempts=1)
+    job_id = dying(database, acme)(worker="offers", task_type="offers", work_id=failed)
 
-    body = get(f"/{made}").body
+    body = get(f"/{pool_id}").body
 
-    assert [(UUID(part["id"]), part["status"], part["dead_letter"]) for part in body["parts"]] == [
-        (failed, "failed", str(letter)),
+    assert [(UUID(shard_["id"]), shard_["status"], shard_["dead_letter"]) for shard_ in body["parts"]] == [
+        (failed, "failed", str(job_id)),
         (running, "in-progress", None),
-        (done, "succeeded", None),
+        (completed, "succeeded", None),
     ]
-    assert letter == WORK_KINDS["offers"].job_id(failed)
+    assert job_id == WORK_KINDS["offers"].job_id(failed)
     first, _, last = body["parts"]
     assert (first["name"], first["error"], first["users"]) == ("0/failed", FAULT, 1)
     assert (last["completed"], last["quarantined"], last["ended_at"]) == (0, 1, "2026-03-01T08:05:00Z")
     assert body["rules"] == {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
 
 
-def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, acme: UUID, end: End) -> None:
-    made = pool(admin, acme)
+def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
+    pool_id = pool(admin, acme)
     users = people(admin, acme, 5)
     other = shard(admin, acme, pool(admin, acme, timezone="Asia/Tokyo"), people(admin, acme, 1))
-    end(other, "failed", error="Another pool")
-    end(shard(admin, acme, made, users[:2]), completed=2)
-    end(shard(admin, acme, made, users[2:], "0/failed"), "failed", error=FAULT, attempts=1)
+    finish(other, "failed", error="Another pool")
+    finish(shard(admin, acme, pool_id, users[:2]), completed=2)
+    finish(shard(admin, acme, pool_id, users[2:], "0/failed"), "failed", error=FAULT, attempts=1)
 
-    first = get(f"/{made}/failed", limit="2").body
-    second = get(f"/{made}/failed", limit="2", cursor=first["next_cursor"]).body
+    first = get(f"/{pool_id}/failed", limit="2").body
+    second = get(f"/{pool_id}/failed", limit="2", cursor=first["next_cursor"]).body
 
     assert [UUID(item["user_id"]) for item in first["users"] + second["users"]] == external_ids(admin, users[2:])
     assert second["next_cursor"] is None
     assert {(item["error"], item["shard"], item["attempts"]) for item in first["users"]} == {(FAULT, "0/failed", 1)}
-    assert get(f"/{made}/failed", cursor="17").status == 422
+    assert get(f"/{pool_id}/failed", cursor="17").status == 422
 
 
-def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme: UUID, end: End) -> None:
-    made = pool(admin, acme)
+def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
+    pool_id = pool(admin, acme)
     users = people(admin, acme, 2)
-    work = shard(admin, acme, made, users[:1])
+    work = shard(admin, acme, pool_id, users[:1])
     user, candidate = external_ids(admin, users)
     offer = {
         "id": str(uuid4()),
@@ -253,29 +257,29 @@ def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme
     )
     admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [candidate])
 
-    body = get(f"/{made}/users/{user}").body
+    body = get(f"/{pool_id}/users/{user}").body
 
     assert body["offers"] == [{**offer, "isWithdrawn": True}]
     assert body["user_id"] == str(user)
     assert (body["status"], body["shard_id"], body["attempts"]) == ("completed", str(work), 2)
     assert body["inputs_hash"] == hashlib.sha256(b"inputs").hexdigest()
-    for unknown in (candidate, *users):
-        assert get(f"/{made}/users/{unknown}").status == 404
-    assert get(f"/{made}/users/17").status == 404
+    for other_id in (candidate, *users):
+        assert get(f"/{pool_id}/users/{other_id}").status == 404
+    assert get(f"/{pool_id}/users/17").status == 404
 
 
 def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
-    theirs = pool(admin, make_tenant("other"))
+    foreign = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 
     assert get().body == {"pools": [], "next_cursor": None}
     for path in ("", "/failed", f"/users/{uuid4()}"):
-        foreign, missing = get(f"/{theirs}{path}"), get(f"/{uuid4()}{path}")
-        assert (foreign.status, foreign.body) == (404, missing.body)
+        foreign_pool, missing = get(f"/{foreign}{path}"), get(f"/{uuid4()}{path}")
+        assert (foreign_pool.status, foreign_pool.body) == (404, missing.body)
 
 
 @pytest.fixture
-def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
+def lambda_(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
     """Fake Lambda that records invocations of the scheduler."""
     lambda_ = FakeLambda()
     monkeypatch.setattr(aws, "client", lambda _: lambda_)
@@ -284,33 +288,33 @@ def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
     return lambda_
 
 
-def queue(ask: Ask, groups: str = "[operator tenant:acme]", **body: str) -> Answer:
-    return ask(body, path="/api/admin/offers", groups=groups)
+def queue(call_api: CallApi, groups: str = "[operator tenant:acme]", **body: str) -> ApiResponse:
+    return call_api(body, path="/api/admin/offers", groups=groups)
 
 
-def test_queueing_offers_invokes_the_scheduler(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_queueing_offers_invokes_the_scheduler(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     yesterday = f"{datetime.now(UTC).date() - timedelta(days=1)}"
 
-    answer = queue(ask, date=yesterday, timezone="UTC")
+    response = queue(call_api, date=yesterday, timezone="UTC")
 
-    assert (answer.status, answer.body) == (202, {"date": yesterday, "timezone": "UTC", "tenant": "acme"})
+    assert (response.status, response.body) == (202, {"date": yesterday, "timezone": "UTC", "tenant": "acme"})
     event = {"date": yesterday, "timezone": "UTC", "by": USER, "tenant": "acme"}
     assert lambda_.invoked == [("counterfoil-offers_scheduler", event)]
 
 
-def test_admins_queue_offers_of_all_tenants(ask: Ask, lambda_: FakeLambda) -> None:
-    assert queue(ask, "[operator tenant:*]", timezone="UTC").status == 403
+def test_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
+    assert queue(call_api, "[operator tenant:*]", timezone="UTC").status == 403
     assert lambda_.invoked == []
 
-    assert queue(ask, "[admin tenant:*]", timezone="UTC").body["tenant"] is None
+    assert queue(call_api, "[admin tenant:*]", timezone="UTC").body["tenant"] is None
 
     ((_, event),) = lambda_.invoked
     assert event.keys() == {"date", "timezone", "by"}
 
 
-def test_queueing_defaults_to_the_last_due_date(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_queueing_defaults_to_the_last_due_date(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     expected = f"{(datetime.now(UTC) - timedelta(hours=9)).date()}"
-    assert queue(ask, timezone="UTC").body["date"] == expected
+    assert queue(call_api, timezone="UTC").body["date"] == expected
 
 
 @pytest.mark.parametrize(
@@ -322,15 +326,15 @@ def test_queueing_defaults_to_the_last_due_date(ask: Ask, acme: UUID, lambda_: F
     ],
 )
 def test_invalid_date_or_zone_queues_no_offers(
-    ask: Ask, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
+    call_api: CallApi, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
 ) -> None:
-    answer = queue(ask, date=day, timezone=zone)
+    response = queue(call_api, date=day, timezone=zone)
 
-    assert answer.status == 422
-    assert message in answer.body["detail"]
+    assert response.status == 422
+    assert message in response.body["detail"]
     assert lambda_.invoked == []
 
 
-def test_unavailable_lambda_fails_the_request(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+def test_unavailable_lambda_fails_the_request(call_api: CallApi, acme: UUID, lambda_: FakeLambda) -> None:
     lambda_.invoke_error = refusal("ServiceException", "Invoke", 500)
-    assert queue(ask, timezone="UTC").status == 503
+    assert queue(call_api, timezone="UTC").status == 503

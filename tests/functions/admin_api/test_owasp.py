@@ -16,12 +16,12 @@ from functions.admin_api.handler import document
 from functions.admin_api.http import MAX_BODY_BYTES
 from tests.delivery.harness import Context
 from tests.functions.admin_api import conftest
-from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.rights import (
-    RIGHTS,
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
+from tests.functions.admin_api.permissions import (
+    PERMISSIONS,
     ApiRequest,
     Resources,
-    World,
+    SampleTenant,
     method_and_path,
     operations_by_route,
     set_up_environment,
@@ -34,17 +34,19 @@ WITH_BODY = sorted(operation for operation, spec in OPERATIONS.items() if "reque
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def sample_tenant(
+    call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> SampleTenant:
     set_up_environment(monkeypatch)
-    return World(database, admin, "acme")
+    return SampleTenant(database, admin, "acme")
 
 
 @pytest.fixture
-def resources(world: World) -> Resources:
-    return world.resources()
+def resources(sample_tenant: SampleTenant) -> Resources:
+    return sample_tenant.resources()
 
 
-def send(ask: Ask, operation: str, request: ApiRequest, **changed: Any) -> Answer:
+def send(call_api: CallApi, operation: str, request: ApiRequest, **overrides: Any) -> ApiResponse:
     method, _ = method_and_path(operation)
     options: dict[str, Any] = {
         "method": method,
@@ -52,9 +54,9 @@ def send(ask: Ask, operation: str, request: ApiRequest, **changed: Any) -> Answe
         "query": dict(request.query),
         "groups": PLATFORM_ADMIN,
         "headers": IF_MATCH,
-        **changed,
+        **overrides,
     }
-    return ask(options.pop("body", request.body), **options)
+    return call_api(options.pop("body", request.body), **options)
 
 
 # Injection
@@ -71,46 +73,48 @@ INJECTED = (
 )
 
 
-def parameters(operation: str, where: str) -> list[str]:
+def parameters(operation: str, location: str) -> list[str]:
     specs = OPERATIONS[operation].get("parameters", ())
-    return [parameter["name"] for parameter in specs if parameter["in"] == where]
+    return [parameter["name"] for parameter in specs if parameter["in"] == location]
 
 
-def is_harmless(answer: Answer, *, of_a_filter: bool) -> bool:
+def is_harmless(response: ApiResponse, *, of_a_filter: bool) -> bool:
     """Return True if the request was refused, found nothing, or only stored the text."""
-    if 400 <= answer.status < 500:
+    if 400 <= response.status < 500:
         return True
     if not of_a_filter:
-        return 200 <= answer.status < 300
-    if isinstance(answer.body, str):  # a file with only a header
-        return answer.status == 200 and answer.body.count("\r\n") == 1
-    lists = [value for value in answer.body.values() if isinstance(value, list)]
-    return answer.status == 200 and not any(lists)
+        return 200 <= response.status < 300
+    if isinstance(response.body, str):  # a file with only a header
+        return response.status == 200 and response.body.count("\r\n") == 1
+    lists = [value for value in response.body.values() if isinstance(value, list)]
+    return response.status == 200 and not any(lists)
 
 
-def test_query_parameters_are_not_executed_as_sql(ask: Ask, resources: Resources, admin: Connection) -> None:
+def test_query_parameters_are_not_executed_as_sql(call_api: CallApi, resources: Resources, admin: Connection) -> None:
     before = tables(admin)
-    for operation, right in RIGHTS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for name in parameters(operation, "query"):
             for text in INJECTED:
-                answer = send(ask, operation, request, query={**request.query, name: text})
-                assert is_harmless(answer, of_a_filter=True), (operation, name, text, answer.status, answer.body)
+                response = send(call_api, operation, request, query={**request.query, name: text})
+                assert is_harmless(response, of_a_filter=True), (operation, name, text, response.status, response.body)
 
     assert tables(admin) == before
 
 
-def test_ids_and_headers_are_not_executed_as_sql(ask: Ask, resources: Resources) -> None:
-    for operation, right in RIGHTS.items():
-        request = right.request(resources)
+def test_ids_and_headers_are_not_executed_as_sql(call_api: CallApi, resources: Resources) -> None:
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for name in parameters(operation, "path"):
             for text in INJECTED:
                 path = method_and_path(operation)[1].replace(f"{{{name}}}", text)
-                assert send(ask, operation, request, path=path).status in {404, 422}, (operation, name, text)
+                assert send(call_api, operation, request, path=path).status in {404, 422}, (operation, name, text)
         for name in parameters(operation, "header"):
             for text in INJECTED:
-                answer = send(ask, operation, right.request(Resources.missing()), headers={name.lower(): text})
-                assert answer.status < 500, (operation, name, text)
+                response = send(
+                    call_api, operation, permission.request(Resources.missing()), headers={name.lower(): text}
+                )
+                assert response.status < 500, (operation, name, text)
 
 
 def texts(body: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -131,15 +135,15 @@ def put(body: Any, path: tuple[Any, ...], text: str) -> Any:
     return body
 
 
-def test_body_texts_are_not_executed_as_sql(ask: Ask, world: World, admin: Connection) -> None:
-    resources = world.resources()
+def test_body_texts_are_not_executed_as_sql(call_api: CallApi, sample_tenant: SampleTenant, admin: Connection) -> None:
+    resources = sample_tenant.resources()
     before = tables(admin)
     for operation in WITH_BODY:
-        request = RIGHTS[operation].request(resources)
-        for place in texts(request.body):
+        request = PERMISSIONS[operation].request(resources)
+        for position in texts(request.body):
             for text in INJECTED:
-                answer = send(ask, operation, request, body=put(request.body, place, text))
-                assert is_harmless(answer, of_a_filter=False), (operation, place, text, answer.status)
+                response = send(call_api, operation, request, body=put(request.body, position, text))
+                assert is_harmless(response, of_a_filter=False), (operation, position, text, response.status)
 
     assert tables(admin) == before
 
@@ -170,25 +174,25 @@ EXTRA_FIELDS: dict[str, object] = {
 }
 
 
-def test_unknown_body_fields_are_rejected(ask: Ask, world: World, admin: Connection) -> None:
-    resources = world.resources()
+def test_unknown_body_fields_are_rejected(call_api: CallApi, sample_tenant: SampleTenant, admin: Connection) -> None:
+    resources = sample_tenant.resources()
     for operation in WITH_BODY:
-        request = RIGHTS[operation].request(resources)
+        request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict), operation
         for name, value in EXTRA_FIELDS.items():
             if name in _fields(operation):
                 continue
-            answer = send(ask, operation, request, body={**request.body, name: value})
-            assert answer.status == 422, (operation, name, answer.status)
-            assert answer.body["detail"].startswith("The body is wrong at"), (operation, name)
+            response = send(call_api, operation, request, body={**request.body, name: value})
+            assert response.status == 422, (operation, name, response.status)
+            assert response.body["detail"].startswith("The body is wrong at"), (operation, name)
     assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (0,)
 
 
 def schema_names(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the schemas that a body may have."""
     for name in ("anyOf", "oneOf", "allOf"):
-        for one in schema.get(name, ()):
-            yield from schema_names(one)
+        for schema_ in schema.get(name, ()):
+            yield from schema_names(schema_)
     if "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2]
 
@@ -203,9 +207,9 @@ def test_body_schemas_forbid_additional_properties() -> None:
     schemas = document()["components"]["schemas"]
     for operation in WITH_BODY:
         content = OPERATIONS[operation]["requestBody"]["content"]
-        named = [*schema_names(content["application/json"]["schema"])]
-        assert named, operation
-        for name in named:
+        names = [*schema_names(content["application/json"]["schema"])]
+        assert names, operation
+        for name in names:
             assert schemas[name]["additionalProperties"] is False, (operation, name)
 
 
@@ -217,20 +221,20 @@ TRAVERSALS = (
 )
 
 
-def test_path_traversal_in_ids_is_rejected(ask: Ask, resources: Resources) -> None:
-    for operation, right in RIGHTS.items():
+def test_path_traversal_in_ids_is_rejected(call_api: CallApi, resources: Resources) -> None:
+    for operation, permission in PERMISSIONS.items():
         for name in parameters(operation, "path"):
             for text in TRAVERSALS:
                 path = method_and_path(operation)[1].replace(f"{{{name}}}", text)
-                answer = send(ask, operation, right.request(resources), path=path)
-                assert answer.status in {404, 405, 422}, (operation, text, answer.status)
-                assert text not in answer.text or text in {".", "0", " "}, (operation, text)
+                response = send(call_api, operation, permission.request(resources), path=path)
+                assert response.status in {404, 405, 422}, (operation, text, response.status)
+                assert text not in response.text or text in {".", "0", " "}, (operation, text)
 
 
-def test_paths_are_not_normalized(ask: Ask, world: World) -> None:
+def test_paths_are_not_normalized(call_api: CallApi, sample_tenant: SampleTenant) -> None:
     for path in ("/api//tasks", "/api/tasks/", "/API/TASKS", "/api/./tasks", "/api/x/../tasks", "/api/tasks;x", "/"):
-        answer = ask("", method="GET", path=path, groups=PLATFORM_ADMIN, query={"tenant": "acme"})
-        assert answer.status in {404, 405}, path
+        response = call_api("", method="GET", path=path, groups=PLATFORM_ADMIN, query={"tenant": "acme"})
+        assert response.status in {404, 405}, path
 
 
 # Methods
@@ -238,10 +242,10 @@ def test_paths_are_not_normalized(ask: Ask, world: World) -> None:
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND")
 
 
-def test_unsupported_method_returns_405_with_allow(ask: Ask, resources: Resources) -> None:
+def test_unsupported_method_returns_405_with_allow(call_api: CallApi, resources: Resources) -> None:
     templates = document()["paths"]
-    for operation, right in RIGHTS.items():
-        request = right.request(resources)
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         has = {method.upper() for method in templates[method_and_path(operation)[1]]}
         as_an_id = {  # methods of routes that read the last segment as an id
             method.upper()
@@ -250,15 +254,15 @@ def test_unsupported_method_returns_405_with_allow(ask: Ask, resources: Resource
             for method in methods
         }
         for method in set(METHODS) - has - as_an_id:
-            answer = send(ask, operation, request, method=method)
-            assert answer.status == 405, (operation, method, answer.status)
-            assert has <= set(answer.headers["Allow"].split(", ")), (operation, method)
-            assert "Access-Control-Allow-Origin" not in answer.headers
+            response = send(call_api, operation, request, method=method)
+            assert response.status == 405, (operation, method, response.status)
+            assert has <= set(response.headers["Allow"].split(", ")), (operation, method)
+            assert "Access-Control-Allow-Origin" not in response.headers
 
 
-def test_method_override_headers_are_not_supported(ask: Ask, resources: Resources) -> None:
+def test_method_override_headers_are_not_supported(call_api: CallApi, resources: Resources) -> None:
     for name in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
-        answer = ask(
+        response = call_api(
             "",
             method="GET",
             path=f"/api/chat/sessions/{resources.session}",
@@ -266,8 +270,10 @@ def test_method_override_headers_are_not_supported(ask: Ask, resources: Resource
             headers={name.lower(): "DELETE"},
             query={"_method": "DELETE"},
         )
-        assert answer.status == 422
-    assert ask("", method="GET", path=f"/api/chat/sessions/{resources.session}", groups=PLATFORM_ADMIN).status == 200
+        assert response.status == 422
+    assert (
+        call_api("", method="GET", path=f"/api/chat/sessions/{resources.session}", groups=PLATFORM_ADMIN).status == 200
+    )
 
 
 # Cross-site requests
@@ -282,40 +288,43 @@ FORM_CONTENT_TYPES = (
 )
 
 
-def test_content_types_of_html_forms_are_rejected(ask: Ask, resources: Resources) -> None:
+def test_content_types_of_html_forms_are_rejected(call_api: CallApi, resources: Resources) -> None:
     for operation in WITH_BODY:
         for declared in FORM_CONTENT_TYPES:
-            answer = send(
-                ask, operation, RIGHTS[operation].request(resources), headers={**IF_MATCH, "content-type": declared}
+            response = send(
+                call_api,
+                operation,
+                PERMISSIONS[operation].request(resources),
+                headers={**IF_MATCH, "content-type": declared},
             )
-            assert answer.status == 415, (operation, declared, answer.status)
+            assert response.status == 415, (operation, declared, response.status)
 
 
-def test_cookies_are_neither_accepted_nor_set(ask: Ask, resources: Resources) -> None:
+def test_cookies_are_neither_accepted_nor_set(call_api: CallApi, resources: Resources) -> None:
     event = conftest.event()
     token = event["headers"].pop("authorization")
     event["cookies"], event["headers"]["cookie"] = [f"Authorization={token}", f"token={token}"], f"token={token}"
     del event["requestContext"]["authorizer"]
     assert handler.handle(event, Context())["statusCode"] == 401
 
-    for operation, right in RIGHTS.items():
+    for operation, permission in PERMISSIONS.items():
         method, _ = method_and_path(operation)
-        request = right.request(resources)
+        request = permission.request(resources)
         event = conftest.event()
         event["rawPath"] = event["requestContext"]["http"]["path"] = request.path
         event["requestContext"]["http"]["method"] = method
-        answer = handler.handle(event, Context())
-        assert not answer.get("cookies"), operation
-        assert "set-cookie" not in {name.lower() for name in answer["headers"]}, operation
+        response = handler.handle(event, Context())
+        assert not response.get("cookies"), operation
+        assert "set-cookie" not in {name.lower() for name in response["headers"]}, operation
 
 
-def test_cors_preflight_is_refused(ask: Ask, resources: Resources) -> None:
-    for operation, right in RIGHTS.items():
+def test_cors_preflight_is_refused(call_api: CallApi, resources: Resources) -> None:
+    for operation, permission in PERMISSIONS.items():
         method, _ = method_and_path(operation)
         preflight = {"origin": "https://evil.example", "access-control-request-method": method}
-        answer = send(ask, operation, right.request(resources), method="OPTIONS", headers=preflight)
-        assert answer.status == 405, operation
-        assert not [name for name in answer.headers if name.lower().startswith("access-control-")], operation
+        response = send(call_api, operation, permission.request(resources), method="OPTIONS", headers=preflight)
+        assert response.status == 405, operation
+        assert not [name for name in response.headers if name.lower().startswith("access-control-")], operation
 
 
 # Headers
@@ -323,27 +332,27 @@ def test_cors_preflight_is_refused(ask: Ask, resources: Resources) -> None:
 BREAKS = ("x\r\nSet-Cookie: a=b", "x\nLocation: https://evil.example", "x\r\n\r\n<html>", "\u560d\u560aX: y")
 
 
-def test_request_text_never_reaches_response_headers(ask: Ask, resources: Resources) -> None:
-    for operation, right in RIGHTS.items():
-        request = right.request(resources)
+def test_request_text_never_reaches_response_headers(call_api: CallApi, resources: Resources) -> None:
+    for operation, permission in PERMISSIONS.items():
+        request = permission.request(resources)
         for text in BREAKS:
-            answers = [
-                send(ask, operation, request, headers={"if-none-match": text, "if-match": text, "host": text}),
-                send(ask, operation, request, path=f"{request.path}{text}"),
-                send(ask, operation, request, query={**request.query, "cursor": text}),
+            responses = [
+                send(call_api, operation, request, headers={"if-none-match": text, "if-match": text, "host": text}),
+                send(call_api, operation, request, path=f"{request.path}{text}"),
+                send(call_api, operation, request, query={**request.query, "cursor": text}),
             ]
-            for answer in answers:
-                assert answer.status < 500, (operation, text)
-                for name, value in answer.headers.items():
+            for response in responses:
+                assert response.status < 500, (operation, text)
+                for name, value in response.headers.items():
                     assert not re.search(r"[\r\n]|evil|Set-Cookie", f"{name}{value}"), (operation, text)
 
 
 # Bodies
 
 
-def test_oversized_or_invalid_json_is_rejected(ask: Ask, resources: Resources) -> None:
+def test_oversized_or_invalid_json_is_rejected(call_api: CallApi, resources: Resources) -> None:
     for operation in WITH_BODY:
-        request = RIGHTS[operation].request(resources)
+        request = PERMISSIONS[operation].request(resources)
         for body, status in (
             (json.dumps({"notes": "x" * MAX_BODY_BYTES}), 413),
             ('{"notes":' * 100_000, 400),
@@ -354,29 +363,29 @@ def test_oversized_or_invalid_json_is_rejected(ask: Ask, resources: Resources) -
             ('{"notes": "\\ud800"}', 400),
             (b"\xff\xfe{\x00}\x00", 400),
         ):
-            answer = send(ask, operation, request, body=body)
-            assert answer.status == status, (operation, body[:20], answer.status)
+            response = send(call_api, operation, request, body=body)
+            assert response.status == status, (operation, body[:20], response.status)
 
 
-def test_duplicate_json_names_are_rejected(ask: Ask, resources: Resources) -> None:
+def test_duplicate_json_names_are_rejected(call_api: CallApi, resources: Resources) -> None:
     """Parsers disagree about which of two values counts."""
     for operation in WITH_BODY:
-        request = RIGHTS[operation].request(resources)
+        request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict)
-        twice = json.dumps({**request.body, "notes": "x"}).removesuffix("}") + ', "notes": "y"}'
-        inside = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
-        for body in (twice, inside):
-            answer = send(ask, operation, request, body=body)
+        duplicate_body = json.dumps({**request.body, "notes": "x"}).removesuffix("}") + ', "notes": "y"}'
+        nested_duplicate = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
+        for body in (duplicate_body, nested_duplicate):
+            response = send(call_api, operation, request, body=body)
             error = "The body must be a JSON object with unique field names."
-            assert (operation, answer.status, answer.body["detail"]) == (operation, 400, error)
+            assert (operation, response.status, response.body["detail"]) == (operation, 400, error)
 
 
-def test_repeated_parameter_is_rejected(ask: Ask, world: World) -> None:
-    for operation, right in RIGHTS.items():
-        if right.reach == "tenant" and "tenant" in parameters(operation, "query"):
-            request = right.request(world.resources())
-            answer = send(ask, operation, request, query={**request.query, "tenant": "acme,acme"})
-            assert answer.status == 422, operation
+def test_repeated_parameter_is_rejected(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    for operation, permission in PERMISSIONS.items():
+        if permission.reach == "tenant" and "tenant" in parameters(operation, "query"):
+            request = permission.request(sample_tenant.resources())
+            response = send(call_api, operation, request, query={**request.query, "tenant": "acme,acme"})
+            assert response.status == 422, operation
 
 
 # Names
@@ -387,34 +396,34 @@ SIMILAR_NAMES = (
 )
 
 
-def test_similar_tenant_name_grants_no_access(ask: Ask, world: World) -> None:
-    resources = world.resources()
-    for operation, right in RIGHTS.items():
-        if right.reach != "tenant":
+def test_similar_tenant_name_grants_no_access(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    resources = sample_tenant.resources()
+    for operation, permission in PERMISSIONS.items():
+        if permission.reach != "tenant":
             continue
-        request = right.request(resources)
+        request = permission.request(resources)
         for name in SIMILAR_NAMES:
             if "{tenant}" in operation:
                 if name == "acme\n":  # the router drops a line break at the end of a path
                     continue
                 path = request.path.replace(f"/tenants/{resources.slug}", f"/tenants/{name}", 1)
-                answer = send(ask, operation, request, path=path, groups=ADMIN)
+                response = send(call_api, operation, request, path=path, groups=ADMIN)
             elif "tenant" in request.query:
-                answer = send(ask, operation, request, query={**request.query, "tenant": name}, groups=ADMIN)
+                response = send(call_api, operation, request, query={**request.query, "tenant": name}, groups=ADMIN)
             else:
                 assert isinstance(request.body, dict)
-                answer = send(ask, operation, request, body={**request.body, "tenant": name}, groups=ADMIN)
-            assert answer.status in {403, 404, 405, 422}, (operation, name, answer.status)
+                response = send(call_api, operation, request, body={**request.body, "tenant": name}, groups=ADMIN)
+            assert response.status in {403, 404, 405, 422}, (operation, name, response.status)
 
 
-def test_similar_group_name_grants_no_access(ask: Ask, world: World) -> None:
-    request = RIGHTS["GET /api/admin/dlq"].request(world.resources())
+def test_similar_group_name_grants_no_access(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    request = PERMISSIONS["GET /api/admin/dlq"].request(sample_tenant.resources())
     for name in SIMILAR_NAMES:
         if name != "*":
-            answer = send(ask, "GET /api/admin/dlq", request, groups=["viewer", f"tenant:{name}"])
-            assert answer.status == 403, name
+            response = send(call_api, "GET /api/admin/dlq", request, groups=["viewer", f"tenant:{name}"])
+            assert response.status == 403, name
     for role in ("Viewer", "VIEWER", "viewer ", "v\u0456ewer", "\uff56iewer", "viewer\x00", "viewers", "view", "none"):
-        assert send(ask, "GET /api/admin/dlq", request, groups=[role, "tenant:acme"]).status == 403, role
+        assert send(call_api, "GET /api/admin/dlq", request, groups=[role, "tenant:acme"]).status == 403, role
 
 
 # Echoes
@@ -423,10 +432,10 @@ MARK = "h0rse-battery-staple"
 
 
 def test_rejected_input_is_neither_returned_nor_logged(
-    ask: Ask, resources: Resources, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    call_api: CallApi, resources: Resources, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for operation in WITH_BODY:
-        request = RIGHTS[operation].request(resources)
+        request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict)
         bodies: tuple[object, ...] = (
             {**request.body, MARK: MARK},
@@ -437,10 +446,10 @@ def test_rejected_input_is_neither_returned_nor_logged(
             json.dumps({MARK: MARK})[:-1],
         )
         for body in bodies:
-            answer = send(ask, operation, request, body=body)
-            assert 400 <= answer.status < 500, (operation, body, answer.status)
-            assert MARK not in answer.text, (operation, answer.text)
-            assert MARK not in str(answer.headers), operation
+            response = send(call_api, operation, request, body=body)
+            assert 400 <= response.status < 500, (operation, body, response.status)
+            assert MARK not in response.text, (operation, response.text)
+            assert MARK not in str(response.headers), operation
 
     output = capsys.readouterr()
     assert MARK not in output.out + output.err + caplog.text

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import run_tests
 
 
 def test_trailing_slash_selects_the_same_view(tmp_path: Path) -> None:
-    assert passed("place", tmp_path, ROUTER_MODULE="router") == 6
+    assert run_tests("place", tmp_path, ROUTER_MODULE="router") == 6

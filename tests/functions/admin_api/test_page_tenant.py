@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import run_tests
 
 
 def test_unassigned_is_not_remembered_for_other_views(tmp_path: Path) -> None:
-    assert passed("tenant", tmp_path, TENANT_MODULE="tenant") == 11
+    assert run_tests("tenant", tmp_path, TENANT_MODULE="tenant") == 11

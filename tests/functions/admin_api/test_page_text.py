@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import run_tests
 
 
 def test_payloads_and_log_commands_are_shown_exactly(tmp_path: Path) -> None:
     modules = {"API_MODULE": "api", "DIFF_MODULE": "dead_letters/diff", "JSON_MODULE": "ui/json_text"}
-    assert passed("text", tmp_path, **modules, LOG_MODULE="dead_letters/aws_commands") == 36
+    assert run_tests("text", tmp_path, **modules, LOG_MODULE="dead_letters/aws_commands") == 36

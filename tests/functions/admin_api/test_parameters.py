@@ -8,55 +8,67 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.admin_api.handler import document
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import Ask
-from tests.functions.admin_api.rights import RIGHTS, World, method_and_path, operations_by_route, set_up_environment
+from tests.functions.admin_api.conftest import CallApi
+from tests.functions.admin_api.permissions import (
+    PERMISSIONS,
+    SampleTenant,
+    method_and_path,
+    operations_by_route,
+    set_up_environment,
+)
 
 OPERATIONS = operations_by_route(document())
 MISSPELLED = {"tenent": "acme"}
 
 
 @pytest.fixture
-def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
+def sample_tenant(
+    call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> SampleTenant:
     """A tenant with a resource of each kind."""
     set_up_environment(monkeypatch)
-    return World(database, admin, "acme")
+    return SampleTenant(database, admin, "acme")
 
 
-def test_unknown_parameter_is_rejected_by_every_route(ask: Ask, world: World) -> None:
-    wrong = []
+def test_unknown_parameter_is_rejected_by_every_route(call_api: CallApi, sample_tenant: SampleTenant) -> None:
+    mismatches = []
     for operation in OPERATIONS:
-        (method, _), right = method_and_path(operation), RIGHTS[operation]
-        request = right.request(world.resources())
+        (method, _), permission = method_and_path(operation), PERMISSIONS[operation]
+        request = permission.request(sample_tenant.resources())
         misspelled, valid = (
-            ask(
+            call_api(
                 request.body,
                 method=method,
                 path=request.path,
-                query={**request.query, **more},
+                query={**request.query, **parameters},
                 groups="[admin tenant:*]",
                 headers={"if-match": f'"{request.version}"'},
             )
-            for more in (MISSPELLED, {})
+            for parameters in (MISSPELLED, {})
         )
-        named = (misspelled.status, "'tenent'" in misspelled.text) == (422, True)
-        if not named or valid.status not in right.statuses:  # the rejected request left the resource at version 1
-            wrong.append((operation, misspelled.status, valid.status))
+        is_reported = (misspelled.status, "'tenent'" in misspelled.text) == (422, True)
+        if (
+            not is_reported or valid.status not in permission.statuses
+        ):  # the rejected request left the resource at version 1
+            mismatches.append((operation, misspelled.status, valid.status))
 
-    assert wrong == []
+    assert mismatches == []
 
 
-def test_dry_run_in_query_starts_no_operation(ask: Ask, world: World, admin: Connection) -> None:
-    dead_letter = world.resources().dead_letter
+def test_dry_run_in_query_starts_no_operation(
+    call_api: CallApi, sample_tenant: SampleTenant, admin: Connection
+) -> None:
+    dead_letter = sample_tenant.resources().dead_letter
     before = rows(admin, "operation")
 
-    answer = ask(
+    response = call_api(
         {"job_ids": [dead_letter]},
         path="/api/admin/dlq/bulk-retry",
         query={"dry_run": "true"},
         groups="[admin tenant:*]",
     )
 
-    assert (answer.status, answer.body["detail"]) == (422, "Unknown query parameter: 'dry_run'.")
+    assert (response.status, response.body["detail"]) == (422, "Unknown query parameter: 'dry_run'.")
     assert rows(admin, "operation") == before
 
 

@@ -16,8 +16,8 @@ from functions.admin_api.api import queues as routes
 from functions.admin_api.api.queues import CachedValue
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
-from tests.functions.admin_api.conftest import EVENT, Answer, Ask
-from tests.functions.mappings import MAPPING, OTHER, FakeLambda, refusal
+from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
+from tests.functions.fake_lambda import MAPPING, OTHER, FakeLambda, refusal
 
 PATH = "/api/admin/queues"
 ADMIN, OPERATOR, VIEWER = (f"[{role} tenant:*]" for role in ("admin", "operator", "viewer"))
@@ -28,7 +28,7 @@ QUEUES = {
     "matching": {"urls": ["q/matching"], "mappings": [str(UUID(int=1))], "gate": 100},
 }
 SINCE = datetime(2026, 3, 2, 12, tzinfo=UTC)
-Switch = Callable[..., Answer]
+Switch = Callable[..., ApiResponse]
 
 
 class FakeCloudWatch:
@@ -58,8 +58,8 @@ def cloudwatch() -> FakeCloudWatch:
 
 
 @pytest.fixture(autouse=True)
-def world(
-    ask: Ask, queue: FakeSqs, lambda_: FakeLambda, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
+def configure_queues(
+    call_api: CallApi, queue: FakeSqs, lambda_: FakeLambda, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """The queues of two workers."""
     clients = {"sqs": queue, "lambda": lambda_, "cloudwatch": cloudwatch}
@@ -78,9 +78,11 @@ def clear_caches() -> None:
 
 
 @pytest.fixture
-def look(ask: Ask) -> Callable[..., Answer]:
-    def look(groups: str = VIEWER, path: str = "", tenant: str | None = None, etag: str | None = None) -> Answer:
-        return ask(
+def get_queues(call_api: CallApi) -> Callable[..., ApiResponse]:
+    def get_queues(
+        groups: str = VIEWER, path: str = "", tenant: str | None = None, etag: str | None = None
+    ) -> ApiResponse:
+        return call_api(
             "",
             method="GET",
             path=f"{PATH}{path}",
@@ -89,11 +91,11 @@ def look(ask: Ask) -> Callable[..., Answer]:
             headers={} if etag is None else {"if-none-match": etag},
         )
 
-    return look
+    return get_queues
 
 
 @pytest.fixture
-def switch(ask: Ask) -> Switch:
+def switch(call_api: CallApi) -> Switch:
     def switch(
         action: str = "pause",
         *,
@@ -102,8 +104,8 @@ def switch(ask: Ask) -> Switch:
         worker: str = "tasks",
         body: Any = None,
         **options: Any,
-    ) -> Answer:
-        return ask(
+    ) -> ApiResponse:
+        return call_api(
             {"reason": "The model is being exchanged"} if body is None else body,
             path=f"{PATH}/{worker}/{action}",
             groups=groups,
@@ -127,9 +129,9 @@ def watchdog(maintenance_database: Database) -> Callable[[], datetime]:
     return run
 
 
-def queue_status(answer: Answer, worker: str = "tasks") -> dict[str, Any]:
-    assert answer.status == 200, answer.body
-    (row,) = [queue for queue in answer.body["queues"] if queue["worker"] == worker]
+def queue_status(response: ApiResponse, worker: str = "tasks") -> dict[str, Any]:
+    assert response.status == 200, response.body
+    (row,) = [queue for queue in response.body["queues"] if queue["worker"] == worker]
     return dict(row)
 
 
@@ -137,7 +139,7 @@ def queue_status(answer: Answer, worker: str = "tasks") -> dict[str, Any]:
 
 
 def test_viewer_of_all_tenants_sees_full_status(
-    look: Callable[..., Answer],
+    get_queues: Callable[..., ApiResponse],
     queue: FakeSqs,
     cloudwatch: FakeCloudWatch,
     admin: Connection,
@@ -155,9 +157,9 @@ def test_viewer_of_all_tenants_sees_full_status(
     )
     watchdog()
 
-    answer = look()
+    response = get_queues()
 
-    tasks = queue_status(answer)
+    tasks = queue_status(response)
     assert (tasks["running"], tasks["concurrency_limit"], tasks["pending"], tasks["dead_letters"]) == (2, 24, 1, 0)
     assert [tasks[f"approximate_{name}"] for name in ("visible", "in_flight", "delayed")] == [3, 3, 3]
     assert (tasks["is_paused"], tasks["paused"], tasks["version"], tasks["is_applied"]) == (False, None, 0, True)
@@ -167,74 +169,74 @@ def test_viewer_of_all_tenants_sees_full_status(
         "failed": 60,
         "depth": 60,
     }
-    assert [breaker["name"] for breaker in answer.body["breakers"]] == ["llm:openai"]
-    assert [alarm["name"] for alarm in answer.body["alarms"]] == ["breaker-open", "tasks-queue-depth"]
-    assert (answer.body["tenant"], queue_status(answer, "matching")["running"]) == (None, 0)
-    assert answer.body["measured_at"] is not None
+    assert [breaker["name"] for breaker in response.body["breakers"]] == ["llm:openai"]
+    assert [alarm["name"] for alarm in response.body["alarms"]] == ["breaker-open", "tasks-queue-depth"]
+    assert (response.body["tenant"], queue_status(response, "matching")["running"]) == (None, 0)
+    assert response.body["measured_at"] is not None
 
 
 def test_tenant_viewer_sees_only_own_counts(
-    look: Callable[..., Answer],
+    get_queues: Callable[..., ApiResponse],
     switch: Switch,
     admin: Connection,
     acme: UUID,
     make_tenant: Callable[..., UUID],
     watchdog: Callable[[], datetime],
 ) -> None:
-    other = make_tenant("other")
-    for tenant, times in ((acme, 2), (other, 3)):
-        for _ in range(times):
+    other_tenant = make_tenant("other")
+    for tenant, count in ((acme, 2), (other_tenant, 3)):
+        for _ in range(count):
             make_task(admin, tenant, status="in-progress")
             make_task(admin, tenant)
     watchdog()
     switch()
 
-    for answer in (look("[viewer tenant:acme]"), look(VIEWER, tenant="acme")):
-        tasks = queue_status(answer)
+    for response in (get_queues("[viewer tenant:acme]"), get_queues(VIEWER, tenant="acme")):
+        tasks = queue_status(response)
         assert (tasks["running"], tasks["pending"], tasks["is_paused"]) == (2, 2, True)
         hidden = ("paused", "concurrency_limit", "version", "is_applied", "approximate_visible")
         assert [tasks[name] for name in hidden] == [None] * len(hidden)
         assert set(tasks["minutes"]["depth"]) == {None}
-        assert (answer.body["tenant"], answer.body["breakers"], answer.body["alarms"]) == ("acme", None, None)
-        assert "exchanged" not in answer.text
-        assert USER not in answer.text
+        assert (response.body["tenant"], response.body["breakers"], response.body["alarms"]) == ("acme", None, None)
+        assert "exchanged" not in response.text
+        assert USER not in response.text
 
 
 @pytest.mark.usefixtures("acme")
-def test_status_requires_viewer_of_the_tenant(look: Callable[..., Answer]) -> None:
-    assert look("[viewer tenant:other]", tenant="acme").status == 403
-    assert look("[viewer tenant:acme tenant:other]").status == 422
-    assert look("[tenant:*]").status in {403, 422}
-    assert look("[tenant:*]", path="/paused").status == 403
-    assert look("[viewer]", path="/paused").status == 403
+def test_status_requires_viewer_of_the_tenant(get_queues: Callable[..., ApiResponse]) -> None:
+    assert get_queues("[viewer tenant:other]", tenant="acme").status == 403
+    assert get_queues("[viewer tenant:acme tenant:other]").status == 422
+    assert get_queues("[tenant:*]").status in {403, 422}
+    assert get_queues("[tenant:*]", path="/paused").status == 403
+    assert get_queues("[viewer]", path="/paused").status == 403
 
 
-def test_unchanged_status_returns_304(look: Callable[..., Answer], switch: Switch) -> None:
-    first = look()
-    again = look(etag=first.headers["ETag"])
-    assert (again.status, again.body) == (304, None)
+def test_unchanged_status_returns_304(get_queues: Callable[..., ApiResponse], switch: Switch) -> None:
+    first = get_queues()
+    repeated = get_queues(etag=first.headers["ETag"])
+    assert (repeated.status, repeated.body) == (304, None)
     switch()
-    assert look(etag=first.headers["ETag"]).status == 200
-    banner = look(path="/paused")
-    assert look(path="/paused", etag=banner.headers["ETag"]).status == 304
+    assert get_queues(etag=first.headers["ETag"]).status == 200
+    banner = get_queues(path="/paused")
+    assert get_queues(path="/paused", etag=banner.headers["ETag"]).status == 304
 
 
-def test_aws_responses_are_cached(look: Callable[..., Answer], cloudwatch: FakeCloudWatch) -> None:
+def test_aws_responses_are_cached(get_queues: Callable[..., ApiResponse], cloudwatch: FakeCloudWatch) -> None:
     for _ in range(5):
-        look()
+        get_queues()
     assert cloudwatch.calls == 1
 
 
 def test_cached_value_expires() -> None:
-    now, answers = [0.0], iter("abc")
-    cached = CachedValue(lambda: next(answers), 3, lambda: now[0])
+    now, responses = [0.0], iter("abc")
+    cached = CachedValue(lambda: next(responses), 3, lambda: now[0])
     assert [cached.get(), cached.get()] == ["a", "a"]
     now[0] = 3
     assert cached.get() == "b"
 
 
 def test_failed_aws_call_leaves_values_unknown(
-    look: Callable[..., Answer], queue: FakeSqs, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
+    get_queues: Callable[..., ApiResponse], queue: FakeSqs, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unavailable(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         if QueueUrl == "q/tasks-retry":
@@ -244,11 +246,11 @@ def test_failed_aws_call_leaves_values_unknown(
     monkeypatch.setattr(queue, "get_queue_attributes", unavailable)
     cloudwatch.is_unavailable = True
 
-    answer = look()
+    response = get_queues()
 
-    assert answer.body["alarms"] is None
-    assert queue_status(answer)["approximate_visible"] is None  # a partial sum is unknown
-    assert queue_status(answer, "matching")["approximate_visible"] == 0
+    assert response.body["alarms"] is None
+    assert queue_status(response)["approximate_visible"] is None  # a partial sum is unknown
+    assert queue_status(response, "matching")["approximate_visible"] == 0
 
 
 def test_slow_aws_call_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +266,7 @@ def test_slow_aws_call_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_oldest_age_comes_from_the_last_watchdog_run(
-    look: Callable[..., Answer], watchdog: Callable[[], datetime], admin: Connection, acme: UUID
+    get_queues: Callable[..., ApiResponse], watchdog: Callable[[], datetime], admin: Connection, acme: UUID
 ) -> None:
     task = make_task(admin, acme)
     admin.execute(
@@ -273,54 +275,60 @@ def test_oldest_age_comes_from_the_last_watchdog_run(
         [acme, task, datetime.now(UTC) - timedelta(seconds=500)],
     )
     watchdog()
-    assert 500 <= queue_status(look())["oldest_seconds"] < 560
+    assert 500 <= queue_status(get_queues())["oldest_seconds"] < 560
 
 
 # -- pausing and resuming
 
 
 def test_platform_admin_pauses_a_queue_with_a_reason(
-    switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda, admin: Connection
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda, admin: Connection
 ) -> None:
-    answer = switch()
+    response = switch()
 
-    assert answer.status == 200, answer.body
-    assert (answer.body["is_paused"], answer.body["is_applied"], answer.body["version"]) == (True, True, 1)
-    assert answer.headers["ETag"] == '"1"'
+    assert response.status == 200, response.body
+    assert (response.body["is_paused"], response.body["is_applied"], response.body["version"]) == (True, True, 1)
+    assert response.headers["ETag"] == '"1"'
     assert lambda_.calls == [(MAPPING, False), (OTHER, False)]
-    tasks = queue_status(look())
+    tasks = queue_status(get_queues())
     assert (tasks["is_paused"], tasks["version"]) == (True, 1)
     assert (tasks["paused"]["by"], tasks["paused"]["reason"]) == (USER, "The model is being exchanged")
-    assert not queue_status(look(), "matching")["is_paused"]
+    assert not queue_status(get_queues(), "matching")["is_paused"]
     assert admin.execute("SELECT tenant_id, actor, action, targets FROM audit_entry").fetchall() == [
         (None, USER, "queue-paused", ["tasks"])
     ]
 
 
-def test_platform_admin_resumes_a_queue(switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda) -> None:
+def test_platform_admin_resumes_a_queue(
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
+) -> None:
     switch()
     lambda_.settle()
-    answer = switch("resume", if_match='"1"')
+    response = switch("resume", if_match='"1"')
     lambda_.settle()
-    assert (answer.status, answer.body["is_paused"], answer.body["paused"], answer.body["version"]) == (
+    assert (response.status, response.body["is_paused"], response.body["paused"], response.body["version"]) == (
         200,
         False,
         None,
         2,
     )
     assert set(lambda_.states.values()) == {"Enabled"}
-    assert not queue_status(look())["is_paused"]
+    assert not queue_status(get_queues())["is_paused"]
 
 
-def test_only_platform_viewers_see_author_of_pause(switch: Switch, look: Callable[..., Answer]) -> None:
-    assert look(path="/paused").body == {"queues": []}
+def test_only_platform_viewers_see_author_of_pause(switch: Switch, get_queues: Callable[..., ApiResponse]) -> None:
+    assert get_queues(path="/paused").body == {"queues": []}
     switch()
-    answer = look("[viewer tenant:acme]", "/paused")
-    (ours,) = answer.body["queues"]
-    assert (ours["worker"], ours["reason"], ours["paused"]) == ("tasks", "The model is being exchanged", None)
-    assert USER not in answer.text
-    (all_,) = look(path="/paused").body["queues"]
-    assert (all_["paused"]["by"], all_["since"]) == (USER, ours["since"])
+    response = get_queues("[viewer tenant:acme]", "/paused")
+    (own_queue,) = response.body["queues"]
+    assert (own_queue["worker"], own_queue["reason"], own_queue["paused"]) == (
+        "tasks",
+        "The model is being exchanged",
+        None,
+    )
+    assert USER not in response.text
+    (queue_,) = get_queues(path="/paused").body["queues"]
+    assert (queue_["paused"]["by"], queue_["since"]) == (USER, own_queue["since"])
 
 
 @pytest.mark.parametrize("groups", [OPERATOR, VIEWER, OURS, "[]", "[admin]", "[tenant:*]", "[operator tenant:acme]"])
@@ -341,31 +349,31 @@ def test_token_without_subject_cannot_pause(switch: Switch) -> None:
 def test_repeated_pause_is_only_applied_again(switch: Switch, lambda_: FakeLambda, admin: Connection) -> None:
     first = switch()
     lambda_.settle()
-    again = switch(body={"reason": "Once more"})
-    assert (again.status, again.body["version"]) == (200, 1)
-    assert again.body["paused"] == first.body["paused"]
+    repeated = switch(body={"reason": "Once more"})
+    assert (repeated.status, repeated.body["version"]) == (200, 1)
+    assert repeated.body["paused"] == first.body["paused"]
     assert len(lambda_.calls) == 4
     assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (1,)
 
 
 def test_resume_without_pause_changes_nothing(switch: Switch, lambda_: FakeLambda) -> None:
-    answer = switch("resume")
-    assert (answer.status, answer.body["is_paused"], answer.headers["ETag"]) == (200, False, '"0"')
+    response = switch("resume")
+    assert (response.status, response.body["is_paused"], response.headers["ETag"]) == (200, False, '"0"')
     assert lambda_.calls == []
 
 
 @pytest.mark.parametrize(("if_match", "status"), [(None, 428), ("*", 428), ('"7"', 412), ('W/"0"', 412), ("0", 412)])
 def test_change_requires_the_current_version(if_match: str | None, status: int, switch: Switch) -> None:
-    answer = switch(if_match=if_match)
-    assert answer.status == status
-    assert "letter" not in answer.body["detail"]
+    response = switch(if_match=if_match)
+    assert response.status == status
+    assert "letter" not in response.body["detail"]
 
 
 def test_change_of_outdated_version_is_rejected(switch: Switch) -> None:
     switch()
     switch("resume", if_match='"1"')
-    late = switch(if_match='"1"')
-    assert (late.status, late.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
+    stale = switch(if_match='"1"')
+    assert (stale.status, stale.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
 
 
 @pytest.mark.parametrize(
@@ -383,11 +391,11 @@ def test_unknown_queue_returns_404(worker: str, switch: Switch) -> None:
 
 
 def test_pause_refused_by_lambda_stays_pending(
-    switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda
+    switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
 ) -> None:
     lambda_.states[OTHER] = "Updating"
-    answer = switch()
-    assert (answer.status, answer.body["is_paused"], answer.body["is_applied"]) == (200, True, False)
-    assert queue_status(look())["is_applied"] is False
+    response = switch()
+    assert (response.status, response.body["is_paused"], response.body["is_applied"]) == (200, True, False)
+    assert queue_status(get_queues())["is_applied"] is False
     lambda_.settle()
     assert switch().body["is_applied"] is True

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.functions.admin_api.in_node import passed
+from tests.functions.admin_api.node_tests import run_tests
 
 
 def test_only_valid_responses_sign_a_user_in(tmp_path: Path) -> None:
-    assert passed("session", tmp_path, SESSION_MODULE="session") == 17
+    assert run_tests("session", tmp_path, SESSION_MODULE="session") == 17

@@ -14,7 +14,7 @@ from counterfoil.errors import DatabaseUnavailableError
 from functions.admin_api.auth import Request
 from tests.delivery.harness import rows
 from tests.documents.test_upload_list import upload
-from tests.functions.admin_api.conftest import BUCKET, Answer, Ask
+from tests.functions.admin_api.conftest import BUCKET, ApiResponse, CallApi
 
 UPLOAD = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
 
@@ -24,31 +24,31 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
     return make_tenant("acme")
 
 
-def test_form_is_limited_to_one_key_and_size(ask: Ask) -> None:
+def test_form_is_limited_to_one_key_and_size(call_api: CallApi) -> None:
     before = datetime.now(UTC)
 
-    answer = ask(UPLOAD)
+    response = call_api(UPLOAD)
 
-    assert answer.status == 201
-    prefix, tenant, unique, name = answer.body["key"].split("/")
+    assert response.status == 201
+    prefix, tenant, unique, name = response.body["key"].split("/")
     assert (prefix, tenant, name) == ("uploads", "acme", UPLOAD["file_name"])
     assert str(UUID(unique)) == unique
-    policy = json.loads(base64.b64decode(answer.body["fields"]["policy"]))
+    policy = json.loads(base64.b64decode(response.body["fields"]["policy"]))
     assert ["content-length-range", 1, MAX_FILE_BYTES] in policy["conditions"]
-    assert {"key": answer.body["key"]} in policy["conditions"]
+    assert {"key": response.body["key"]} in policy["conditions"]
     assert {"bucket": BUCKET} in policy["conditions"]
-    assert answer.body["fields"]["x-amz-algorithm"] == "AWS4-HMAC-SHA256"
+    assert response.body["fields"]["x-amz-algorithm"] == "AWS4-HMAC-SHA256"
     expires = datetime.fromisoformat(policy["expiration"])
     assert timedelta(minutes=14) < expires - before < timedelta(minutes=16)
 
 
-def test_body_without_json_content_type_is_accepted(ask: Ask) -> None:
-    answer = ask(json.dumps(UPLOAD, ensure_ascii=False).encode())
-    assert (answer.status, answer.body["key"].rsplit("/", 1)[1]) == (201, UPLOAD["file_name"])
+def test_body_without_json_content_type_is_accepted(call_api: CallApi) -> None:
+    response = call_api(json.dumps(UPLOAD, ensure_ascii=False).encode())
+    assert (response.status, response.body["key"].rsplit("/", 1)[1]) == (201, UPLOAD["file_name"])
 
 
-def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
-    assert ask(UPLOAD).body["key"] != ask(UPLOAD).body["key"]
+def test_two_forms_for_one_name_have_two_keys(call_api: CallApi) -> None:
+    assert call_api(UPLOAD).body["key"] != call_api(UPLOAD).body["key"]
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,21 @@ def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
         ({"operator": "tenant:acme"}, 403),
     ],
 )
-def test_form_requires_operator_of_the_tenant(ask: Ask, groups: object, status: int) -> None:
-    assert ask(UPLOAD, groups=groups).status == status
+def test_form_requires_operator_of_the_tenant(call_api: CallApi, groups: object, status: int) -> None:
+    assert call_api(UPLOAD, groups=groups).status == status
 
 
-def test_refusal_does_not_reveal_whether_tenant_exists(ask: Ask) -> None:
-    existing = ask(UPLOAD, groups="[operator tenant:other]")
-    missing = ask(UPLOAD | {"tenant": "nobody"}, groups="[operator tenant:other]")
+def test_refusal_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
+    existing = call_api(UPLOAD, groups="[operator tenant:other]")
+    missing = call_api(UPLOAD | {"tenant": "nobody"}, groups="[operator tenant:other]")
 
     assert (existing.status, existing.body) == (missing.status, missing.body)
 
 
-def test_unknown_tenant_is_not_found(ask: Ask) -> None:
-    answer = ask(UPLOAD | {"tenant": "nobody"}, groups="[admin tenant:*]")
+def test_unknown_tenant_is_not_found(call_api: CallApi) -> None:
+    response = call_api(UPLOAD | {"tenant": "nobody"}, groups="[admin tenant:*]")
 
-    assert (answer.status, answer.body["detail"]) == (404, "There is no such tenant.")
+    assert (response.status, response.body["detail"]) == (404, "There is no such tenant.")
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,20 @@ def test_unknown_tenant_is_not_found(ask: Ask) -> None:
         ({**UPLOAD, "size": MAX_FILE_BYTES + 1}, "wrong at size: Input should be less than or equal to 104857600"),
     ],
 )
-def test_invalid_request_is_rejected_with_a_reason(ask: Ask, body: object, message: str) -> None:
-    answer = ask(body)
+def test_invalid_request_is_rejected_with_a_reason(call_api: CallApi, body: object, message: str) -> None:
+    response = call_api(body)
 
-    assert answer.status == 422
-    assert message in answer.body["detail"]
-    assert "other" not in answer.body["detail"]
+    assert response.status == 422
+    assert message in response.body["detail"]
+    assert "other" not in response.body["detail"]
 
 
 @pytest.mark.parametrize("body", ["", b"\xff\xfe", "{", "1", '{"tenant": "acme", "file_name": "\\ud800.pdf"}'])
-def test_body_must_be_a_json_object(ask: Ask, body: object) -> None:
-    answer = ask(body)
+def test_body_must_be_a_json_object(call_api: CallApi, body: object) -> None:
+    response = call_api(body)
 
-    assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
-    assert answer.body == {
+    assert (response.status, response.headers["Content-Type"]) == (400, "application/problem+json")
+    assert response.body == {
         "type": "about:blank",
         "title": "Bad Request",
         "status": 400,
@@ -132,83 +132,89 @@ def test_body_must_be_a_json_object(ask: Ask, body: object) -> None:
     }
 
 
-def test_unknown_path_is_not_found(ask: Ask) -> None:
-    assert ask("", path="/api/nothing").status == 404
-    assert ask("", path="/api/nothing").headers["Content-Type"] == "application/problem+json"
+def test_unknown_path_is_not_found(call_api: CallApi) -> None:
+    assert call_api("", path="/api/nothing").status == 404
+    assert call_api("", path="/api/nothing").headers["Content-Type"] == "application/problem+json"
 
 
-def test_unsupported_method_returns_405_with_allow(ask: Ask) -> None:
-    answer = ask("", method="DELETE", path="/api/tasks")
+def test_unsupported_method_returns_405_with_allow(call_api: CallApi) -> None:
+    response = call_api("", method="DELETE", path="/api/tasks")
 
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
+    assert (response.status, response.headers["Allow"]) == (405, "GET, POST")
 
 
-def test_unavailable_database_returns_retry_after(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_database_returns_retry_after(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(*_: object) -> None:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     monkeypatch.setattr(Request, "admit", unavailable)
-    answer = ask(UPLOAD)
+    response = call_api(UPLOAD)
 
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-    assert "PostgreSQL" not in answer.body["detail"]
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    assert "PostgreSQL" not in response.body["detail"]
 
 
-def test_form_for_mail_requires_all_tenants(ask: Ask) -> None:
+def test_form_for_mail_requires_all_tenants(call_api: CallApi) -> None:
     mail = {"file_name": "mail.eml"}
-    assert ask(mail, groups="[operator tenant:acme]").status == 403
-    answer = ask(mail, groups="[operator tenant:*]")
-    assert (answer.status, answer.body["key"].split("/")[::2]) == (201, ["inbox", "mail.eml"])
+    assert call_api(mail, groups="[operator tenant:acme]").status == 403
+    response = call_api(mail, groups="[operator tenant:*]")
+    assert (response.status, response.body["key"].split("/")[::2]) == (201, ["inbox", "mail.eml"])
 
 
 def test_replacement_is_stored_with_its_form(
-    ask: Ask, acme: UUID, make_document: Callable[..., UUID], make_tenant: Callable[..., UUID], admin: Connection
+    call_api: CallApi,
+    acme: UUID,
+    make_document: Callable[..., UUID],
+    make_tenant: Callable[..., UUID],
+    admin: Connection,
 ) -> None:
-    ours, theirs = make_document(acme), make_document(make_tenant("other"))
-    answer = ask(UPLOAD | {"replaces": str(ours), "reason": "Wrong page"}, subject="ann")
+    own, foreign = make_document(acme), make_document(make_tenant("other"))
+    response = call_api(UPLOAD | {"replaces": str(own), "reason": "Wrong page"}, subject="ann")
     (stored,) = rows(admin, "document_replacement")
-    assert (stored["bucket"], stored["key"]) == (BUCKET, answer.body["key"])
-    assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(ours), "ann", "Wrong page")
-    assert ask(UPLOAD | {"replaces": str(theirs)}).status == 404
-    assert ask({"file_name": "a.eml", "replaces": str(ours)}, groups="[operator tenant:*]").status == 422
+    assert (stored["bucket"], stored["key"]) == (BUCKET, response.body["key"])
+    assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(own), "ann", "Wrong page")
+    assert call_api(UPLOAD | {"replaces": str(foreign)}).status == 404
+    assert call_api({"file_name": "a.eml", "replaces": str(own)}, groups="[operator tenant:*]").status == 422
     assert len(rows(admin, "document_replacement")) == 1
 
 
-def listed(ask: Ask, groups: str = "[viewer tenant:acme]", **query: str) -> Answer:
-    return ask("", method="GET", query=query, groups=groups)
+def list_uploads(call_api: CallApi, groups: str = "[viewer tenant:acme]", **query: str) -> ApiResponse:
+    return call_api("", method="GET", query=query, groups=groups)
 
 
-def test_uploads_are_listed_by_page(ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection) -> None:
+def test_uploads_are_listed_by_page(
+    call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection
+) -> None:
     first, second = upload(admin, acme), upload(admin, acme, status="failed", error="The file is empty.")
     upload(admin, make_tenant("other"))
-    page = listed(ask, limit="1").body
-    rest = listed(ask, limit="1", cursor=page["next_cursor"]).body
-    assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *rest["uploads"])} == {
+    page = list_uploads(call_api, limit="1").body
+    second_page = list_uploads(call_api, limit="1", cursor=page["next_cursor"]).body
+    assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *second_page["uploads"])} == {
         (str(first), "waiting", None),
         (str(second), "failed", "The file is empty."),
     }
-    assert rest["next_cursor"] is None
-    assert listed(ask, tenant="other").status == 403
+    assert second_page["next_cursor"] is None
+    assert list_uploads(call_api, tenant="other").status == 403
 
 
 def test_key_finds_uploads_of_visible_tenants(
-    ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection
+    call_api: CallApi, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection
 ) -> None:
     key = "inbox/1/mail.eml"
     for tenant in (acme, make_tenant("other"), None):
         upload(admin, tenant, bucket=BUCKET, key=key)
 
     def tenants(groups: str) -> list[str | None]:
-        return [item["tenant"] for item in listed(ask, groups, key=key).body["uploads"]]
+        return [item["tenant"] for item in list_uploads(call_api, groups, key=key).body["uploads"]]
 
     assert tenants("[viewer tenant:acme]") == ["acme"]
     assert tenants("[viewer tenant:*]") == ["acme", "other", None]
-    assert listed(ask, key=key, tenant="acme").status == 422
-    assert listed(ask, key="inbox/1/other.eml").body == {"uploads": [], "next_cursor": None}
+    assert list_uploads(call_api, key=key, tenant="acme").status == 422
+    assert list_uploads(call_api, key="inbox/1/other.eml").body == {"uploads": [], "next_cursor": None}
 
 
-def test_unassigned_uploads_require_all_tenants(ask: Ask, admin: Connection) -> None:
+def test_unassigned_uploads_require_all_tenants(call_api: CallApi, admin: Connection) -> None:
     upload(admin, None, status="failed", error="The key names no tenant.")
-    assert listed(ask, tenant="-").status == 403
-    (item,) = listed(ask, "[viewer tenant:*]", tenant="-").body["uploads"]
+    assert list_uploads(call_api, tenant="-").status == 403
+    (item,) = list_uploads(call_api, "[viewer tenant:*]", tenant="-").body["uploads"]
     assert (item["tenant"], item["note"]) == (None, "The key names no tenant.")

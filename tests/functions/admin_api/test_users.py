@@ -12,38 +12,38 @@ from counterfoil.db import Connection
 from counterfoil.offers.profiles import internal_id, local_date
 from tests.dead_letters.trail import recorded
 from tests.factories import make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.conftest import ApiResponse, CallApi
+from tests.functions.admin_api.permissions import PROFILE
 
 USER = UUID("11111111-1111-4111-8111-111111111111")
 VIEWER, OPERATOR = "[viewer tenant:acme]", "[operator tenant:acme]"
 BERLIN = "Europe/Berlin"
-Users = Callable[..., Answer]
+Users = Callable[..., ApiResponse]
 
 
 @pytest.fixture
-def users(ask: Ask, acme: UUID) -> Users:
+def users(call_api: CallApi, acme: UUID) -> Users:
     """`users(method, path, body, ...)` calls the API about a user, as an operator of acme."""
 
-    def call(method: str, path: str, body: object = "", *, user: object = USER, **more: Any) -> Answer:
-        return ask(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **more})
+    def call(method: str, path: str, body: object = "", *, user: object = USER, **fields: Any) -> ApiResponse:
+        return call_api(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **fields})
 
     return call
 
 
-def profile(**changed: Any) -> dict[str, Any]:
+def profile(**overrides: Any) -> dict[str, Any]:
     """Return a valid profile. None removes a field."""
-    return {name: value for name, value in {**PROFILE, **changed}.items() if value is not None}
+    return {name: value for name, value in {**PROFILE, **overrides}.items() if value is not None}
 
 
 def test_profile_is_stored_and_returned(users: Users) -> None:
-    given = profile(traits=[0.25, None, -1, 0.123456789, 1e-50])
+    submitted = profile(traits=[0.25, None, -1, 0.123456789, 1e-50])
 
-    stored = users("PUT", "profile", given)
+    stored = users("PUT", "profile", submitted)
 
     assert stored.status == 201
     assert stored.body | {"updated_at": "", "version": 0} == {
-        **given,
+        **submitted,
         "user_id": str(USER),
         "tenant": "acme",
         "is_active": True,
@@ -51,14 +51,14 @@ def test_profile_is_stored_and_returned(users: Users) -> None:
         "updated_at": "",
         "version": 0,
     }
-    shown = users("GET", "profile", groups=VIEWER)
-    assert shown.body == stored.body
-    assert shown.headers["ETag"] == stored.headers["ETag"] == f'"{stored.body["version"]}"'
+    response = users("GET", "profile", groups=VIEWER)
+    assert response.body == stored.body
+    assert response.headers["ETag"] == stored.headers["ETag"] == f'"{stored.body["version"]}"'
     assert users("GET", "profile", groups=VIEWER, headers={"if-none-match": stored.headers["ETag"]}).status == 304
 
 
-def if_match(answer: Answer) -> dict[str, dict[str, str]]:
-    return {"headers": {"if-match": answer.headers["ETag"]}}
+def if_match(response: ApiResponse) -> dict[str, dict[str, str]]:
+    return {"headers": {"if-match": response.headers["ETag"]}}
 
 
 def test_put_replaces_the_whole_profile(users: Users) -> None:
@@ -75,9 +75,9 @@ def test_concurrent_profile_change_is_rejected(users: Users) -> None:
     both_saw = users("PUT", "profile", PROFILE)
     users("PUT", "profile", profile(max_distance_km=60), **if_match(both_saw))
 
-    late = users("PUT", "profile", profile(max_distance_km=70), **if_match(both_saw))
+    stale = users("PUT", "profile", profile(max_distance_km=70), **if_match(both_saw))
 
-    assert (late.status, late.body["detail"]) == (412, "Someone else changed the profile.")
+    assert (stale.status, stale.body["detail"]) == (412, "Someone else changed the profile.")
     stored = users("GET", "profile")
     assert stored.body["max_distance_km"] == 60
     assert users("PUT", "profile", profile(max_distance_km=70), **if_match(stored)).status == 200
@@ -87,9 +87,9 @@ def test_concurrent_profile_change_is_rejected(users: Users) -> None:
 def test_wrong_if_match_leaves_the_profile_unchanged(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
-    answer = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
+    response = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
 
-    assert answer.status == status, answer.body
+    assert response.status == status, response.body
     assert users("GET", "profile").body["max_distance_km"] == PROFILE["max_distance_km"]
 
 
@@ -104,20 +104,20 @@ def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
     first = users("PUT", "profile", PROFILE)
     users("DELETE", "profile")
 
-    answer = users("PUT", "profile", PROFILE, **if_match(first))
+    response = users("PUT", "profile", PROFILE, **if_match(first))
 
-    assert (answer.status, answer.body["detail"]) == (412, "The profile no longer exists.")
+    assert (response.status, response.body["detail"]) == (412, "The profile no longer exists.")
     assert users("GET", "profile").status == 404
 
 
 def test_profile_version_grows_despite_clock_skew(users: Users, admin: Connection) -> None:
     users("PUT", "profile", PROFILE)
     admin.execute("UPDATE profile SET updated_at = now() + interval '1 minute'")
-    ahead = users("GET", "profile")
+    stored = users("GET", "profile")
 
-    after = users("PUT", "profile", PROFILE, **if_match(ahead))
+    updated = users("PUT", "profile", PROFILE, **if_match(stored))
 
-    assert after.body["version"] == ahead.body["version"] + 1
+    assert updated.body["version"] == stored.body["version"] + 1
 
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=2)).date()
@@ -149,14 +149,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("overrides", "message"), WRONG.values(), ids=WRONG)
 def test_invalid_profile_is_rejected_with_its_field(
-    users: Users, admin: Connection, changed: dict[str, Any], message: str
+    users: Users, admin: Connection, overrides: dict[str, Any], message: str
 ) -> None:
-    answer = users("PUT", "profile", profile(**changed))
+    response = users("PUT", "profile", profile(**overrides))
 
-    assert answer.status == 422
-    assert message in answer.body["detail"]
+    assert response.status == 422
+    assert message in response.body["detail"]
     assert admin.execute("SELECT count(*) FROM profile").fetchone() == (0,)
 
 
@@ -171,29 +171,29 @@ def test_non_finite_number_is_rejected(users: Users, number: str, field: str) ->
 
 @pytest.mark.parametrize("user", ["17", "11111111-1111-4111-8111-11111111111g"])
 def test_user_id_must_be_a_uuid(users: Users, user: str) -> None:
-    answer = users("PUT", "profile", PROFILE, user=user)
+    response = users("PUT", "profile", PROFILE, user=user)
 
-    assert (answer.status, answer.body["detail"]) == (422, "A user's id must be a UUID.")
+    assert (response.status, response.body["detail"]) == (422, "A user's id must be a UUID.")
 
 
 def test_user_ids_are_separate_per_tenant(
     users: Users, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
-    theirs = {"groups": "[operator tenant:other]"}
+    other_tenant = {"groups": "[operator tenant:other]"}
     make_tenant("other")
     assert users("PUT", "profile", PROFILE).status == 201
     other_id = uuid4()
 
-    created = users("PUT", "profile", profile(max_distance_km=60), **theirs)
+    created = users("PUT", "profile", profile(max_distance_km=60), **other_tenant)
     assert (created.status, created.body["user_id"], created.body["tenant"]) == (201, str(USER), "other")
-    assert users("PUT", f"blocks/{other_id}", **theirs).status == 204
+    assert users("PUT", f"blocks/{other_id}", **other_tenant).status == 204
 
-    assert [item["user_id"] for item in users("GET", "blocks", **theirs).body["users"]] == [str(other_id)]
+    assert [item["user_id"] for item in users("GET", "blocks", **other_tenant).body["users"]] == [str(other_id)]
     assert users("GET", "blocks").body["users"] == []
     assert users("GET", "profile").body["max_distance_km"] == PROFILE["max_distance_km"]
-    assert users("DELETE", "profile", **theirs).status == 204
+    assert users("DELETE", "profile", **other_tenant).status == 204
     assert users("GET", "profile").status == 200
-    assert users("GET", "profile", **theirs).status == 404
+    assert users("GET", "profile", **other_tenant).status == 404
     assert admin.execute("SELECT user_id, external_id FROM profile").fetchall() == [(internal_id(acme, USER), USER)]
 
 
@@ -202,8 +202,8 @@ def test_user_of_another_tenant_is_not_found(users: Users, admin: Connection, ma
     before = admin.execute("SELECT * FROM profile").fetchone()
 
     for method, path in (("GET", "profile"), ("DELETE", "profile"), ("PUT", f"blocks/{uuid4()}"), ("GET", "offers")):
-        theirs, unknown = (users(method, path, user=user) for user in (USER, uuid4()))
-        assert (theirs.status, theirs.body) == (404, unknown.body)
+        foreign, unknown = (users(method, path, user=user) for user in (USER, uuid4()))
+        assert (foreign.status, foreign.body) == (404, unknown.body)
     assert admin.execute("SELECT * FROM profile").fetchone() == before
 
 
@@ -214,11 +214,11 @@ def test_deleting_a_profile_removes_blocks_jobs_and_offers(users: Users, admin: 
 
     assert users("DELETE", "profile").status == 204
 
-    left = admin.execute("""
+    remaining = admin.execute("""
         SELECT (SELECT count(*) FROM matchmaking_jobs), (SELECT count(*) FROM offers),
                (SELECT array_agg(blocked_external_id) FROM user_block)
     """).fetchone()
-    assert left == (0, 0, [USER])
+    assert remaining == (0, 0, [USER])
     assert users("DELETE", "profile").status == 404
 
 
@@ -242,13 +242,13 @@ def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connecti
         users(method, f"blocks/{other}")
     users("DELETE", "profile")
 
-    one, two = str(internal_id(acme, USER)), str(internal_id(acme, other))
+    user_id, other_id = str(internal_id(acme, USER)), str(internal_id(acme, other))
     assert [entry[1:] for entry in recorded(admin, acme)] == [
-        ("profile created", [one]),
-        ("profile replaced", [one]),
-        ("user blocked", [one, two]),
-        ("user unblocked", [one, two]),
-        ("profile deleted", [one]),
+        ("profile created", [user_id]),
+        ("profile replaced", [user_id]),
+        ("user blocked", [user_id, other_id]),
+        ("user unblocked", [user_id, other_id]),
+        ("profile deleted", [user_id]),
     ]
 
 
@@ -277,9 +277,9 @@ def test_block_requires_a_profile_and_another_user(users: Users) -> None:
     assert users("PUT", f"blocks/{uuid4()}").status == 404
     users("PUT", "profile", PROFILE)
 
-    answer = users("PUT", f"blocks/{USER}")
+    response = users("PUT", f"blocks/{USER}")
 
-    assert (answer.status, answer.body["detail"]) == (422, "A user cannot block themselves.")
+    assert (response.status, response.body["detail"]) == (422, "A user cannot block themselves.")
 
 
 # Offers
@@ -337,31 +337,31 @@ def test_completed_offers_are_returned_as_stored(users: Users, admin: Connection
     stored = admin.execute("SELECT offers FROM matchmaking_jobs").fetchone()
     assert stored is not None
 
-    answer = users("GET", "offers", groups=VIEWER)
+    response = users("GET", "offers", groups=VIEWER)
 
-    assert answer.status == 200
-    assert [item["userId"] for item in answer.body["offers"]] == list(map(str, candidates))
-    assert answer.body["offers"] == [{**item, "isWithdrawn": False} for item in stored[0]]
-    assert (answer.body["status"], answer.body["timezone"]) == ("completed", BERLIN)
-    assert answer.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
-    again = users("GET", "offers", groups=VIEWER, headers={"if-none-match": answer.headers["ETag"]})
-    assert again.status == 304
+    assert response.status == 200
+    assert [item["userId"] for item in response.body["offers"]] == list(map(str, candidates))
+    assert response.body["offers"] == [{**item, "isWithdrawn": False} for item in stored[0]]
+    assert (response.body["status"], response.body["timezone"]) == ("completed", BERLIN)
+    assert response.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
+    repeated = users("GET", "offers", groups=VIEWER, headers={"if-none-match": response.headers["ETag"]})
+    assert repeated.status == 304
 
 
 def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Connection, acme: UUID) -> None:
-    gone, inactive, blocked, blocking, still, moved = completed(admin, acme, USER, 6)
-    users("DELETE", "profile", user=gone)
+    deleted, inactive, blocked, blocking, available, moved = completed(admin, acme, USER, 6)
+    users("DELETE", "profile", user=deleted)
     admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [inactive])
     admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE external_id = %s", [moved])
     users("PUT", f"blocks/{blocked}")
     users("PUT", f"blocks/{USER}", user=blocking)
-    users("PUT", f"blocks/{still}", user=moved)  # blocks between other users do not matter
+    users("PUT", f"blocks/{available}", user=moved)  # blocks between other users do not matter
 
     offers = users("GET", "offers").body["offers"]
 
     assert {UUID(item["userId"]): item["isWithdrawn"] for item in offers} == {
-        **dict.fromkeys([gone, inactive, blocked, blocking], True),
-        **dict.fromkeys([still, moved], False),
+        **dict.fromkeys([deleted, inactive, blocked, blocking], True),
+        **dict.fromkeys([available, moved], False),
     }
 
 
@@ -369,10 +369,10 @@ def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Con
 def test_unfinished_offers_have_status_and_error(users: Users, admin: Connection, acme: UUID, status: str) -> None:
     job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is not a number")
 
-    answer = users("GET", "offers", query={"date": "2026-03-01"})
+    response = users("GET", "offers", query={"date": "2026-03-01"})
 
-    assert (answer.status, answer.body["status"], answer.body["offers"]) == (200, status, [])
-    assert answer.body["error"] == "A trait is not a number"
+    assert (response.status, response.body["status"], response.body["offers"]) == (200, status, [])
+    assert response.body["error"] == "A trait is not a number"
 
 
 def test_offers_require_a_profile_and_a_job(users: Users) -> None:

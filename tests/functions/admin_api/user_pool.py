@@ -115,8 +115,8 @@ class FakeUserPool:
 
 def failure(code: str, operation: str) -> ClientError:
     """Return an error of Cognito."""
-    about = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-    return ClientError(about, operation)  # type: ignore[arg-type]  # only the fields that are read
+    response = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return ClientError(response, operation)  # type: ignore[arg-type]  # only the fields that are read
 
 
 PEOPLE = FakeUserPool()

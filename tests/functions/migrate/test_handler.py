@@ -78,9 +78,9 @@ def test_master_password_is_read_from_secret_over_tls(secrets):
 @pytest.mark.parametrize("content", ["not JSON", "[]", '{"username": "master"}'])
 def test_secret_without_credentials_is_rejected_and_not_quoted(content: str, secrets):
     arn = secrets.create_secret(Name="master", SecretString=content)["ARN"]
-    with pytest.raises(InvalidSettingsError, match="contains no username and password") as refused:
+    with pytest.raises(InvalidSettingsError, match="contains no username and password") as error:
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
-    assert content not in str(refused.value)
+    assert content not in str(error.value)
 
 
 def test_missing_secret_is_rejected(secrets):

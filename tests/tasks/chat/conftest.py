@@ -53,16 +53,16 @@ class Chat:
         """Run one attempt without applying its effects."""
         attempt = TenantAttempt(job_id, self.tenant, 1, 1, 1, self.database, lambda: NOW)
         services = Services(lambda: self.model, settings=self.settings)  # type: ignore[arg-type, return-value]
-        done = CHAT_COMPLETION.run(attempt, None, services)
-        assert isinstance(done, TaskResult)
-        return done
+        result = CHAT_COMPLETION.run(attempt, None, services)
+        assert isinstance(result, TaskResult)
+        return result
 
-    def settle(self, job_id: UUID, done: TaskResult) -> Sequence[OutboxMessage]:
+    def settle(self, job_id: UUID, result: TaskResult) -> Sequence[OutboxMessage]:
         """Apply the effects of an attempt and mark it as succeeded."""
         with self.database.tenant(self.tenant) as connection:
-            sends = done.effects(connection).messages
+            messages = result.effects(connection).messages
             connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
-        return sends
+        return messages
 
     def answer(self, job_id: UUID) -> Sequence[OutboxMessage]:
         """Run and settle one attempt."""
@@ -82,7 +82,7 @@ def chat(database: Database, tenant: UUID) -> Chat:
 
 
 @pytest.fixture
-def ended(admin: Connection) -> Callable[[UUID, str | None], None]:
+def set_status(admin: Connection) -> Callable[[UUID, str | None], None]:
     """`ended(job, status)`: set the status of a message's task, without a reply."""
 
     def end(job_id: UUID, status: str | None) -> None:

@@ -40,11 +40,11 @@ def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
     session = chat.say("Hello")
     second = chat.say("Are you there?", session)
 
-    done = chat.run(session)
-    chat.settle(session, done)
+    result = chat.run(session)
+    chat.settle(session, result)
     chat.answer(second)
 
-    assert done.result == {"session_id": str(session), "message": "Re: Hello"}
+    assert result.result == {"session_id": str(session), "message": "Re: Hello"}
     assert chat.entries(session) == [
         (1, "user", "Hello"),
         (2, "user", "Are you there?"),
@@ -53,13 +53,13 @@ def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
     ]
 
 
-def test_model_sees_system_prompt_history_and_message(chat: Chat, ended: END) -> None:
+def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: END) -> None:
     chat.settings = Settings(chat_system_prompt="Be brief.")
     session = chat.say("One")
     lost, last = chat.say("Two", session), chat.say("Three", session)
     chat.say("Four", session)
     chat.answer(session)
-    ended(lost, "failed")
+    set_status(lost, "failed")
 
     chat.run(last)
 
@@ -80,17 +80,17 @@ def test_window_holds_the_newest_whole_turns(chat: Chat) -> None:
         last = chat.say(f"turn {number}", session)
     turn = estimate_tokens("turn 0") + estimate_tokens("Re: turn 0")
 
-    def seen(room: int) -> list[str]:
+    def history_of(room: int) -> list[str]:
         fixed = estimate_tokens("Be brief.") + estimate_tokens("turn 5")
         chat.settings = Settings(chat_system_prompt="Be brief.", chat_history_tokens=fixed + room)
         chat.run(last)
-        return [one.user for one in chat.model.questions[-1].history]
+        return [turn_.user for turn_ in chat.model.questions[-1].history]
 
-    assert seen(2 * turn) == ["turn 3", "turn 4"]
-    assert seen(2 * turn - 1) == ["turn 4"]
-    assert seen(turn - 1) == []
-    assert seen(1 - estimate_tokens("Be brief.")) == []  # the system prompt and the message are always included
-    assert seen(9 * turn) == [f"turn {number}" for number in range(5)]
+    assert history_of(2 * turn) == ["turn 3", "turn 4"]
+    assert history_of(2 * turn - 1) == ["turn 4"]
+    assert history_of(turn - 1) == []
+    assert history_of(1 - estimate_tokens("Be brief.")) == []  # the system prompt and the message are always included
+    assert history_of(9 * turn) == [f"turn {number}" for number in range(5)]
 
 
 def test_oversized_turn_ends_the_window(chat: Chat) -> None:
@@ -107,10 +107,12 @@ def test_oversized_turn_ends_the_window(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("state", ["pending", "in-progress"])
-def test_message_waits_for_earlier_unfinished_messages(state: str, chat: Chat, ended: END, database: Database) -> None:
+def test_message_waits_for_earlier_unfinished_messages(
+    state: str, chat: Chat, set_status: END, database: Database
+) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
-    ended(session, state)
+    set_status(session, state)
 
     with pytest.raises(DeferredError, match="earlier message") as deferred:
         chat.run(second)
@@ -124,19 +126,19 @@ def test_message_waits_for_earlier_unfinished_messages(state: str, chat: Chat, e
     with database.tenant(chat.tenant) as connection:
         assert deferred.value.is_over(connection)
     chat.answer(second)
-    assert [one.content for one in chat.transcript(session)][2:] == ["Re: One", "Re: Two"]
+    assert [entry.content for entry in chat.transcript(session)][2:] == ["Re: One", "Re: Two"]
 
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
 def test_failed_or_canceled_message_does_not_block(
-    state: str | None, chat: Chat, ended: END, admin: Connection
+    state: str | None, chat: Chat, set_status: END, admin: Connection
 ) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
     if state == "gone":
         admin.execute("DELETE FROM task WHERE id = %s", [session])
     else:
-        ended(session, state)
+        set_status(session, state)
 
     chat.answer(second)
 
@@ -145,20 +147,20 @@ def test_failed_or_canceled_message_does_not_block(
 
 def test_sessions_do_not_block_each_other(chat: Chat) -> None:
     chat.say("Here")
-    there = chat.say("There")
+    other_session = chat.say("There")
 
-    chat.answer(there)
+    chat.answer(other_session)
 
-    assert chat.entries(there)[1:] == [(2, "assistant", "Re: There")]
+    assert chat.entries(other_session)[1:] == [(2, "assistant", "Re: There")]
 
 
 def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
     session = chat.say("Hello")
-    one, other = chat.run(session), chat.run(session)
-    chat.settle(session, one)
+    first, second = chat.run(session), chat.run(session)
+    chat.settle(session, first)
 
     with pytest.raises(StaleClaimError, match="Another attempt has answered"):
-        chat.settle(session, other)
+        chat.settle(session, second)
 
     assert chat.entries(session) == [(1, "user", "Hello"), (2, "assistant", "Re: Hello")]
     assert chat.entries(session)[-1][0] == 2
@@ -166,15 +168,15 @@ def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
     assert [number for number, _, _ in chat.entries(session)] == [1, 2, 3, 4]  # the rejected reply used no number
 
 
-def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, ended: END) -> None:
+def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status: END) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
-    ended(session, "failed")
-    done = chat.run(second)
-    ended(session, "pending")  # an operator retries its dead letter
+    set_status(session, "failed")
+    result = chat.run(second)
+    set_status(session, "pending")  # an operator retries its dead letter
 
     with pytest.raises(DeferredError):
-        chat.settle(second, done)
+        chat.settle(second, result)
 
     assert chat.entries(session) == [(1, "user", "One"), (2, "user", "Two")]
 
@@ -195,10 +197,10 @@ def test_message_over_budget_fails_without_blocking_the_next(chat: Chat, admin: 
     job = chat.say("Hello")
     second = chat.say("Are you there?", job)
 
-    def spent(_: LlmRequest) -> str:
+    def exceed_budget(_: LlmRequest) -> str:
         raise BudgetExceededError("The budget is used up.", until=NOW + timedelta(hours=9))
 
-    chat.model.respond = spent
+    chat.model.respond = exceed_budget
     with pytest.raises(PermanentError, match=r"The budget is used up. Send the message again after midnight UTC\."):
         chat.run(job)
     admin.execute("UPDATE task SET status = 'failed' WHERE id = %s", [job])
@@ -222,9 +224,9 @@ def test_missing_message_or_model_fails_permanently(chat: Chat, admin: Connectio
 # Wake-ups
 
 
-def record_attempt(admin: Connection, job: UUID, outcome: str, due: datetime) -> None:
+def record_attempt(admin: Connection, job: UUID, outcome: str, due_at: datetime) -> None:
     """Record an attempt, after which the task is due at `due`."""
-    admin.execute("UPDATE task SET next_attempt_at = %s, send_number = send_number + 1 WHERE id = %s", [due, job])
+    admin.execute("UPDATE task SET next_attempt_at = %s, send_number = send_number + 1 WHERE id = %s", [due_at, job])
     admin.execute(
         """
         INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)
@@ -244,23 +246,25 @@ def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> Non
     second, third = chat.say("Two", session), chat.say("Three", session)
     defer(admin, second, third)
 
-    sends = chat.answer(session)
+    messages = chat.answer(session)
 
-    assert [(send.message.work_id, send.message.send_number, send.scheduled_at) for send in sends] == [(second, 2, NOW)]
+    assert [(message.message.work_id, message.message.send_number, message.scheduled_at) for message in messages] == [
+        (second, 2, NOW)
+    ]
     assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
-def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, ended: END):
+def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: END):
     session = chat.say("One")
     second, third = chat.say("Two", session), chat.say("Three", session)
     defer(admin, second, third)
-    ended(second, None)
+    set_status(second, None)
 
     with chat.database.tenant(chat.tenant) as connection:
         canceled = store.cancel(connection, session, NOW, "ada")
 
     assert canceled is not None
-    assert [send.message.work_id for send in canceled[1]] == [third]
+    assert [message.message.work_id for message in canceled[1]] == [third]
 
 
 def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connection) -> None:
@@ -269,12 +273,14 @@ def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connectio
     defer(admin, second)
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 9 WHERE id = %s", [session])
     admin.execute("UPDATE task SET lease_expires_at = %s, claimed_at = %s WHERE id = %s", [NOW, NOW, session])
-    lost = Claim(ClaimStatus.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9)
+    exhausted_claim = Claim(
+        ClaimStatus.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9
+    )
 
     with chat.database.delivery() as connection:  # as the archiver, which cannot read message content
-        sends = fail_exhausted(connection, WORK_KINDS["tasks"], lost, 6, "dead_letters", NOW)
+        messages = fail_exhausted(connection, WORK_KINDS["tasks"], exhausted_claim, 6, "dead_letters", NOW)
 
-    assert [send.message.work_id for send in sends] == [second]
+    assert [message.message.work_id for message in messages] == [second]
 
 
 def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Connection) -> None:
@@ -292,13 +298,13 @@ def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Conne
 def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> None:
     session = chat.say("One")  # retried after a failure, while the next message was attempted
     second = chat.say("Two", session)
-    due = NOW + timedelta(seconds=16)
-    record_attempt(admin, second, "retry", due)
+    due_at = NOW + timedelta(seconds=16)
+    record_attempt(admin, second, "retry", due_at)
     admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
 
     assert chat.answer(session) == []
 
-    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[second] == due
+    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[second] == due_at
 
 
 def test_deferred_message_is_woken_despite_earlier_failure(chat: Chat, admin: Connection) -> None:
@@ -308,27 +314,27 @@ def test_deferred_message_is_woken_despite_earlier_failure(chat: Chat, admin: Co
     defer(admin, second)
     admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
 
-    assert [send.message.work_id for send in chat.answer(session)] == [second]
+    assert [message.message.work_id for message in chat.answer(session)] == [second]
 
 
 def test_wake_up_waits_for_a_concurrent_deferral(chat: Chat, admin: Connection, admin_database_url: str) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
-    done = chat.run(session)
+    result = chat.run(session)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(admin_database_url) as deferring:
         defer(deferring, second)
-        sends = pool.submit(chat.settle, session, done)
+        messages = pool.submit(chat.settle, session, result)
         while admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchone() is None:
-            assert not sends.done()
+            assert not messages.done()
         deferring.commit()
 
-        assert [send.message.work_id for send in sends.result()] == [second]
+        assert [message.message.work_id for message in messages.result()] == [second]
 
 
-def test_queued_message_is_not_sent_twice(chat: Chat, ended: END) -> None:
+def test_queued_message_is_not_sent_twice(chat: Chat, set_status: END) -> None:
     session = chat.say("One")
     chat.say("Two", session)  # its first SQS message is still queued
     running = chat.say("Three", session)
-    ended(running, "in-progress")
+    set_status(running, "in-progress")
 
     assert chat.answer(session) == []

@@ -21,11 +21,11 @@ SECRET = "My secret"
 
 
 def delete(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
-    def once() -> None:
+    def attempt() -> None:
         with chat.database.tenant(tenant or chat.tenant) as connection:
             delete_session(connection, session, user, NOW, by="ada")
 
-    retry_on_conflict(once)
+    retry_on_conflict(attempt)
 
 
 def everything(admin: Connection) -> str:
@@ -37,9 +37,9 @@ def everything(admin: Connection) -> str:
 def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> None:
     session = chat.say(SECRET)
     second, third = (chat.say(f"{SECRET}, again", session) for _ in range(2))
-    done = chat.run(session)
+    result = chat.run(session)
     with chat.database.tenant(chat.tenant) as connection:
-        done.effects(connection)
+        result.effects(connection)
         store.write_result(connection, session, b'{"message": "My secret, too"}', NOW)
         connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [session])
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s WHERE id = %s", [NOW, second])
@@ -75,12 +75,12 @@ def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connect
     session = chat.say("Hello")
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 1, claim_token = 9 WHERE id = %s", [session])
     claim = Claim(ClaimStatus.CLAIMED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
-    done = chat.run(session)
+    result = chat.run(session)
 
     delete(chat, session)
 
     with pytest.raises(StaleClaimError, match=r"session of the job .* has been deleted"):
-        chat.settle(session, done)
+        chat.settle(session, result)
     with pytest.raises(StaleClaimError), chat.database.tenant(chat.tenant) as connection:
         delivery.succeed(connection, WORK_KINDS["tasks"], [(claim, None)])
     assert (rows(admin, "chat_message"), rows(admin, "task")[0]["status"]) == ([], None)
@@ -119,18 +119,18 @@ def test_idempotent_request_does_not_recreate_the_session(chat: Chat, admin: Con
     first = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
     delete(chat, first.task.job_id)
-    again = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
+    repeated = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
-    assert (again.is_new, again.task.job_id, again.task.status) == (False, first.task.job_id, "canceled")
+    assert (repeated.is_new, repeated.task.job_id, repeated.task.status) == (False, first.task.job_id, "canceled")
     assert rows(admin, "chat_session") == []
 
 
-@pytest.mark.parametrize("stranger", ["eve", None, ""])
-def test_only_the_owner_can_delete_a_session(chat: Chat, stranger: str | None) -> None:
+@pytest.mark.parametrize("other_user", ["eve", None, ""])
+def test_only_the_owner_can_delete_a_session(chat: Chat, other_user: str | None) -> None:
     session = chat.say("Mine")
 
     with pytest.raises(SessionNotFoundError):
-        delete(chat, session, stranger)
+        delete(chat, session, other_user)
     with pytest.raises(SessionNotFoundError):
         delete(chat, session, USER, uuid4())
     with pytest.raises(SessionNotFoundError):

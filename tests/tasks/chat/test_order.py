@@ -15,7 +15,7 @@ from counterfoil.tasks import chat, store
 from counterfoil.tasks.task_type import Services, TaskResult
 from counterfoil.tasks.types import TYPES
 from tests.delivery.harness import Clock
-from tests.tasks.chat.bustle import NO_FAULTS, FaultRates, Queue, Simulation
+from tests.tasks.chat.simulation import NO_FAULTS, FaultRates, Queue, Simulation
 
 Make = Callable[..., Simulation]
 WAITS = chat._EARLIER_PENDING
@@ -30,28 +30,28 @@ def simulation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Make]:
     """`simulation(seed, rates)`: a simulation that has not started."""
-    made: list[Simulation] = []
+    created: list[Simulation] = []
 
     def make(seed: int, rates: FaultRates = FaultRates()) -> Simulation:  # noqa: B008  # a value
         queue = Queue(Clock(), Random(seed), rates.not_sent)
         monkeypatch.setattr(aws, "client", lambda _service: queue)
-        made.append(Simulation(database_url, maintenance_database_url, admin, tenant, queue, rates, seed))
-        return made[-1]
+        created.append(Simulation(database_url, maintenance_database_url, admin, tenant, queue, rates, seed))
+        return created[-1]
 
     yield make
-    for one in made:
-        one.maintenance.close()
+    for item in created:
+        item.maintenance.close()
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_messages_are_answered_once_and_in_order(
     seed: int, simulation: Make, admin: Connection, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = simulation(seed)
-    world.run(sessions=12, messages=8, workers=5)
+    run_ = simulation(seed)
+    run_.run(sessions=12, messages=8, workers=5)
 
-    assert world.faults() == set()
-    logged = f"{capsys.readouterr()} {[vars(one) for one in caplog.records]}"
+    assert run_.faults() == set()
+    logged = f"{capsys.readouterr()} {[vars(item) for item in caplog.records]}"
     assert "The prompt is longer than the model reads" in logged
     assert not any(f"message {number}" in logged for number in range(1, 9))  # no message content
     states: dict[str, int] = dict(
@@ -59,29 +59,29 @@ def test_messages_are_answered_once_and_in_order(
     )
     assert set(states) == {"succeeded", "failed", "canceled"}
     assert (
-        min(world.fault_counts[f"killed_{when}"] for when in ("after_claim", "before_settling", "before_acknowledging"))
+        min(run_.fault_counts[f"killed_{when}"] for when in ("after_claim", "before_settling", "before_acknowledging"))
         >= 3
     )
 
 
 def test_without_faults_every_turn_follows_immediately(simulation: Make, admin: Connection) -> None:
-    world = simulation(1, NO_FAULTS)
-    world.run(sessions=6, messages=12, workers=5)
+    run_ = simulation(1, NO_FAULTS)
+    run_.run(sessions=6, messages=12, workers=5)
 
-    assert world.faults() == set()
+    assert run_.faults() == set()
     # No message had to wait for its recheck.
     ended = admin.execute("SELECT DISTINCT status, attempts, ended_at FROM task").fetchall()
-    assert ended == [("succeeded", 1, world.started_at)]
-    assert len(world.model_calls) == 72
+    assert ended == [("succeeded", 1, run_.started_at)]
+    assert len(run_.model_calls) == 72
 
 
 def test_failed_and_canceled_turns_wake_the_next_immediately(simulation: Make, admin: Connection) -> None:
-    world = simulation(1, replace(NO_FAULTS, model_refuses=0.3, canceled=0.2))
-    world.run(sessions=6, messages=12, workers=5)
+    run_ = simulation(1, replace(NO_FAULTS, model_refuses=0.3, canceled=0.2))
+    run_.run(sessions=6, messages=12, workers=5)
 
-    assert world.faults() == set()
+    assert run_.faults() == set()
     ended = admin.execute("SELECT DISTINCT coalesce(failed_at, ended_at) FROM task").fetchall()
-    assert ended == [(world.started_at,)]
+    assert ended == [(run_.started_at,)]
     states = admin.execute("SELECT DISTINCT coalesce(status, 'canceled') FROM task").fetchall()
     assert {state for (state,) in states} == {"succeeded", "failed", "canceled"}
 
@@ -92,10 +92,10 @@ def test_failed_and_canceled_turns_wake_the_next_immediately(simulation: Make, a
 def test_mutant_without_blocking_check_reorders_replies(simulation: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "_PENDING", chat._PENDING.replace(WAITS, "false"))
     monkeypatch.setattr(chat, "_IS_BLOCKED", chat._IS_BLOCKED.replace(WAITS, "false"))
-    world = simulation(1)
-    world.run(sessions=6, messages=12, workers=5)
+    run_ = simulation(1)
+    run_.run(sessions=6, messages=12, workers=5)
 
-    assert "Replies are not in the order of their messages" in world.faults()
+    assert "Replies are not in the order of their messages" in run_.faults()
 
 
 def test_mutant_without_unique_key_duplicates_replies(
@@ -107,17 +107,17 @@ def test_mutant_without_unique_key_duplicates_replies(
     )
 
     def answer_first(attempt: TenantAttempt, payload: Any, services: Services) -> TaskResult:
-        done = chat.complete(attempt, payload, services)
-        assert isinstance(done, TaskResult)
+        reply = chat.complete(attempt, payload, services)
+        assert isinstance(reply, TaskResult)
         with attempt.database.tenant(attempt.tenant_id) as connection:
-            done.effects(connection)
-        return TaskResult(done.result, lambda _connection: Effects())
+            reply.effects(connection)
+        return TaskResult(reply.result, lambda _connection: Effects())
 
     monkeypatch.setitem(TYPES, chat.CHAT_COMPLETION.name, replace(chat.CHAT_COMPLETION, run=answer_first))
-    world = simulation(1)
-    world.run(sessions=6, messages=12, workers=5)
+    run_ = simulation(1)
+    run_.run(sessions=6, messages=12, workers=5)
 
-    assert "A message has two replies" in world.faults()
+    assert "A message has two replies" in run_.faults()
 
 
 def test_mutant_without_wake_ups_waits_for_recheck(
@@ -125,9 +125,9 @@ def test_mutant_without_wake_ups_waits_for_recheck(
 ) -> None:
     for module in (chat, store):
         monkeypatch.setattr(module, "wake_dependents", lambda *_: [])
-    world = simulation(1, NO_FAULTS)
-    world.run(sessions=6, messages=12, workers=5)
+    run_ = simulation(1, NO_FAULTS)
+    run_.run(sessions=6, messages=12, workers=5)
 
-    assert world.faults() == set()  # late but correct
+    assert run_.faults() == set()  # late but correct
     (last,) = admin.execute("SELECT max(ended_at) FROM task").fetchall()[0]
-    assert last - world.started_at >= chat.RECHECK_DELAY
+    assert last - run_.started_at >= chat.RECHECK_DELAY

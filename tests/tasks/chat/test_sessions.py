@@ -37,9 +37,9 @@ def test_idempotency_key_adds_the_message_once(chat: Chat, database: Database) -
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.build_request(kind, {"message": "Hello"}, idempotency_key="k", user_id="ada")
-    first, again = (store.submit(database, chat.tenant, order, NOW, bucket=None) for _ in range(2))
+    first, repeated = (store.submit(database, chat.tenant, order, NOW, bucket=None) for _ in range(2))
 
-    assert (first.task.job_id, again.is_new) == (again.task.job_id, False)
+    assert (first.task.job_id, repeated.is_new) == (repeated.task.job_id, False)
     assert chat.entries(first.task.job_id) == [(1, "user", "Hello")]
 
 
@@ -63,11 +63,11 @@ def test_messages_and_replies_update_the_last_use(chat: Chat, admin: Connection)
 def test_submission_sees_a_concurrent_cancellation(chat: Chat, database: Database, admin: Connection) -> None:
     session = chat.say("Hello")
     with ThreadPoolExecutor(1) as pool:
-        with database.tenant(chat.tenant) as ending:
-            store.cancel(ending, session, NOW, "ada")
+        with database.tenant(chat.tenant) as canceling:
+            store.cancel(canceling, session, NOW, "ada")
             submission = pool.submit(chat.say, "Are you there?", session)
-            waiting = "SELECT FROM pg_locks WHERE NOT granted"
-            assert any(submission.done() or admin.execute(waiting).fetchall() for _ in range(50_000))
+            lock_query = "SELECT FROM pg_locks WHERE NOT granted"
+            assert any(submission.done() or admin.execute(lock_query).fetchall() for _ in range(50_000))
             assert not submission.done()
         job = submission.result()
 
@@ -92,20 +92,20 @@ def test_rejected_message_uses_no_number(chat: Chat, database: Database) -> None
 
     chat.say("Still there?", session)
 
-    assert [one.number for one in chat.transcript(session)] == [1, 2]
+    assert [entry.number for entry in chat.transcript(session)] == [1, 2]
 
 
-@pytest.mark.parametrize("stranger", ["eve", None, "", "ADA"])
-def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, stranger: str | None):
+@pytest.mark.parametrize("other_user", ["eve", None, "", "ADA"])
+def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other_user: str | None):
     session = chat.say("My secret")
 
     unknown = pytest.raises(SessionNotFoundError, match=r"^There is no such session\.$")
     with unknown:
         chat.say("Let me in", uuid4(), user="eve")
     with unknown:
-        chat.say("Let me in", session, user=stranger or None)
+        chat.say("Let me in", session, user=other_user or None)
     with unknown:
-        chat.transcript(session, stranger)
+        chat.transcript(session, other_user)
 
     assert len(rows(admin, "task")) == len(rows(admin, "outbox")) == 1  # nothing was accepted
     assert chat.entries(session) == [(1, "user", "My secret")]
@@ -114,7 +114,7 @@ def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, stran
 def test_cli_has_separate_sessions(chat: Chat) -> None:
     session = chat.say("From a shell", user=None)
 
-    assert [one.content for one in chat.transcript(session, None)] == ["From a shell"]
+    assert [entry.content for entry in chat.transcript(session, None)] == ["From a shell"]
     with pytest.raises(SessionNotFoundError):
         chat.transcript(session, "ada")
 
@@ -146,19 +146,19 @@ def test_delivery_sees_turns_but_no_content(chat: Chat, database: Database) -> N
 
 
 def test_sessions_are_paged_newest_first(chat: Chat, admin: Connection, database: Database) -> None:
-    begun = [chat.say(f"{number} " + "x" * 200) for number in range(3)]
+    session_ids = [chat.say(f"{number} " + "x" * 200) for number in range(3)]
     chat.say("A stranger's", user="eve")
-    for number, session in enumerate(begun):
+    for number, session in enumerate(session_ids):
         at = NOW + timedelta(minutes=number)
         admin.execute("UPDATE chat_session SET created_at = %s WHERE id = %s", [at, session])
-    chat.answer(begun[2])
+    chat.answer(session_ids[2])
 
     with database.tenant(chat.tenant) as connection:
         first = list_sessions(connection, "ada", limit=2)
-        rest = list_sessions(connection, "ada", after=(first[-1].created_at, first[-1].id), limit=2)
+        second_page = list_sessions(connection, "ada", after=(first[-1].created_at, first[-1].id), limit=2)
 
-    assert [(one.id, one.messages) for one in first] == [(begun[2], 2), (begun[1], 1)]
-    assert [one.id for one in rest] == [begun[0]]
+    assert [(message.id, message.messages) for message in first] == [(session_ids[2], 2), (session_ids[1], 1)]
+    assert [message.id for message in second_page] == [session_ids[0]]
     assert first[0].begins == "2 " + "x" * 98
 
 
@@ -170,7 +170,7 @@ def test_transcript_shows_message_statuses(chat: Chat, ended: END, admin: Connec
     ended(jobs[2], None)
     admin.execute("DELETE FROM task WHERE id = %s", [session])  # past its retention
 
-    assert [(one.content, one.status) for one in chat.transcript(session)] == [
+    assert [(entry.content, entry.status) for entry in chat.transcript(session)] == [
         *(("One", None), ("Two", "failed"), ("Three", "canceled"), ("Four", "pending"), ("Re: One", None)),
     ]
 

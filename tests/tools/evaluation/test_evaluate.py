@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.documents.matching.papers import SampleDocument as Paper
-from tests.documents.matching.papers import contract, delivery, invoice, line, order
+from tests.documents.matching.samples import SampleDocument as Paper
+from tests.documents.matching.samples import contract, delivery, invoice, line, order
 from tools.evaluation.command import evaluate
 from tools.evaluation.labeled_set import InvalidSetError, read_set
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.documents.matching.papers import OTHER_SELLER, SELLER, SampleDocument, invoice, line, order
+from tests.documents.matching.samples import OTHER_SELLER, SELLER, SampleDocument, invoice, line, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tools.evaluation.labeled_set import LabeledSet, read_set
 

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.failures import UsageError
-from tests.documents.matching.papers import contract, invoice, order
+from tests.documents.matching.samples import contract, invoice, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.evaluation.command import evaluate

@@ -15,8 +15,8 @@ from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.score import parse
 from tests.cli.clouds import CloudOf
-from tests.documents.matching.office import Office
-from tests.documents.matching.papers import confirmation, invoice, order
+from tests.documents.matching.samples import confirmation, invoice, order
+from tests.documents.matching.tenant_harness import TenantHarness
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import learning
 from tools.training.command import train
@@ -31,13 +31,13 @@ app.command()(train)
 @pytest.fixture
 def office(
     postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> Office:
+) -> TenantHarness:
     cloud = CloudOf(postgres, migrated_database, database)
     monkeypatch.setattr(Cloud, "at", lambda _: cloud)
-    return Office(database, admin)
+    return TenantHarness(database, admin)
 
 
-def decide(office: Office, confirmed: int, rejected: int) -> None:
+def decide(office: TenantHarness, confirmed: int, rejected: int) -> None:
     """File orders with unreferenced invoices, and confirm or reject their matches."""
     for number in range(confirmed + rejected):
         made = office.file(order(f"PO-{number:04}", number))
@@ -45,7 +45,7 @@ def decide(office: Office, confirmed: int, rejected: int) -> None:
         office.decide(billed, made, "confirmed" if number < confirmed else "rejected")
 
 
-def read(office: Office) -> ReviewedTenant:
+def read(office: TenantHarness) -> ReviewedTenant:
     with office.database.tenant(office.tenant_id) as connection:
         return read_decided(connection, office.tenant_id, "acme")
 
@@ -58,7 +58,7 @@ def run(*arguments: object) -> dict[str, object]:
     return figures
 
 
-def test_last_decision_is_the_label(office: Office) -> None:
+def test_last_decision_is_the_label(office: TenantHarness) -> None:
     decide(office, 1, 1)
     office.decide(0, 1, "rejected")
     office.decide(2, 3, "confirmed")
@@ -71,14 +71,14 @@ def test_last_decision_is_the_label(office: Office) -> None:
 
 
 @pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (MIN_CASES, 9)])
-def test_too_few_decisions_are_rejected(office: Office, tmp_path: Path, confirmed: int, rejected: int) -> None:
+def test_too_few_decisions_are_rejected(office: TenantHarness, tmp_path: Path, confirmed: int, rejected: int) -> None:
     decide(office, confirmed, rejected)
     with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
         run("--from-reviews", "--out", tmp_path / "w.json")
     assert not (tmp_path / "w.json").exists()
 
 
-def test_rejected_candidates_of_a_document_count_once(office: Office, tmp_path: Path) -> None:
+def test_rejected_candidates_of_a_document_count_once(office: TenantHarness, tmp_path: Path) -> None:
     decide(office, 12, 0)
     billed = office.file(invoice("R-9999", 9))
     for number in range(60):
@@ -87,7 +87,7 @@ def test_rejected_candidates_of_a_document_count_once(office: Office, tmp_path: 
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
-def test_calibration_with_few_decisions_is_unchanged(office: Office, tmp_path: Path) -> None:
+def test_calibration_with_few_decisions_is_unchanged(office: TenantHarness, tmp_path: Path) -> None:
     decide(office, 10, 50)
     made = office.file(order("PO-8000", 3))
     office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
@@ -97,7 +97,7 @@ def test_calibration_with_few_decisions_is_unchanged(office: Office, tmp_path: P
     assert written["by_content"]["calibration"] != shipped()["by_content"]["calibration"]
 
 
-def test_remaining_quantity_counts_as_in_matching(office: Office) -> None:
+def test_remaining_quantity_counts_as_in_matching(office: TenantHarness) -> None:
     made = office.file(order("PO-1", 1))
     billed = office.file(invoice("R-1", 9))
     office.decide(billed, made, "rejected")
@@ -109,7 +109,7 @@ def test_remaining_quantity_counts_as_in_matching(office: Office) -> None:
     assert calibration_cases(parse(shipped()), [read(office)])[0].bits == alone.bits
 
 
-def test_calibration_is_measured_on_held_out_decisions(office: Office, tmp_path: Path) -> None:
+def test_calibration_is_measured_on_held_out_decisions(office: TenantHarness, tmp_path: Path) -> None:
     """Reviewers rejected matches that the shipped calibration considers likely."""
     decide(office, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
@@ -122,7 +122,7 @@ def test_calibration_is_measured_on_held_out_decisions(office: Office, tmp_path:
     assert "calibration_error" not in unchecked
 
 
-def test_cross_validation_excludes_the_tested_cases(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_validation_excludes_the_tested_cases(office: TenantHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(office, 10, 50)
     learned_from: list[frozenset[UUID]] = []
     fitted = learning._fit_calibration  # the function that fits each calibration
@@ -139,7 +139,7 @@ def test_cross_validation_excludes_the_tested_cases(office: Office, monkeypatch:
     assert all(sum(child not in some for some in learned_from) == 1 for child in children)
 
 
-def test_decisions_alone_change_only_the_calibration(office: Office, tmp_path: Path) -> None:
+def test_decisions_alone_change_only_the_calibration(office: TenantHarness, tmp_path: Path) -> None:
     decide(office, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
     found, known = read_weights(tmp_path / "w.json"), shipped()
@@ -155,7 +155,7 @@ def test_decisions_alone_change_only_the_calibration(office: Office, tmp_path: P
     assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were wrong
 
 
-def test_decisions_complement_a_labeled_set(office: Office, tmp_path: Path) -> None:
+def test_decisions_complement_a_labeled_set(office: TenantHarness, tmp_path: Path) -> None:
     decide(office, 10, 50)
     orders_and_invoices(tmp_path / "A", 12, "A")
     figures = run(tmp_path / "A", "--from-reviews", "--no-check", "--out", tmp_path / "both.json")

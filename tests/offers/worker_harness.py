@@ -1,0 +1,94 @@
+"""A tenant's people for one day, and the worker that serves their shards."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from counterfoil.db import Connection, Database
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
+from functions.offers.work import Pools, compute_shard
+from infra.worker_table import WORKERS
+from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
+from tests.offers.harness import jobs, make_people, pin, user
+
+(ROW,) = (row for row in WORKERS if row.name == "offers")
+WORKER = {
+    "name": "offers",
+    "timeout": ROW.timeout,
+    "permits": 1,
+    "start_margin": ROW.start_margin,
+    "retries": "requeue",
+}
+QUEUES = {"offers": "offers", "document_output": "output"}
+PEOPLE = range(1, 9)
+NO_NUMBER = [float("nan")]
+
+
+class OffersHarness:
+    """A tenant's people, and the worker that serves them."""
+
+    def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
+        self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
+        self.pools = Pools()
+        make_people(admin, tenant_id, PEOPLE)
+
+    def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
+        """Pin the day's pool, by default of all people. Return its shards' messages."""
+        users = [user(number) for number in numbers or PEOPLE]
+        return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
+
+    def deliver(
+        self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
+    ) -> list[str]:
+        """Send each message in its own batch. Return the ids of failed messages."""
+        consumer = make_consumer(
+            self.database,
+            action or partial(compute_shard, pools=self.pools),
+            self.clock,
+            worker=WORKER,
+            queue_urls=QUEUES,
+            retry_queue_urls={"offers": "offers-retry"},
+            retry_delays={"offers": ROW.retry_delays},
+        )
+        failed = []
+        for queued_message in messages:
+            response = consumer.handle(event(record(queued_message)), Context(left))
+            failed += [str(failure["itemIdentifier"]) for failure in response["batchItemFailures"]]
+        return failed
+
+    def owed(self) -> list[Message]:
+        """Return the latest message of each pending shard."""
+        records = self.admin.execute(
+            "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
+        ).fetchall()
+        return [
+            Message(work_id=id_, revision=revision, send_number=outbox_message)
+            for id_, revision, outbox_message in records
+        ]
+
+    def shard(self, name: str) -> dict[str, Any]:
+        (row,) = [row for row in rows(self.admin, "offer_shard") if row["name"] == name]
+        return row
+
+    def statuses(self) -> dict[int, str]:
+        stored_jobs = jobs(self.admin)
+        return {number: stored_jobs[user(number)][0] for number in PEOPLE if user(number) in stored_jobs}
+
+    def spoil(self, *numbers: int) -> None:
+        """Give these people an invalid trait."""
+        self.admin.execute(
+            "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
+        )
+
+
+def message(shard_id: UUID, send_number: int = 0) -> Message:
+    return Message(work_id=shard_id, revision=1, send_number=send_number)
+
+
+@pytest.fixture
+def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
+    return OffersHarness(database, admin, clock, tenant)
