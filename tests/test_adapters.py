@@ -26,11 +26,11 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from tests import faulty
+from tests import faulty_servers
 from tests.delivery.conftest import pending, tenant
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.factories import NOW
-from tests.faulty import outcome
+from tests.faulty_servers import outcome
 
 __all__ = ["pending", "tenant"]
 
@@ -39,8 +39,8 @@ __all__ = ["pending", "tenant"]
 
 def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_database: str) -> None:
     """Cuts happen within messages, between messages and during the commit."""
-    with faulty.cutting(postgres.port) as proxy:
-        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+    with faulty_servers.cutting(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
 
         def transact(database: Database) -> None:
             with database.delivery() as connection:
@@ -67,10 +67,10 @@ def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_d
 
 
 @pytest.fixture
-def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.Cutting, Database]]:
+def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty_servers.Cutting, Database]]:
     """A proxy for PostgreSQL, and a database with an idle connection through it."""
-    with faulty.cutting(postgres.port) as proxy:
-        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+    with faulty_servers.cutting(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
         database = Database(url, max_connections=2)
         with database.delivery() as connection:
             connection.execute("SELECT 1")
@@ -80,7 +80,7 @@ def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.C
 
 @pytest.mark.parametrize("sent", ["BEGIN", "SELECT", "COMMIT"])
 def test_hung_server_is_unavailable_at_deadline(
-    hanging: tuple[faulty.Cutting, Database], monkeypatch: pytest.MonkeyPatch, sent: str
+    hanging: tuple[faulty_servers.Cutting, Database], monkeypatch: pytest.MonkeyPatch, sent: str
 ) -> None:
     proxy, database = hanging
     monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
@@ -209,10 +209,10 @@ def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) 
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty.Answering]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty_servers.Answering]:
     """A fake endpoint for all AWS services, called by the real clients."""
-    with faulty.answering() as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty.HOST}:{server.port}")
+    with faulty_servers.answering() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty_servers.HOST}:{server.port}")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
@@ -239,7 +239,7 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
     "reset": (None, ServiceUnavailableError, ServiceUnavailableError),
     "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
     "only 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", ServiceUnavailableError, ServiceUnavailableError),
-    "truncated": (faulty.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
+    "truncated": (faulty_servers.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
     "cut in a chunk": (
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
         ServiceUnavailableError,
@@ -247,34 +247,38 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
     ),
     "an invalid length": (HEAD + b"Content-Length: x\r\n\r\n{}", ServiceUnavailableError, None),
     "a wrong checksum": (
-        faulty.answer(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
+        faulty_servers.answer(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
         ServiceUnavailableError,
         None,
     ),
-    "an invalid date": (faulty.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
-    "a list": (faulty.answer(200, b"[1]"), None, ServiceUnavailableError),
-    "invalid UTF-8": (faulty.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
-    "an unreadable error": (faulty.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
-    "a list as error": (faulty.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
-    "a redirect": (faulty.answer(301), ServiceUnavailableError, RejectedRequestError),
-    "not modified": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
-    "a proxy's page": (faulty.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
-    "too many requests": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
-    "an S3 error": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
-    "an SQS error": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
-    "denied by S3": (faulty.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
-    "denied by SQS": (faulty.answer(403, json("AccessDenied")), RejectedRequestError, RejectedRequestError),
+    "an invalid date": (faulty_servers.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
+    "a list": (faulty_servers.answer(200, b"[1]"), None, ServiceUnavailableError),
+    "invalid UTF-8": (faulty_servers.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
+    "an unreadable error": (faulty_servers.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
+    "a list as error": (faulty_servers.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
+    "a redirect": (faulty_servers.answer(301), ServiceUnavailableError, RejectedRequestError),
+    "not modified": (faulty_servers.answer(304), RejectedRequestError, RejectedRequestError),
+    "a proxy's page": (faulty_servers.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
+    "too many requests": (faulty_servers.answer(429), ServiceUnavailableError, ServiceUnavailableError),
+    "an S3 error": (faulty_servers.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
+    "an SQS error": (
+        faulty_servers.answer(403, json("RequestThrottled")),
+        RejectedRequestError,
+        ServiceUnavailableError,
+    ),
+    "denied by S3": (faulty_servers.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
+    "denied by SQS": (faulty_servers.answer(403, json("AccessDenied")), RejectedRequestError, RejectedRequestError),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty.Answering, fault: str) -> None:
+def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty_servers.Answering, fault: str) -> None:
     service.response, of_s3, of_sqs = FAULTS[fault]
 
     def change_visibility() -> None:
         with aws.translate_errors():
             aws.client("sqs").change_message_visibility_batch(
-                QueueUrl=f"http://{faulty.HOST}:{service.port}/0/queue",
+                QueueUrl=f"http://{faulty_servers.HOST}:{service.port}/0/queue",
                 Entries=[{"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": 300}],
             )
 
@@ -284,9 +288,11 @@ def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty.Answering
     assert "secret" not in read[1] + changed[1]
 
 
-def test_unreadable_sqs_response_leaves_messages_in_outbox(service: faulty.Answering, database: Database) -> None:
-    outbox = Outbox(database, {"matching": f"http://{faulty.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
-    service.response = faulty.answer(200, b"[1]")
+def test_unreadable_sqs_response_leaves_messages_in_outbox(
+    service: faulty_servers.Answering, database: Database
+) -> None:
+    outbox = Outbox(database, {"matching": f"http://{faulty_servers.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
+    service.response = faulty_servers.answer(200, b"[1]")
 
     sent = outbox.send(
         [OutboxMessage(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)]

@@ -17,8 +17,8 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
-from tests.dead_letters.letters import NOON
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.dead_letter_factory import NOON
 
 Record = Callable[..., int]
 

@@ -17,9 +17,9 @@ from cli.local.cloud import Cloud
 from cli.local.console import ALL_TENANTS
 from cli.local.place import CloudFolder
 from tests.e2e.conftest import CommandLine
-from tests.e2e.console.looks import WIDE
-from tests.e2e.console.people import SESSION, People, sign_in
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import SESSION, People, sign_in
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import WIDE
 from tools.setup import BROWSER_HINT, browser
 
 GOAL_MS = 1000.0

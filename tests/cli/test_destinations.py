@@ -12,7 +12,7 @@ from cli.commands.tenants import app
 from cli.failures import UsageError
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.delivery.harness import rows
 
 URL = "https://hooks.example.com/results"

@@ -15,7 +15,7 @@ from cli.commands.dlq import app
 from cli.failures import UsageError
 from cli.output import bars
 from counterfoil.db import Connection, Database
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, Die, dying
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from cli.commands.operations import app as operations_app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.operations import store
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import dying
+from tests.dead_letters.bulk_harness import Yard
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import rows
 
 CONFIRMED = ("--yes", "--by", "kim")

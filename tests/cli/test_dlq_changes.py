@@ -12,8 +12,8 @@ from cli.commands import audit as trail
 from cli.commands.dlq import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.cli.reaching import connect_commands
-from tests.dead_letters.letters import NOON, dying
+from tests.cli.api_connection import connect_commands
+from tests.dead_letters.dead_letter_factory import NOON, dying
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 

@@ -20,7 +20,7 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import store
 from functions.admin_api.api import exporting
 from tests.cli.test_dlq_changes import run
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import Die, dying
 from tests.delivery.harness import rows
 
 

@@ -14,7 +14,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.operations import engine
 from tests.cli.test_dlq_changes import run
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import rows
 
 FILTER = ("--before", "2026-03-03", "--status", "resolved", "--status", "ignored", "--by", "kim")

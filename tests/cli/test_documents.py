@@ -14,7 +14,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from tests.cli.storage import Storage
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, order

@@ -19,8 +19,8 @@ from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
-from tests.cli.reaching import connect_commands
-from tests.dead_letters.letters import dying
+from tests.cli.api_connection import connect_commands
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.mappings import MAPPING, FakeLambda

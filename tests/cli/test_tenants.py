@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cli.commands.tenants import app
 from cli.failures import UsageError
 from counterfoil.db import Connection
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.delivery.harness import rows
 
 pytestmark = pytest.mark.usefixtures("api")

@@ -16,7 +16,7 @@ from cli.failures import UsageError
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.delivery.harness import rows
 
 CLUSTER = UUID(int=7)

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.bulk_harness import Yard
+from tests.dead_letters.dead_letter_factory import NOON, Die, dying
 
 __all__ = ["NOON", "Die"]
 

@@ -24,10 +24,10 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionConflictError
 from counterfoil.kinds import WORK_KINDS
-from tests.dead_letters.letters import NOON, Die
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import FakeSqs, rows
-from tests.delivery.requeued import QUEUE, RETRY_QUEUE
+from tests.delivery.requeue_harness import QUEUE, RETRY_QUEUE
 from tests.factories import make_destination, make_document, make_shard, make_task
 
 Fail = Callable[..., UUID]

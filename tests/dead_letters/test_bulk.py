@@ -15,8 +15,8 @@ from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
 from counterfoil.operations.engine import LOOKAHEAD
 from counterfoil.operations.store import NoOperationError, Operation, OperationStateError
-from tests.dead_letters.bulking import LATER, Yard, steer
-from tests.dead_letters.letters import NOON
+from tests.dead_letters.bulk_harness import LATER, Yard, steer
+from tests.dead_letters.dead_letter_factory import NOON
 from tests.delivery.harness import rows
 
 # -- request and control ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import ChangeRequest
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
-from tests.dead_letters.bulking import LATER, Yard, steer
+from tests.dead_letters.bulk_harness import LATER, Yard, steer
 
 
 def fail_again(yard: Yard, job_id: UUID) -> None:

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.dead_letters import bulk, groups
-from tests.dead_letters.bulking import LATER, Yard
-from tests.dead_letters.letters import NOON
+from tests.dead_letters.bulk_harness import LATER, Yard
+from tests.dead_letters.dead_letter_factory import NOON
 
 
 def test_operation_selects_only_matching_dead_letters(yard: Yard, make_tenant: Callable[..., UUID]):

@@ -16,8 +16,8 @@ from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_d
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
-from tests.dead_letters.bulking import LATER, KilledError, Yard, breaking
-from tests.dead_letters.letters import NOON
+from tests.dead_letters.bulk_harness import LATER, KilledError, Yard, breaking
+from tests.dead_letters.dead_letter_factory import NOON
 from tests.delivery.harness import rows
 
 # -- results ----------------------------------------------------------------------------------------------------------

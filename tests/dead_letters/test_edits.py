@@ -20,7 +20,7 @@ from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 from counterfoil.tasks.task_type import InvalidPayloadError
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.tasks.conftest import BUCKET, FakeS3

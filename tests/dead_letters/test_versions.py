@@ -10,8 +10,8 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
 from counterfoil.delivery.dead_letter import attach_message, renew, settle
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.bulk_harness import Yard
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.factories import make_task
 
 LATER = NOON + timedelta(hours=1)

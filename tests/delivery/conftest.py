@@ -15,7 +15,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, Flaky, event, record, settings, task_body
-from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
+from tests.delivery.requeue_harness import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
 from tests.factories import NOW, make_task
 
 

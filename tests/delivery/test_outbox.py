@@ -17,7 +17,7 @@ from counterfoil.delivery.work import Message, OutboxMessage, enqueue, start_rev
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import WORK_KINDS
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, away, done
-from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, defer, later, sent
+from tests.delivery.requeue_harness import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, defer, later, sent
 from tests.factories import NOW
 
 

@@ -28,7 +28,7 @@ from tests.delivery.harness import (
     settings,
     task_body,
 )
-from tests.delivery.requeued import (
+from tests.delivery.requeue_harness import (
     ARN,
     CHANCE,
     DLQ_ARN,

@@ -17,7 +17,7 @@ from counterfoil.documents.review import DecisionContext, DecisionRejected
 from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.delivery.harness import rows
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import delivery, invoice, line, order

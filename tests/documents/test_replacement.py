@@ -9,7 +9,7 @@ from counterfoil.delivery.work import start_revision
 from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Replacement
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order
 from tests.documents.test_removal import CASE, match_pending

@@ -19,8 +19,8 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
 from counterfoil.operations.store import NoOperationError, Operation, OperationCommand, OperationStateError
-from tests.dead_letters.bulking import KilledError
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.bulk_harness import KilledError
 from tests.delivery.conftest import sqs
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.factories import NOW

@@ -9,7 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Answer, DecisionApplied, DecisionContext, DecisionRejected
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.test_judge import TWICE, again

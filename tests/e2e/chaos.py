@@ -20,7 +20,7 @@ from cli.local.cloud import Cloud
 from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.llm.server import Server
 
 WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
@@ -52,7 +52,7 @@ def is_emulator_failure(error: str) -> bool:
     """Return True if work failed because the emulator deleted the code of its process.
 
     If a process is killed while it starts, the emulator deletes the code of its function. Another starting process of
-    the function then lacks the modules that it has not imported yet (tests/e2e/test_spoilt.py). The error is
+    the function then lacks the modules that it has not imported yet (tests/e2e/test_emulator_cleanup.py). The error is
     unclassified, so a task fails permanently. This is rare.
     """
     return _EMULATOR_FAILURE.match(error) is not None

@@ -13,7 +13,7 @@ from cli.local.uploads import Uploaded, wait_for
 from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import State
 from tests.e2e.conftest import SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e

@@ -29,10 +29,10 @@ from functions.migrate.runner import apply
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import SampleDocument as Paper
 from tests.e2e.chaos import Chaos, own_cloud, watched
-from tests.e2e.found import Snapshot, queued, read_snapshot
+from tests.e2e.database_snapshot import Snapshot, queued, read_snapshot
+from tests.e2e.fault_checks import faults
 from tests.e2e.load import AMBIGUOUS, DOCUMENTS, LOAD_SECONDS, File, GroundTruth, Model, answer, load
-from tests.e2e.verdict import faults
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.llm.server import Request, Server
 from tools.evaluation.command import MIGRATIONS
 

@@ -13,7 +13,7 @@ from cli.local.cloud import Cloud
 from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -22,7 +22,7 @@ from counterfoil.documents.upload_list import Upload
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import CommandLine, SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
 from tests.mails import PDF, mail, received

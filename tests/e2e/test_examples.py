@@ -18,7 +18,7 @@ from cli.local.place import ROOT
 from cli.local.tenants import select_tenants
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e

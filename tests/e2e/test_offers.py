@@ -23,8 +23,8 @@ from counterfoil.offers.schedule import Rules, due_on
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.load import LOAD_SECONDS
+from tests.e2e.polling import until
 from tests.e2e.test_recovery import WAITING_WORKERS, kill, reconfigured
-from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 

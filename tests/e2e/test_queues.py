@@ -11,8 +11,8 @@ from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import SignIn
+from tests.e2e.polling import until
 from tests.e2e.test_api import PATIENCE, post
-from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 

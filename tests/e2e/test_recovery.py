@@ -19,7 +19,7 @@ from cli.local.uploads import upload
 from counterfoil.db import Connection
 from counterfoil.documents.upload_list import Stage, State, Upload
 from tests.e2e.chaos import watched
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e

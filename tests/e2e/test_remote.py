@@ -15,7 +15,7 @@ import pytest
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from tests.e2e.conftest import COMMAND, SEED, SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.functions.admin_api.rights import PROFILE
 from tools.sample_generator import generate
 

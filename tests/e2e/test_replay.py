@@ -12,7 +12,7 @@ import pytest
 from cli.local.cloud import Cloud
 from tests.e2e.conftest import CommandLine
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -30,7 +30,7 @@ from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from tests.e2e.chaos import Chaos, is_emulator_failure, own_cloud, watched
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tests.llm.server import Failure, Request, Server, Step
 
 pytestmark = [

@@ -18,7 +18,7 @@ from cli.local.cloud import Cloud
 from cli.local.console import ConsoleUser, make_person
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from cli.local import uploads
 from cli.local.cloud import Cloud
 from counterfoil.documents.upload_list import State, Upload
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e

@@ -18,8 +18,8 @@ from counterfoil.operations import engine, store
 from counterfoil.operations.engine import MIN_SECONDS_LEFT, Engine
 from counterfoil.operations.store import Operation
 from functions.bulk.handler import definitions
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import dying
+from tests.dead_letters.bulk_harness import Yard
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import FakeSqs
 
 QUEUE = "counterfoil-tasks"

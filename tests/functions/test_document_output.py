@@ -17,7 +17,7 @@ from counterfoil.delivery.work import start_revision
 from functions.document_output.work import OutputDependencies
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows
-from tests.faulty import answering
+from tests.faulty_servers import answering
 from tests.functions.output_world import NAME, World, receiving
 from tests.llm.server import Raw, Request, Server
 from tools.demo.webhook_receiver import is_genuine

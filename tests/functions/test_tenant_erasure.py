@@ -15,7 +15,7 @@ from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
 from functions.watchdog.parts import StepsFailedError
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.migrations.tenants import ROWS, Tenant

@@ -16,7 +16,7 @@ from counterfoil.operations import store
 from counterfoil.settings import settings
 from functions.watchdog.parts import StepsFailedError, run_all
 from functions.watchdog.retention import maintain_dead_letters, purge
-from tests.dead_letters.letters import NOON, dying
+from tests.dead_letters.dead_letter_factory import NOON, dying
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, add_llm_calls, add_messages
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant

@@ -19,7 +19,7 @@ from counterfoil.queues import (
     reconcile_pauses,
     request_pause,
 )
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
 from tests.factories import NOW
 from tests.queues.conftest import Account
 

@@ -16,7 +16,7 @@ from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLarge
 from counterfoil.tasks.store import IdempotencyKeyConflictError, Submitted, TaskFilter, TaskFinishedError
 from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import TYPES
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 

@@ -40,11 +40,11 @@ from cli.local.console import ALL_TENANTS, Role
 from cli.local.place import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
-from tests.e2e.console.doubt import SEED
-from tests.e2e.console.failing import Failing, Model, configure_model
-from tests.e2e.console.looks import PICTURES, WIDE, picture
-from tests.e2e.console.people import SESSION, People, sign_in
-from tests.e2e.console.watching import Watch
+from tests.e2e.console.ambiguous_invoices import SEED
+from tests.e2e.console.browser_faults import Watch
+from tests.e2e.console.console_users import SESSION, People, sign_in
+from tests.e2e.console.failures import Failing, Model, configure_model
+from tests.e2e.console.page_checks import PICTURES, WIDE, picture
 from tools.sample_generator.cases import generate_cases
 from tools.setup import BROWSER_HINT, browser
 

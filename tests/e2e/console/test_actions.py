@@ -9,10 +9,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.failing import UNREACHABLE_URL, Failing
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, rows, timeline_entries
-from tests.e2e.waiting import until
+from tests.e2e.console.failures import UNREACHABLE_URL, Failing
+from tests.e2e.console.locators import fact, rows, timeline_entries
+from tests.e2e.console.page_checks import looks
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 

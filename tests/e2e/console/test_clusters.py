@@ -5,8 +5,8 @@ from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console, Matched
-from tests.e2e.console.looks import NARROW, WIDE, looks
-from tests.e2e.console.reading import rows
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import NARROW, WIDE, looks
 
 pytestmark = pytest.mark.e2e
 

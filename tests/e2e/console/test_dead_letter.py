@@ -8,8 +8,8 @@ from playwright.sync_api import Page, Route, expect
 from cli.local.console import Role
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import ACCOUNT, Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, rows, timeline_entries
+from tests.e2e.console.locators import fact, rows, timeline_entries
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 AWS = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1"

@@ -7,9 +7,9 @@ from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.failing import Failing
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import rows
+from tests.e2e.console.failures import Failing
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

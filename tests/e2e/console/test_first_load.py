@@ -5,8 +5,8 @@ from playwright.sync_api import Response, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.people import People, sign_in
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import People, sign_in
+from tests.e2e.console.locators import rows
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload
 from counterfoil.db import Connection
+from tests.e2e.console.ambiguous_invoices import SEED
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import SEED
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import rows
-from tests.e2e.waiting import until
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
+from tests.e2e.polling import until
 from tests.mails import mail, received, results_of
 from tools.sample_generator.cases import generate_cases
 

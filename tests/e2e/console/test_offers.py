@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.offering import FAULT, finish, morning, running_pool
-from tests.e2e.console.reading import fact, rows
+from tests.e2e.console.locators import fact, rows
+from tests.e2e.console.offer_factory import FAULT, finish, morning, running_pool
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import rows
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 WATCHDOG_MILLISECONDS = 150_000

@@ -12,11 +12,11 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from counterfoil.documents.upload_list import Upload
+from tests.e2e.console.ambiguous_invoices import ingest_ambiguous
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import ingest_ambiguous
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import People
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import People
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

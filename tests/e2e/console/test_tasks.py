@@ -5,9 +5,9 @@ from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import People
-from tests.e2e.console.reading import rows, timeline_entries
+from tests.e2e.console.console_users import People
+from tests.e2e.console.locators import rows, timeline_entries
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

@@ -20,7 +20,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
 from functions.admin_api import endpoint, handler
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.user_pool import PEOPLE, POOL

@@ -17,7 +17,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.documents import files
 from counterfoil.settings import settings
 from functions.admin_api.auth import Role
-from tests.dead_letters.letters import NOON, dying
+from tests.dead_letters.dead_letter_factory import NOON, dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order

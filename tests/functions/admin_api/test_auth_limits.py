@@ -15,7 +15,7 @@ from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail

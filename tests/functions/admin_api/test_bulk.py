@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.operations import engine
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, Die, dying
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import Answer, Ask

@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.settings import settings
 from counterfoil.tasks.chat import MAX_BYTES
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows
 

@@ -8,8 +8,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from functions.admin_api.auth import Caller
-from tests.dead_letters.letters import NOON, dying
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.dead_letter_factory import NOON, dying
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.functions.admin_api.conftest import Ask
 from tests.functions.admin_api.letters import get
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import Die, dying
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import Ask
 

@@ -15,8 +15,8 @@ from counterfoil.validation import UNASSIGNED
 from functions.admin_api import handler
 from functions.admin_api.auth import Caller, Role
 from functions.admin_api.handler import build_openapi
-from tests.dead_letters.letters import NOON, Die
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import FakeSqs
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, get, ids, listed_ids

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, Die, dying
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 

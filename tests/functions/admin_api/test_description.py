@@ -16,7 +16,7 @@ from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
 from functions.admin_api.http import encode_cursor
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE

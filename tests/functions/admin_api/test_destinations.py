@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from counterfoil.kinds import WORK_KINDS
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.documents.matching.office import NOW, Office
 from tests.factories import make_destination, make_document
 from tests.functions.admin_api.conftest import Ask

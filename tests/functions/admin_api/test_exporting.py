@@ -14,7 +14,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api.api import exporting
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids

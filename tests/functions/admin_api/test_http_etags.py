@@ -7,7 +7,7 @@ import pytest
 
 from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
-from tests.dead_letters.letters import Die
+from tests.dead_letters.dead_letter_factory import Die
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, VIEWER, get
 from tests.functions.admin_api.rights import operations_by_route

@@ -13,7 +13,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
 from tests.functions.mappings import FakeLambda, refusal

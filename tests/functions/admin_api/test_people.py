@@ -9,7 +9,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.functions.admin_api.conftest import CLAIMS, SIGN_IN, Answer, Ask
 from tests.functions.admin_api.user_pool import FakeUserPool
 

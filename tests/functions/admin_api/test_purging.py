@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import engine
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids

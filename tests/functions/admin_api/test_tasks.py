@@ -17,7 +17,7 @@ from functions.admin_api import endpoint
 from functions.admin_api.api import tasks
 from functions.admin_api.auth import Caller
 from functions.admin_api.http import MAX_BODY_BYTES
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.conftest import Answer, Ask

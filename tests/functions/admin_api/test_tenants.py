@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.files import tenants_of
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 
 VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.offers.profiles import internal_id, local_date
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import recorded
 from tests.factories import make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.rights import PROFILE

@@ -17,10 +17,10 @@ from counterfoil.dead_letters.export import ExportFile
 from counterfoil.dead_letters.search import DeadLetterFilter
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.failing import Failing
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import People
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import People
+from tests.e2e.console.failures import Failing
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

@@ -17,8 +17,8 @@ from counterfoil.delivery.work import OutboxMessage
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
 from counterfoil.operations.store import LetterAction, NewOperation, Operation, OperationCommand, OperationItem
-from tests.dead_letters.letters import NOON, Die
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.dead_letter_factory import NOON, Die
 from tests.delivery.harness import rows
 from tests.factories import make_task
 

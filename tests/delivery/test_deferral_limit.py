@@ -11,7 +11,7 @@ from counterfoil.delivery.claims import Claims
 from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import Clock, FakeSqs, done, rows
-from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, Run, Task, defer, later, row, sent
+from tests.delivery.requeue_harness import LATE, QUEUE, RETRY_ARN, Run, Task, defer, later, row, sent
 
 
 def test_deferral_spends_no_attempt(run: Run, task: Task, admin: Connection, sqs: FakeSqs):

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import SESSION, People, sign_in
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import SESSION, People, sign_in
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import looks
 
 pytestmark = pytest.mark.e2e
 

@@ -33,7 +33,7 @@ from tests.delivery.harness import (
     rows,
     task_body,
 )
-from tests.delivery.requeued import CHANCE, DLQ_ARN, LATE, Run, Task, defer, later
+from tests.delivery.requeue_harness import CHANCE, DLQ_ARN, LATE, Run, Task, defer, later
 from tests.factories import NOW
 
 TRACE = "1-67891233-abcdef012345678912345678"

@@ -20,7 +20,7 @@ from counterfoil.delivery.heartbeat import Heartbeat, ReceivedMessage, Visibilit
 from counterfoil.delivery.work import Message, ParsedMessage
 from counterfoil.errors import ConflictError, DatabaseUnavailableError, InvalidMessageError, StaleClaimError
 from counterfoil.kinds import WORK_KINDS
-from tests import faulty
+from tests import faulty_servers
 from tests.delivery.harness import (
     DONE,
     QUEUE_URL,
@@ -361,8 +361,8 @@ def test_claim_on_hung_database_times_out(
     monkeypatch.setattr(claims, "SHORT_SECONDS", 0.3)
     monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
     messages = [pending(), pending()]
-    with faulty.cutting(postgres.port) as proxy:
-        database = Database(f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}")
+    with faulty_servers.cutting(postgres.port) as proxy:
+        database = Database(f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}")
         with database.delivery() as connection:
             connection.execute("SELECT 1")
         proxy.speaks.clear()

@@ -8,8 +8,8 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from counterfoil.documents.upload_list import State
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.waiting import until
+from tests.e2e.console.page_checks import looks
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 _DROPPED = """(files) => {

@@ -39,7 +39,7 @@ from counterfoil.settings import Settings
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.factories import NOW
-from tests.faulty import outcome
+from tests.faulty_servers import outcome
 
 __all__ = ["clock", "pending", "sqs", "tenant"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.e2e.found import Snapshot
+from tests.e2e.database_snapshot import Snapshot
+from tests.e2e.fault_checks import faults
 from tests.e2e.load import GroundTruth
-from tests.e2e.verdict import faults
 
 ENDED = ("succeeded", "succeeded", "succeeded")
 WORK = "matching 0197"

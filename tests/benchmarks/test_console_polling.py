@@ -7,8 +7,8 @@ import pytest
 from cli.local.postgres import Server
 from counterfoil.settings import settings
 from functions.admin_api import endpoint
-from tests.benchmarks import dead_letters, polled
-from tests.benchmarks.polled import Cost, report
+from tests.benchmarks import console_polling, dead_letters
+from tests.benchmarks.console_polling import Cost, report
 from tests.benchmarks.scale import database
 
 
@@ -34,8 +34,8 @@ def test_repeated_requests_return_304(postgres: Server, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, "")  # restored after the test
     endpoint.database.cache_clear()
     try:
-        polled.deploy(postgres.url("polled", "counterfoil_worker"))
-        costs = polled.measure(polled.polled_routes(url), 2)
+        console_polling.deploy(postgres.url("polled", "counterfoil_worker"))
+        costs = console_polling.measure(console_polling.polled_routes(url), 2)
     finally:
         endpoint.database().close()
         endpoint.database.cache_clear()

@@ -1,4 +1,4 @@
-"""Cost of the requests that console pages poll: `python -m tests.benchmarks.polled`."""
+"""Cost of the requests that console pages poll: `python -m tests.benchmarks.console_polling`."""
 
 import json
 import os

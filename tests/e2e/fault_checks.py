@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from tests.e2e.found import FINAL_STATES, Snapshot
+from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
 from tests.e2e.load import GroundTruth
 
 ATTEMPTS = 3

@@ -13,8 +13,8 @@ import psycopg
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from cli.local.uploads import upload
-from tests.e2e.console.people import People
-from tests.e2e.waiting import until
+from tests.e2e.console.console_users import People
+from tests.e2e.polling import until
 from tests.llm.server import Failure, Raw, Request, Server, Step
 
 _TASK_DEAD_LETTERS = "SELECT work_id, job_id FROM dead_letter WHERE work_id = ANY(%s) AND status = 'pending'"

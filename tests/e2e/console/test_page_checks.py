@@ -7,9 +7,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
-from tests.e2e.console.looks import looks
-from tests.e2e.console.watching import Watch
-from tests.e2e.waiting import until
+from tests.e2e.console.browser_faults import Watch
+from tests.e2e.console.page_checks import looks
+from tests.e2e.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -1,4 +1,4 @@
-"""Reads of one tenant while another one floods the API: `python -m tests.benchmarks.reads`.
+"""Reads of one tenant while another one floods the API: `python -m tests.benchmarks.noisy_neighbor`.
 
 Ten processes run the real handler, like ten concurrent invocations. Requests over the gateway's limit or without a free
 process are refused. Patient clients of the flood wait a second after a refusal, impatient ones 10 ms.
@@ -27,7 +27,7 @@ from cli.local.postgres import PostgresServer
 from functions.admin_api import handler
 from tests.benchmarks import dead_letters
 from tests.benchmarks.console import p95
-from tests.benchmarks.polled import deploy, request
+from tests.benchmarks.console_polling import deploy, request
 from tests.benchmarks.scale import database
 from tests.delivery.harness import Context
 

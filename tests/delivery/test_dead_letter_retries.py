@@ -17,9 +17,9 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.task_type import Services
 from functions.tasks.work import run_task
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import broken
 from tests.delivery.harness import Clock, FakeSqs, done
-from tests.delivery.requeued import QUEUE, Run, Task, row, sent
+from tests.delivery.requeue_harness import QUEUE, Run, Task, row, sent
 
 
 def fail_permanently(attempt: TenantAttempt) -> Outcome:

@@ -23,8 +23,7 @@ from counterfoil.kinds import WORK_KINDS
 from functions.acquisition.work import WORKER
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
-from tests.delivery import bodies
-from tests.delivery.bodies import body_of, created, s3_event
+from tests.delivery import message_bodies
 from tests.delivery.harness import (
     DONE,
     QUEUE_URL,
@@ -38,6 +37,7 @@ from tests.delivery.harness import (
     record,
     rows,
 )
+from tests.delivery.message_bodies import body_of, created, s3_event
 
 Pending = Callable[..., Message]
 
@@ -69,13 +69,13 @@ def by_key(admin: Connection) -> dict[str, str | None]:
     return {job["key"]: job["status"] for job in rows(admin, "acquisition_job")}
 
 
-@pytest.mark.parametrize("name", bodies.UNREADABLE)
+@pytest.mark.parametrize("name", message_bodies.UNREADABLE)
 def test_unreadable_body_is_dead_lettered_alone(
     matching: Consumer, admin: Connection, pending: Pending, name: str
 ) -> None:
     before, after = pending(), pending()
 
-    response = matching.handle(event(record(before), record(bodies.UNREADABLE[name]), record(after)), Context())
+    response = matching.handle(event(record(before), record(message_bodies.UNREADABLE[name]), record(after)), Context())
 
     assert response == {"batchItemFailures": []}
     assert [life_cycle(admin, message.work_id)["status"] for message in (before, after)] == ["succeeded"] * 2
@@ -85,10 +85,10 @@ def test_unreadable_body_is_dead_lettered_alone(
         None,
         "non_retriable_error",
     )
-    assert body_of(dead_letter) == bodies.UNREADABLE[name]
+    assert body_of(dead_letter) == message_bodies.UNREADABLE[name]
     assert dead_letter["metadata"]["last_error"]["message"].startswith("The message")
     assert "counterfoil.delivery.work:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
-    assert bodies.WORK not in str(dead_letter["metadata"])
+    assert message_bodies.WORK not in str(dead_letter["metadata"])
     assert len(rows(admin, "failure_event")) == 1
 
 
@@ -98,11 +98,11 @@ def test_each_unreadable_body_becomes_a_dead_letter(
 ) -> None:
     consumer: Consumer = request.getfixturevalue(which)
 
-    response = consumer.handle(event(*map(record, bodies.UNREADABLE.values())), Context())
+    response = consumer.handle(event(*map(record, message_bodies.UNREADABLE.values())), Context())
 
     assert response == {"batchItemFailures": []}
     dead_letters = rows(admin, "dead_letter")
-    assert sorted(body_of(dead_letter) for dead_letter in dead_letters) == sorted(bodies.UNREADABLE.values())
+    assert sorted(body_of(dead_letter) for dead_letter in dead_letters) == sorted(message_bodies.UNREADABLE.values())
     assert {dead_letter["worker"] for dead_letter in dead_letters} == {which}
 
 
@@ -124,13 +124,13 @@ def test_identical_unreadable_messages_create_two_dead_letters(matching: Consume
     assert len(rows(admin, "dead_letter")) == 2
 
 
-@pytest.mark.parametrize("form", bodies.ODD_FORMS)
+@pytest.mark.parametrize("form", message_bodies.ODD_FORMS)
 def test_unusual_message_encoding_claims_same_work_item(
     matching: Consumer, admin: Connection, pending: Pending, form: str
 ) -> None:
     odd, good = pending(), pending()
 
-    response = matching.handle(event(record(bodies.ODD_FORMS[form](odd.work_id)), record(good)), Context())
+    response = matching.handle(event(record(message_bodies.ODD_FORMS[form](odd.work_id)), record(good)), Context())
 
     assert response == {"batchItemFailures": []}
     assert [life_cycle(admin, message.work_id)["status"] for message in (odd, good)] == ["succeeded"] * 2
@@ -138,7 +138,7 @@ def test_unusual_message_encoding_claims_same_work_item(
 
 def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connection, pending: Pending) -> None:
     message, good = pending(), pending()
-    odd = bodies.ODD_FORMS["no hyphens"](message.work_id)
+    odd = message_bodies.ODD_FORMS["no hyphens"](message.work_id)
 
     response = matching.handle(event(record(message), record(odd), record(good)), Context())
 
@@ -148,11 +148,11 @@ def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connec
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
 
 
-@pytest.mark.parametrize("version", bodies.NEWER)
+@pytest.mark.parametrize("version", message_bodies.NEWER)
 def test_newer_schema_waits_for_deployment(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, version: str
 ) -> None:
-    good, newer = pending(), f'{{"schema_version": {bodies.NEWER[version]}, "work": "{uuid4()}"}}'
+    good, newer = pending(), f'{{"schema_version": {message_bodies.NEWER[version]}, "work": "{uuid4()}"}}'
 
     response = matching.handle(event(record(newer, handle="newer"), record(good)), Context())
 
@@ -268,11 +268,11 @@ def test_document_without_structured_data_is_skipped(
 # -- S3 events --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", bodies.UNREADABLE_UPLOADS)
+@pytest.mark.parametrize("name", message_bodies.UNREADABLE_UPLOADS)
 def test_unreadable_s3_event_is_dead_lettered_alone(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
-    body = bodies.UNREADABLE_UPLOADS[name]
+    body = message_bodies.UNREADABLE_UPLOADS[name]
 
     response = acquisition.handle(event(record(body), record(good_upload())), Context())
 
@@ -283,20 +283,20 @@ def test_unreadable_s3_event_is_dead_lettered_alone(
     assert body_of(dead_letter) == body
 
 
-@pytest.mark.parametrize("name", bodies.NO_UPLOAD)
+@pytest.mark.parametrize("name", message_bodies.NO_UPLOAD)
 def test_s3_event_without_upload_is_acknowledged(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
-    response = acquisition.handle(event(record(bodies.NO_UPLOAD[name]), record(good_upload())), Context())
+    response = acquisition.handle(event(record(message_bodies.NO_UPLOAD[name]), record(good_upload())), Context())
 
     assert response == {"batchItemFailures": []}
     assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
     assert rows(admin, "dead_letter") == []
 
 
-@pytest.mark.parametrize("name", bodies.KEYS)
+@pytest.mark.parametrize("name", message_bodies.KEYS)
 def test_s3_key_is_decoded(acquisition: Consumer, admin: Connection, tenant: UUID, name: str) -> None:
-    encoded, decoded = bodies.KEYS[name]
+    encoded, decoded = message_bodies.KEYS[name]
 
     response = acquisition.handle(event(record(s3_event(created(encoded))), record(good_upload())), Context())
 
@@ -305,7 +305,7 @@ def test_s3_key_is_decoded(acquisition: Consumer, admin: Connection, tenant: UUI
     assert {job["tenant_id"] for job in rows(admin, "acquisition_job")} == {str(tenant)}
 
 
-@pytest.mark.parametrize("name", bodies.NO_TENANT)
+@pytest.mark.parametrize("name", message_bodies.NO_TENANT)
 def test_upload_without_tenant_becomes_unassigned_dead_letter(
     database: Database, sqs: FakeSqs, clock: Clock, admin: Connection, tenant: UUID, name: str
 ) -> None:
@@ -313,7 +313,9 @@ def test_upload_without_tenant_becomes_unassigned_dead_letter(
     consumer = make_consumer(database, WORKER, clock, read=files.read_event, worker=worker)
     folder = s3_event(created("uploads/acme/folder/"))  # skipped without a request to S3
 
-    response = consumer.handle(event(record(s3_event(created(bodies.NO_TENANT[name]))), record(folder)), Context())
+    response = consumer.handle(
+        event(record(s3_event(created(message_bodies.NO_TENANT[name]))), record(folder)), Context()
+    )
 
     assert response == {"batchItemFailures": []}
     states = by_key(admin)
