@@ -174,7 +174,8 @@ def _waiting() -> Report:
     found = llm_latency.measure()
     typer.echo(
         f"{llm_latency.DOCUMENTS} ambiguous documents in one invocation,"
-        f" model latency {llm_latency.ANSWER_SECONDS:.0f} s, {found.permits} permits: {found.seconds:.1f} s (goal: under {llm_latency.GOAL_SECONDS:.0f});"
+        f" model latency {llm_latency.ANSWER_SECONDS:.0f} s, {found.permits} permits:"
+        f" {found.seconds:.1f} s (goal: under {llm_latency.GOAL_SECONDS:.0f});"
         f" {found.questions} questions, {found.concurrent} concurrent, {found.matched} matches"
     )
     return asdict(found)
