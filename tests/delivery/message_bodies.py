@@ -4,10 +4,12 @@ import json
 from typing import Any
 from uuid import uuid4
 
-WORK = str(uuid4())
+WORK_ID = str(uuid4())
 
 
-def ours(work_id: str = json.dumps(WORK), version: str = "1", revision: str = "1", send_number: str = "0") -> str:
+def work_message(
+    work_id: str = json.dumps(WORK_ID), version: str = "1", revision: str = "1", send_number: str = "0"
+) -> str:
     """Return a message body whose values are given as JSON text."""
     return (
         f'{{"schema_version": {version}, "work_id": {work_id}, "revision": {revision}, "send_number": {send_number}}}'
@@ -18,57 +20,57 @@ UNREADABLE = {
     "empty": "",
     "white space": " \n\t",
     "not JSON": "finally: delete",
-    "truncated": ours()[:-1],
-    "trailing text": f"{ours()} x",
-    "two messages": ours() * 2,
-    "a byte order mark": f"\ufeff{ours()}",
-    "a comment": f"/**/{ours()}",
-    "single quotes": ours().replace('"', "'"),
+    "truncated": work_message()[:-1],
+    "trailing text": f"{work_message()} x",
+    "two messages": work_message() * 2,
+    "a byte order mark": f"\ufeff{work_message()}",
+    "a comment": f"/**/{work_message()}",
+    "single quotes": work_message().replace('"', "'"),
     "XML": "<message/>",
     "a list": "[]",
-    "a list of one": f"[{ours()}]",
+    "a list of one": f"[{work_message()}]",
     "a number": "1",
-    "a text": json.dumps(ours()),
+    "a text": json.dumps(work_message()),
     "null": "null",
     "true": "true",
     "NaN": "NaN",
     "an empty object": "{}",
     "no work_id": '{"schema_version": 1, "revision": 1, "send_number": 0}',
-    "an invalid work_id": ours('"x"'),
-    "a null work_id": ours("null"),
-    "a numeric work_id": ours("1"),
-    "an id with a space": ours(f'" {WORK}"'),
-    "a truncated id": ours(f'"{WORK[:-1]}"'),
-    "an id with NUL": ours(f'"{WORK}\\u0000"'),
-    "a nested work_id": ours("[" * 100 + "]" * 100),
-    "revision zero": ours(revision="0"),
-    "a negative revision": ours(revision="-1"),
-    "a revision as text": ours(revision='"1"'),
-    "a Boolean revision": ours(revision="true"),
-    "a revision with a point": ours(revision="1.0"),
-    "a revision with an exponent": ours(revision="1e0"),
-    "a NaN revision": ours(revision="NaN"),
-    "an infinite revision": ours(revision="1e999"),
-    "a revision beyond integers": ours(revision=str(2**31)),
-    "a revision beyond bigints": ours(revision=str(2**64)),
-    "a revision of thousands of digits": ours(revision="9" * 4300),
-    "a revision of too many digits": ours(revision="9" * 100_000),
-    "a negative send number": ours(send_number="-1"),
-    "a Boolean send number": ours(send_number="false"),
-    "an unknown field": ours()[:-1] + ', "x": 1}',
-    "a field name with NUL": ours()[:-1] + ', "a\\u0000b": 1}',
-    "a field name with a lone surrogate": ours()[:-1] + ', "\\ud800": 1}',
-    "an old schema": ours(version="0"),
-    "a schema as text": ours(version='"2"'),
-    "a fractional schema": ours(version="2.5"),
-    "a Boolean schema": ours(version="true"),
-    "a schema with a point": ours(version="1.0"),
-    "a newer schema with a point": ours(version="2.0"),
-    "an infinite schema": ours(version="1e999"),
-    "a schema of too many digits": ours(version="9" * 100_000),
+    "an invalid work_id": work_message('"x"'),
+    "a null work_id": work_message("null"),
+    "a numeric work_id": work_message("1"),
+    "an id with a space": work_message(f'" {WORK_ID}"'),
+    "a truncated id": work_message(f'"{WORK_ID[:-1]}"'),
+    "an id with NUL": work_message(f'"{WORK_ID}\\u0000"'),
+    "a nested work_id": work_message("[" * 100 + "]" * 100),
+    "revision zero": work_message(revision="0"),
+    "a negative revision": work_message(revision="-1"),
+    "a revision as text": work_message(revision='"1"'),
+    "a Boolean revision": work_message(revision="true"),
+    "a revision with a point": work_message(revision="1.0"),
+    "a revision with an exponent": work_message(revision="1e0"),
+    "a NaN revision": work_message(revision="NaN"),
+    "an infinite revision": work_message(revision="1e999"),
+    "a revision beyond integers": work_message(revision=str(2**31)),
+    "a revision beyond bigints": work_message(revision=str(2**64)),
+    "a revision of thousands of digits": work_message(revision="9" * 4300),
+    "a revision of too many digits": work_message(revision="9" * 100_000),
+    "a negative send number": work_message(send_number="-1"),
+    "a Boolean send number": work_message(send_number="false"),
+    "an unknown field": work_message()[:-1] + ', "x": 1}',
+    "a field name with NUL": work_message()[:-1] + ', "a\\u0000b": 1}',
+    "a field name with a lone surrogate": work_message()[:-1] + ', "\\ud800": 1}',
+    "an old schema": work_message(version="0"),
+    "a schema as text": work_message(version='"2"'),
+    "a fractional schema": work_message(version="2.5"),
+    "a Boolean schema": work_message(version="true"),
+    "a schema with a point": work_message(version="1.0"),
+    "a newer schema with a point": work_message(version="2.0"),
+    "an infinite schema": work_message(version="1e999"),
+    "a schema of too many digits": work_message(version="9" * 100_000),
     "NUL": '{"a": "\\u0000"}\x00',
     "a lone surrogate": '"\ud800"',
-    "a lone surrogate in a message": ours('"\udfff"'),
+    "a lone surrogate in a message": work_message('"\udfff"'),
     "invalid UTF-8 as decoded by Lambda": "\ufffd\ufffd{",
     "1 MiB": "x" * 1024 * 1024,
     "1 MiB of fields": json.dumps({f"field {n}": n for n in range(50_000)})[: 1024 * 1024 - 9] + '":1}',
@@ -76,19 +78,19 @@ UNREADABLE = {
     "nested objects": '{"work_id":' * 100_000,
 }
 
-ODD_FORMS = {
-    "capitals": lambda id_: ours(json.dumps(str(id_).upper())),
-    "no hyphens": lambda id_: ours(json.dumps(id_.hex)),
-    "braces": lambda id_: ours(f'"{{{id_}}}"'),
-    "a URN": lambda id_: ours(json.dumps(id_.urn)),
-    "escaped names": lambda id_: ours(json.dumps(str(id_))).replace("work_id", "work\\u005fid"),
-    "white space around": lambda id_: f"\n {ours(json.dumps(str(id_)))}\t\r\n",
-    "no version": lambda id_: ours(json.dumps(str(id_))).replace('"schema_version": 1, ', ""),
-    "a duplicate field": lambda id_: ours()[:-1] + f', "work_id": "{id_}"}}',
+UNUSUAL_ENCODINGS = {
+    "capitals": lambda id_: work_message(json.dumps(str(id_).upper())),
+    "no hyphens": lambda id_: work_message(json.dumps(id_.hex)),
+    "braces": lambda id_: work_message(f'"{{{id_}}}"'),
+    "a URN": lambda id_: work_message(json.dumps(id_.urn)),
+    "escaped names": lambda id_: work_message(json.dumps(str(id_))).replace("work_id", "work\\u005fid"),
+    "white space around": lambda id_: f"\n {work_message(json.dumps(str(id_)))}\t\r\n",
+    "no version": lambda id_: work_message(json.dumps(str(id_))).replace('"schema_version": 1, ', ""),
+    "a duplicate field": lambda id_: work_message()[:-1] + f', "work_id": "{id_}"}}',
 }
 """Unusual but valid encodings of the message for a work id."""
 
-NEWER = {"the next": "2", "far ahead": str(2**70), "of thousands of digits": "9" * 4300}
+NEWER_VERSIONS = {"the next": "2", "far ahead": str(2**70), "of thousands of digits": "9" * 4300}
 
 
 def s3_event(*records: Any) -> str:
@@ -96,11 +98,11 @@ def s3_event(*records: Any) -> str:
     return json.dumps({"Records": list(records)})
 
 
-def created(key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads", **thing: Any) -> dict[str, Any]:
+def created(key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads", **attributes: Any) -> dict[str, Any]:
     """Return an S3 event record, by default about a created object."""
     return {
         "eventName": name,
-        "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 3, "sequencer": "01"} | thing},
+        "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 3, "sequencer": "01"} | attributes},
     }
 
 
@@ -133,7 +135,7 @@ UNREADABLE_UPLOADS = {
     "nested records": '{"Records":' + "[" * 100_000,
 }
 
-NO_UPLOAD = {
+EVENTS_WITHOUT_UPLOAD = {
     "the test event": '{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "uploads"}',
     "no records": s3_event(),
     "a deletion": s3_event(created("uploads/acme/a.xml", name="ObjectRemoved:Delete")),
@@ -143,7 +145,7 @@ NO_UPLOAD = {
 }
 """S3 events without a new object."""
 
-KEYS = {
+ENCODED_KEYS = {
     "plain": ("uploads/acme/a.xml", "uploads/acme/a.xml"),
     "a plus for a space": ("uploads/acme/a+b.xml", "uploads/acme/a b.xml"),
     "an encoded space": ("uploads/acme/a%20b.xml", "uploads/acme/a b.xml"),
@@ -161,7 +163,7 @@ KEYS = {
 }
 """Object keys as encoded in S3 events, each with the decoded key."""
 
-NO_TENANT = {
+KEYS_WITHOUT_TENANT = {
     "an unknown tenant": "uploads/nobody/a.xml",
     "no tenant": "uploads/a.xml",
     "an empty tenant": "uploads//a.xml",

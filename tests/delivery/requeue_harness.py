@@ -15,25 +15,25 @@ QUEUE, RETRY_QUEUE = (f"http://127.0.0.1:1/000000000000/counterfoil-tasks{suffix
 ARN, RETRY_ARN, DLQ_ARN = (
     f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
 )
-CHANCE = 0.25
+FIXED_RANDOM = 0.25
 """Replaces random numbers."""
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
-LATE = Context(left=20)
+LATE_CONTEXT = Context(left=20)
 """Not enough time to start work."""
 
 
-def row(admin: Connection, message: Message) -> dict[str, Any]:
+def task_row(admin: Connection, message: Message) -> dict[str, Any]:
     return next(task for task in rows(admin, "task") if task["id"] == str(message.work_id))
 
 
-def sent(sqs: FakeSqs, queue: str = RETRY_QUEUE) -> list[tuple[Message, float]]:
+def sent_messages(sqs: FakeSqs, queue: str = RETRY_QUEUE) -> list[tuple[Message, float]]:
     return [(read_task_message(entry["MessageBody"]).messages[0], entry["DelaySeconds"]) for entry in sqs.sent[queue]]
 
 
-def later(message: Message, by: int = 1) -> Message:
-    return message.model_copy(update={"send_number": message.send_number + by})
+def next_send(message: Message, increment: int = 1) -> Message:
+    return message.model_copy(update={"send_number": message.send_number + increment})
 
 
 def defer(attempt: TenantAttempt) -> Outcome:

@@ -25,15 +25,15 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
-    done,
     event,
-    fails,
+    fail_transiently,
     make_consumer,
     record,
     rows,
+    succeed,
     task_body,
 )
-from tests.delivery.requeue_harness import CHANCE, DLQ_ARN, LATE, Run, Task, defer, later
+from tests.delivery.requeue_harness import DLQ_ARN, FIXED_RANDOM, LATE_CONTEXT, Run, Task, defer, next_send
 from tests.factories import NOW
 
 TRACE = "1-67891233-abcdef012345678912345678"
@@ -41,8 +41,8 @@ TRACE = "1-67891233-abcdef012345678912345678"
 
 def test_every_attempt_is_recorded_with_outcome(run: Run, task: Task, admin: Connection, clock: Clock, sqs: FakeSqs):
     message = task()
-    for number, work in enumerate((fails, defer, done)):
-        run(work, later(message, number))
+    for number, work in enumerate((fail_transiently, defer, succeed)):
+        run(work, next_send(message, number))
         clock.pass_(seconds=60)
     recorded = [
         (attempt["number"], attempt["outcome"], attempt["error_type"], attempt["next_attempt_at"] is not None)
@@ -70,28 +70,28 @@ def test_attempt_stores_sampled_trace_id(
     run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch, header: str, trace_id: str | None
 ):
     monkeypatch.setenv("_X_AMZN_TRACE_ID", header)
-    run(fails, task())
+    run(fail_transiently, task())
     assert [attempt["trace_id"] for attempt in rows(admin, "work_attempt")] == [trace_id]
 
 
 def test_retry_delay_starts_at_end_of_failed_attempt(
     run: Run, task: Task, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
-    def slow(attempt: TenantAttempt) -> Outcome:
+    def fail_slowly(attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=7)
-        return fails(attempt)
+        return fail_transiently(attempt)
 
     note = sql.record_attempt
 
-    def late(*arguments: Any) -> None:
+    def fail_late(*arguments: Any) -> None:
         clock.pass_(seconds=3)  # settlement statements also take time
         note(*arguments)
 
-    monkeypatch.setattr(sql, "record_attempt", late)
-    run(slow, task())
+    monkeypatch.setattr(sql, "record_attempt", fail_late)
+    run(fail_slowly, task())
 
     times = admin.execute("SELECT ended_at - started_at, next_attempt_at - ended_at FROM work_attempt").fetchall()
-    assert times == [(timedelta(seconds=7), timedelta(seconds=2 + CHANCE))]
+    assert times == [(timedelta(seconds=7), timedelta(seconds=2 + FIXED_RANDOM))]
 
 
 def test_skip_is_recorded(run: Run, task: Task, admin: Connection):
@@ -113,14 +113,14 @@ def test_stale_attempt_is_not_recorded(run: Run, task: Task, admin: Connection):
 def test_only_tasks_record_every_success(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
-    good, bad = pending(), pending()
+    succeeding, failing = pending(), pending()
 
     def work(attempt: TenantAttempt) -> Outcome:
-        if attempt.work_id == bad.work_id:
+        if attempt.work_id == failing.work_id:
             raise ServiceUnavailableError("later")
         return DONE
 
-    make_consumer(database, work, clock).handle(event(record(good), record(bad)), Context())
+    make_consumer(database, work, clock).handle(event(record(succeeding), record(failing)), Context())
     assert [(attempt["worker"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
         ("matching", "retry")
     ]
@@ -135,7 +135,7 @@ def test_only_first_success_after_failure_is_recorded(
     def fail_permanently(attempt: TenantAttempt) -> Outcome:
         raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
-    for work in (fail_permanently, done, done):
+    for work in (fail_permanently, succeed, succeed):
         make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())
         clock.pass_(seconds=60)
         bodies.append(start_revision(admin, "matching", [message.work_id], clock())[0].message)
@@ -143,19 +143,22 @@ def test_only_first_success_after_failure_is_recorded(
     with database.tenant(tenant) as connection:
         dead_letter = search.show(connection, tenant, WORK_KINDS["matching"].job_id(message.work_id))
         assert dead_letter is not None
-        shown = [
+        outcomes = [
             (item.kind, item.outcome, item.revision)
             for item in history.events(connection, tenant, dead_letter, limit=9)
         ]
-    assert [item for item in shown if item[0] == "attempt"] == [("attempt", "failed", 1), ("attempt", "succeeded", 2)]
+    assert [item for item in outcomes if item[0] == "attempt"] == [
+        ("attempt", "failed", 1),
+        ("attempt", "succeeded", 2),
+    ]
 
 
 def test_success_after_failure_and_deferral_is_recorded(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     message = pending()
-    for number, work in ((0, fails), (0, defer), (1, done)):
-        make_consumer(database, work, clock).handle(event(record(later(message, number))), Context())
+    for number, work in ((0, fail_transiently), (0, defer), (1, succeed)):
+        make_consumer(database, work, clock).handle(event(record(next_send(message, number))), Context())
         clock.pass_(seconds=600)
     outcomes = admin.execute("SELECT outcome FROM work_attempt ORDER BY id").fetchall()
     assert outcomes == [("retry",), ("deferred",), ("succeeded",)]
@@ -165,11 +168,11 @@ def test_success_after_dead_letter_is_recorded(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     first, other = pending(), pending()
-    for message, work in ((first, fails), (other, done)):
+    for message, work in ((first, fail_transiently), (other, succeed)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
     admin.execute("DELETE FROM work_attempt")  # as if its retention of 90 days had ended
-    again = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
-    make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
+    sends = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
+    make_consumer(database, succeed, clock).handle(event(*(record(send.message) for send in sends)), Context())
     assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
         (str(first.work_id), "succeeded")
     ]
@@ -177,7 +180,7 @@ def test_success_after_dead_letter_is_recorded(
 
 # -- lost attempts ----------------------------------------------------------------------------------------------------
 
-LOST = {"status": "in-progress", "attempts": 1, "claimed_at": NOW, "lease_expires_at": NOW, "claim_token": 1}
+LOST_ATTEMPT = {"status": "in-progress", "attempts": 1, "claimed_at": NOW, "lease_expires_at": NOW, "claim_token": 1}
 
 
 def timeline(admin: Connection) -> list[tuple[int, str, str | None]]:
@@ -195,31 +198,31 @@ def errors(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
 def test_lost_attempt_is_recorded_by_next_claim(
     run: Run, task: Task, admin: Connection, clock: Clock, capsys: pytest.CaptureFixture[str]
 ):
-    message = task(**LOST)
+    message = task(**LOST_ATTEMPT)
 
-    run(fails, message, receives=2)
+    run(fail_transiently, message, receives=2)
 
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost"), (2, "retry", "ServiceUnavailableError")]
-    (lost,) = admin.execute(
+    (lost_attempt,) = admin.execute(
         "SELECT started_at, ended_at, error, next_attempt_at FROM work_attempt WHERE outcome = 'worker_lost'"
     )
-    assert lost == (NOW, clock.now, "The worker ended during attempt 1 of 6 without settling it", None)
+    assert lost_attempt == (NOW, clock.now, "The worker ended during attempt 1 of 6 without settling it", None)
     assert errors(capsys) == {"WorkerLost": 1, "ServiceUnavailableError": 1}
 
 
 def test_lost_attempt_is_recorded_once(
     run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock
 ):
-    message = task(**LOST)
+    message = task(**LOST_ATTEMPT)
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
-    run(done, message, context=LATE)
-    archiver.process("tasks", SQSRecord(record(task_body(later(message)), arn=DLQ_ARN)))
+    run(succeed, message, context=LATE_CONTEXT)
+    archiver.process("tasks", SQSRecord(record(task_body(next_send(message)), arn=DLQ_ARN)))
     assert timeline(admin) == []
     clock.pass_(seconds=60)
 
-    run(defer, later(message, 2))
+    run(defer, next_send(message, 2))
     clock.pass_(seconds=60)
-    run(done, later(message, 3))
+    run(succeed, next_send(message, 3))
 
     assert timeline(admin) == [
         (1, "worker_lost", "WorkerLost"),
@@ -231,13 +234,13 @@ def test_lost_attempt_is_recorded_once(
 def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task()
 
-    def slow(attempt: TenantAttempt) -> Outcome:
+    def outlive_lease(attempt: TenantAttempt) -> Outcome:
         admin.execute("UPDATE task SET lease_expires_at = claimed_at")
         clock.pass_(seconds=60)
-        run(done, message, receives=2)
+        run(succeed, message, receives=2)
         return DONE
 
-    assert len(run(slow, message)) == 1
+    assert len(run(outlive_lease, message)) == 1
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost"), (2, "succeeded", None)]
 
 
@@ -247,7 +250,7 @@ def test_archiver_records_lost_attempt_at_return_limit(
 ):  # fmt: skip
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
-    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, dlq_returns=2)), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST_ATTEMPT, dlq_returns=2)), arn=DLQ_ARN)))
 
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost")]
     assert errors(capsys) == {"WorkerLost": 1}
@@ -259,9 +262,9 @@ def test_lost_last_attempt_is_recorded_as_failure(
 ):  # fmt: skip
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
-    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST, max_retry=0)), arn=DLQ_ARN)))
+    archiver.process("tasks", SQSRecord(record(task_body(task(**LOST_ATTEMPT, max_retry=0)), arn=DLQ_ARN)))
     assert errors(capsys) == {"WorkerLost": 1}
-    run(done, task(**LOST, max_retry=0))
+    run(succeed, task(**LOST_ATTEMPT, max_retry=0))
     assert errors(capsys) == {"WorkerLost": 1}
 
     assert timeline(admin) == [(1, "failed", "WorkerLost")] * 2
@@ -272,20 +275,20 @@ def test_lowered_limit_fails_with_last_error(
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
-    by_worker, by_archiver = (task(attempts=4, max_retry=2, error="S3 is slow") for _ in range(2))
+    worker_message, archiver_message = (task(attempts=4, max_retry=2, error="S3 is slow") for _ in range(2))
 
-    run(done, by_worker)
-    archiver.process("tasks", SQSRecord(record(task_body(by_archiver), arn=DLQ_ARN)))
+    run(succeed, worker_message)
+    archiver.process("tasks", SQSRecord(record(task_body(archiver_message), arn=DLQ_ARN)))
 
-    errors_ = [dead_letter["metadata"]["last_error"] for dead_letter in rows(admin, "dead_letter")]
+    last_errors = [dead_letter["metadata"]["last_error"] for dead_letter in rows(admin, "dead_letter")]
     expected = "4 attempts have failed, and the limit was lowered to 3 before the next one; the last error: S3 is slow"
-    assert [(error["type"], error["message"]) for error in errors_] == [("AttemptsExhausted", expected)] * 2
+    assert [(error["type"], error["message"]) for error in last_errors] == [("AttemptsExhausted", expected)] * 2
     assert timeline(admin) == []
     assert errors(capsys) == {"AttemptsExhausted": 1}
 
 
 def test_lost_attempt_is_recorded_at_deferral_limit(run: Run, task: Task, admin: Connection):
-    run(done, task(**LOST, send_number=MAX_MESSAGES_PER_REVISION), context=LATE)
+    run(succeed, task(**LOST_ATTEMPT, send_number=MAX_MESSAGES_PER_REVISION), context=LATE_CONTEXT)
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost")]
 
 
@@ -293,5 +296,5 @@ def test_api_type_lists_every_stored_outcome(admin: Connection):
     (allowed,) = admin.execute(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
     )
-    shown = get_type_hints(TaskAttempt)["outcome"]
-    assert set(re.findall(r"'(\w+)'", allowed[0])) == set(get_args(shown))
+    documented = get_type_hints(TaskAttempt)["outcome"]
+    assert set(re.findall(r"'(\w+)'", allowed[0])) == set(get_args(documented))

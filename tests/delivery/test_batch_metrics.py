@@ -22,7 +22,7 @@ Pending = Callable[..., Message]
 pytestmark = pytest.mark.usefixtures("sqs")
 
 
-def _emitted(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def _metric_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
 
 
@@ -38,23 +38,23 @@ def test_batch_counts_each_outcome_and_times_attempts(
         BreakerOpenError("It is open", until=until),
     ]
     messages = [pending() for _ in outcomes]
-    by_work = {message.work_id: outcome for message, outcome in zip(messages, outcomes, strict=True)}
+    outcome_by_work_id = {message.work_id: outcome for message, outcome in zip(messages, outcomes, strict=True)}
 
     def work(attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=2)
-        outcome = by_work[attempt.work_id]
+        outcome = outcome_by_work_id[attempt.work_id]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    unknown = Message(work_id=uuid4(), revision=1, send_number=0)
+    unknown_message = Message(work_id=uuid4(), revision=1, send_number=0)
     consumer = make_consumer(
         database, work, clock, worker={"name": "matching", "timeout": 120, "permits": 1, "start_margin": 30}
     )
 
-    consumer.handle(event(*map(record, [*messages, unknown])), Context())
+    consumer.handle(event(*map(record, [*messages, unknown_message])), Context())
 
-    line, *errors = _emitted(capsys)
+    line, *errors = _metric_lines(capsys)
     for name in ("Succeeded", "Skipped", "Failed", "Retries", "Deferred"):
         assert line[name] == [1.0]
     assert line["worker"] == "matching"
@@ -75,7 +75,7 @@ def test_later_revision_reports_no_end_to_end_time(
 ) -> None:
     consumer = make_consumer(database, lambda _attempt: Succeeded(lambda _connection: Effects()), clock)
     consumer.handle(event(record(pending(revision=2))), Context())
-    (line,) = _emitted(capsys)
+    (line,) = _metric_lines(capsys)
     assert "EndToEndSeconds" not in line
 
 
@@ -87,7 +87,7 @@ def test_future_receipt_time_counts_as_zero_seconds(
     consumer = make_consumer(database, lambda _attempt: Succeeded(lambda _connection: Effects()), clock)
     consumer.handle(event(record(message)), Context())
 
-    (line,) = _emitted(capsys)
+    (line,) = _metric_lines(capsys)
     assert line["EndToEndSeconds"] == [0.0]
 
 
@@ -99,7 +99,7 @@ def test_duplicate_message_emits_no_metrics(
     response = consumer.handle(event(record(pending(status="succeeded"))), Context())
 
     assert response == {"batchItemFailures": []}
-    assert _emitted(capsys) == []
+    assert _metric_lines(capsys) == []
 
 
 def test_log_lines_have_own_work_id_and_trace(database: Database, clock: Clock, pending: Pending) -> None:
@@ -127,7 +127,7 @@ def test_last_log_line_lists_stage_times(
 ) -> None:
     lines: list[tuple[str, dict[str, Any]]] = []
     monkeypatch.setattr(logger, "info", lambda outcome, **fields: lines.append((outcome, fields)))
-    begun = clock.now
+    start = clock.now
 
     def work(_attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=7)
@@ -138,10 +138,10 @@ def test_last_log_line_lists_stage_times(
     ((outcome, fields),) = lines
     assert outcome == "skipped"
     assert fields["stages"] == {
-        "protected": begun.isoformat(),
-        "permitted": begun.isoformat(),
-        "claimed": begun.isoformat(),
-        "ended": (begun + timedelta(seconds=7)).isoformat(),
+        "protected": start.isoformat(),
+        "permitted": start.isoformat(),
+        "claimed": start.isoformat(),
+        "ended": (start + timedelta(seconds=7)).isoformat(),
     }
 
 

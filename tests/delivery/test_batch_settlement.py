@@ -15,37 +15,39 @@ from tests import factories
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
 
 Pending = Callable[..., Message]
-GATE = {"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}
+WORKER_SETTINGS = {"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}
 
 
-class Worker:
+class RecordingWorker:
     """Batch worker that records which attempts ran together and which alone."""
 
-    def __init__(self, left_out: Sequence[UUID] = (), effects: Callable[[Connection], None] | None = None) -> None:
+    def __init__(self, omitted: Sequence[UUID] = (), effects: Callable[[Connection], None] | None = None) -> None:
         self.together: list[set[UUID]] = []
         self.alone: list[UUID] = []
         self.transactions: list[Any] = []
-        self._left_out = left_out
+        self._omitted = omitted
         self._effects = effects
 
-    def one(self, attempt: TenantAttempt) -> Succeeded:
+    def run_alone(self, attempt: TenantAttempt) -> Succeeded:
         self.alone.append(attempt.work_id)
         return DONE
 
-    def several(self, connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
+    def run_together(self, connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
         work_ids = {attempt.work_id for attempt in attempts}
         self.together.append(work_ids)  # concurrently with other tenants' threads
         self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
         if self._effects is not None:
             self._effects(connection)
-        ids = work_ids.difference(self._left_out)
+        ids = work_ids.difference(self._omitted)
         return {id_: Effects(remark=f"with {len(ids) - 1} others") for id_ in ids}
 
 
 def handle(
     database: Database, clock: Clock, worker: Any, messages: Sequence[Message], **changes: Any
 ) -> tuple[list[Any], Any]:
-    consumer = make_consumer(database, BatchWorker(worker.one, worker.several), clock, worker=GATE, **changes)
+    consumer = make_consumer(
+        database, BatchWorker(worker.run_alone, worker.run_together), clock, worker=WORKER_SETTINGS, **changes
+    )
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
     return [failure["itemIdentifier"] for failure in response["batchItemFailures"]], consumer
 
@@ -58,52 +60,52 @@ def states(admin: Connection, messages: Sequence[Message]) -> list[tuple[Any, An
 def test_batch_settles_in_one_transaction(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    worker, messages = Worker(), [pending() for _ in range(3)]
+    worker, messages = RecordingWorker(), [pending() for _ in range(3)]
 
     failed, _ = handle(database, clock, worker, messages)
 
     assert failed == []
     assert (worker.together, worker.alone) == ([{message.work_id for message in messages}], [])
     assert states(admin, messages) == [("succeeded", 1, "with 2 others")] * 3
-    decided_by = admin.execute("SELECT DISTINCT xmin::text FROM document WHERE matching_status = 'succeeded'")
-    assert [xmin for (xmin,) in decided_by] == worker.transactions
+    transaction_ids = admin.execute("SELECT DISTINCT xmin::text FROM document WHERE matching_status = 'succeeded'")
+    assert [xmin for (xmin,) in transaction_ids] == worker.transactions
 
 
 def test_single_attempt_runs_in_its_settling_transaction(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    worker, message = Worker(), pending()
+    worker, message = RecordingWorker(), pending()
 
     failed, _ = handle(database, clock, worker, [message])
 
     assert (failed, worker.together, worker.alone) == ([], [{message.work_id}], [])
     assert states(admin, [message]) == [("succeeded", 1, "with 0 others")]
-    decided_by = admin.execute("SELECT xmin::text FROM document WHERE id = %s", [message.work_id]).fetchall()
-    assert [xmin for (xmin,) in decided_by] == worker.transactions
+    transaction_ids = admin.execute("SELECT xmin::text FROM document WHERE id = %s", [message.work_id]).fetchall()
+    assert [xmin for (xmin,) in transaction_ids] == worker.transactions
 
 
 def test_batch_transaction_disables_sequential_scans(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    planned: list[Any] = []
+    settings: list[Any] = []
 
-    def look(connection: Connection) -> None:
-        planned.extend(connection.execute("SELECT current_setting('enable_seqscan')").fetchall())
+    def read_setting(connection: Connection) -> None:
+        settings.extend(connection.execute("SELECT current_setting('enable_seqscan')").fetchall())
 
-    handle(database, clock, Worker(effects=look), [pending(), pending()])
+    handle(database, clock, RecordingWorker(effects=read_setting), [pending(), pending()])
 
-    assert planned == [("off",)]
+    assert settings == [("off",)]
 
 
 def test_conflict_repeats_whole_batch(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    def lose(connection: Connection) -> None:
+    def conflict_once(connection: Connection) -> None:
         connection.execute("UPDATE document SET method = 'xml'")
         if len(worker.together) == 1:
             connection.execute("DO $$ BEGIN RAISE deadlock_detected; END $$")
 
-    worker, messages = Worker(effects=lose), [pending(), pending()]
+    worker, messages = RecordingWorker(effects=conflict_once), [pending(), pending()]
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -115,24 +117,24 @@ def test_conflict_repeats_whole_batch(
 def test_batches_never_mix_tenants(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    ours = [pending(), pending()]
-    stranger = factories.make_document(
+    own_messages = [pending(), pending()]
+    foreign_document = factories.make_document(
         admin, factories.make_tenant(admin, "stranger"), matching_status="pending", matching_revision=1
     )
-    worker, theirs = Worker(), Message(work_id=stranger, revision=1, send_number=0)
+    worker, foreign_message = RecordingWorker(), Message(work_id=foreign_document, revision=1, send_number=0)
 
-    handle(database, clock, worker, [ours[0], theirs, ours[1]])
+    handle(database, clock, worker, [own_messages[0], foreign_message, own_messages[1]])
 
-    assert sorted(worker.together, key=len) == [{stranger}, {message.work_id for message in ours}]
+    assert sorted(worker.together, key=len) == [{foreign_document}, {message.work_id for message in own_messages}]
     assert worker.alone == []
-    assert [state for state, _, _ in states(admin, [*ours, theirs])] == ["succeeded"] * 3
+    assert [state for state, _, _ in states(admin, [*own_messages, foreign_message])] == ["succeeded"] * 3
 
 
 def test_omitted_attempt_runs_alone_without_spending_another(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(4)]
-    worker = Worker(left_out=[message.work_id for message in messages[1:3]])
+    worker = RecordingWorker(omitted=[message.work_id for message in messages[1:3]])
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -145,11 +147,11 @@ def test_omitted_attempt_runs_alone_without_spending_another(
 def test_batch_failure_runs_each_attempt_alone(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
 ) -> None:
-    def spoil(connection: Connection) -> None:
+    def fail(connection: Connection) -> None:
         connection.execute("UPDATE document SET method = 'xml'")
         raise error
 
-    worker, messages = Worker(effects=spoil), [pending(), pending()]
+    worker, messages = RecordingWorker(effects=fail), [pending(), pending()]
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -163,15 +165,15 @@ def test_stale_claim_rolls_back_and_repeats_others(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending(), pending()]
-    lost, kept = messages
+    stale, current = messages
 
     def supersede(connection: Connection) -> None:
-        connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [kept.work_id])
+        connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [current.work_id])
         if not superseded:
-            superseded.append(start_revision(admin, "matching", [lost.work_id], clock()))
+            superseded.append(start_revision(admin, "matching", [stale.work_id], clock()))
 
     superseded: list[Any] = []
-    worker = Worker(effects=supersede)
+    worker = RecordingWorker(effects=supersede)
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -190,19 +192,19 @@ def test_unknown_commit_outcome_is_looked_up(
     monkeypatch: pytest.MonkeyPatch,
     committed: bool,
 ) -> None:
-    worker, messages = Worker(), [pending(), pending()]
-    real = Database.tenant
-    lost: list[UUID] = []
+    worker, messages = RecordingWorker(), [pending(), pending()]
+    original_tenant = Database.tenant
+    lost_tenants: list[UUID] = []
 
-    def lose(self: Database, tenant_id: UUID, **how: Any) -> Any:
+    def lose_first_commit(self: Database, tenant_id: UUID, **options: Any) -> Any:
         @contextmanager
         def transaction() -> Any:
-            if lost:
-                with real(self, tenant_id, **how) as connection:
+            if lost_tenants:
+                with original_tenant(self, tenant_id, **options) as connection:
                     yield connection
                 return
-            lost.append(tenant_id)
-            with real(self, tenant_id, **how) as connection:
+            lost_tenants.append(tenant_id)
+            with original_tenant(self, tenant_id, **options) as connection:
                 yield connection
                 if not committed:
                     connection.rollback()
@@ -210,7 +212,7 @@ def test_unknown_commit_outcome_is_looked_up(
 
         return transaction()
 
-    monkeypatch.setattr(Database, "tenant", lose)
+    monkeypatch.setattr(Database, "tenant", lose_first_commit)
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -222,42 +224,44 @@ def test_unknown_commit_outcome_is_looked_up(
 def test_no_omitted_attempt_starts_after_cancellation(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    messages, alone = [pending(), pending()], []
+    messages, run_ids = [pending(), pending()], []
 
-    def several(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
+    def cancel_all(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
         for attempt in attempts:
             attempt.deadline.canceled.set()
         return {}
 
-    def one(attempt: TenantAttempt) -> Succeeded:
-        alone.append(attempt.work_id)
+    def run_alone(attempt: TenantAttempt) -> Succeeded:
+        run_ids.append(attempt.work_id)
         return DONE
 
-    consumer = make_consumer(database, BatchWorker(one, several), clock, worker=GATE)
+    consumer = make_consumer(database, BatchWorker(run_alone, cancel_all), clock, worker=WORKER_SETTINGS)
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
 
-    assert (len(response["batchItemFailures"]), alone) == (2, [])
+    assert (len(response["batchItemFailures"]), run_ids) == (2, [])
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("pending", 1)] * 2
-    assert consumer.gate.acquire(10) == GATE["permits"]
+    assert consumer.gate.acquire(10) == WORKER_SETTINGS["permits"]
 
 
 def test_missing_thread_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
-    worker = Worker(left_out=[message.work_id for message in messages])
-    consumer = make_consumer(database, BatchWorker(worker.one, worker.several), clock, worker=GATE)
-    real, begun = consumer.concurrency.start, []
+    worker = RecordingWorker(omitted=[message.work_id for message in messages])
+    consumer = make_consumer(
+        database, BatchWorker(worker.run_alone, worker.run_together), clock, worker=WORKER_SETTINGS
+    )
+    start_thread, started = consumer.concurrency.start, []
 
-    def begin_(name: str, function: Callable[[], None]) -> None:
-        begun.append(name)
-        if begun.count("matching") > 1:
+    def fail_second_thread(name: str, function: Callable[[], None]) -> None:
+        started.append(name)
+        if started.count("matching") > 1:
             raise RuntimeError("can't start new thread")
-        real(name, function)
+        start_thread(name, function)
 
-    consumer.concurrency.start = begin_  # type: ignore[method-assign]
+    consumer.concurrency.start = fail_second_thread  # type: ignore[method-assign]
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
 
     assert response["batchItemFailures"] == []
     assert sorted(states(admin, messages), key=str) == [("pending", 0, None)] * 2 + [("succeeded", 1, None)]
-    assert consumer.gate.acquire(10) == GATE["permits"]
+    assert consumer.gate.acquire(10) == WORKER_SETTINGS["permits"]

@@ -28,14 +28,14 @@ from tests.delivery.harness import (
     Context,
     FakeSqs,
     Flaky,
-    away,
-    done,
+    commit_unknown,
+    database_unavailable,
     event,
     life_cycle,
     make_consumer,
     record,
     rows,
-    unknown,
+    succeed,
 )
 
 Pending = Callable[..., Message]
@@ -45,7 +45,7 @@ def test_settlement_without_commit_is_repeated(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [unknown]
+    flaky.fail_tenant = [commit_unknown]
 
     response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
 
@@ -66,7 +66,7 @@ def test_unconfirmed_settlement_is_not_repeated(
         return Succeeded(effects)
 
     flaky.commit_then_fail = True
-    flaky.fail_tenant = [unknown]
+    flaky.fail_tenant = [commit_unknown]
 
     response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
 
@@ -84,7 +84,7 @@ def test_lost_commit_of_stale_attempt_changes_nothing(
         admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        flaky.fail_tenant, flaky.fail_delivery = [unknown], [take_over]
+        flaky.fail_tenant, flaky.fail_delivery = [commit_unknown], [take_over]
         return DONE
 
     response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
@@ -98,7 +98,7 @@ def test_unconfirmed_claim_is_recognized_by_token(
 ) -> None:
     message = pending()
     flaky.commit_then_fail = True
-    flaky.fail_delivery = [unknown]
+    flaky.fail_delivery = [commit_unknown]
 
     response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
 
@@ -111,7 +111,7 @@ def test_rolled_back_claim_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_delivery = [unknown]
+    flaky.fail_delivery = [commit_unknown]
 
     response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
 
@@ -125,7 +125,7 @@ def test_database_outage_delays_messages_by_receive_count(
     flaky: Flaky, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message], receives: int, visible_in: int
 ) -> None:
     message = pending()
-    flaky.fail_delivery = [away] * 9
+    flaky.fail_delivery = [database_unavailable] * 9
 
     response = make_consumer(flaky, lambda attempt: DONE, clock).handle(
         event(record(message, receives=receives, handle="it")), Context()
@@ -142,14 +142,14 @@ def test_database_outage_reports_unclaimed_messages(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
 ) -> None:
     messages = [pending() for _ in range(named)]
-    flaky.fail_delivery = [away] * 9
+    flaky.fail_delivery = [database_unavailable] * 9
 
     def read(body: str) -> ParsedMessage:
         if not messages:
             raise InvalidMessageError("It names no work item")
         return ParsedMessage(messages)
 
-    response = make_consumer(flaky, done, clock, read=read).handle(event(record("{}", handle="it")), Context())
+    response = make_consumer(flaky, succeed, clock, read=read).handle(event(record("{}", handle="it")), Context())
 
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
@@ -159,14 +159,16 @@ def test_database_outage_reports_unclaimed_messages(
 def test_failed_settlement_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    consumer, good = make_consumer(flaky, done, clock), pending()
+    consumer, other_message = make_consumer(flaky, succeed, clock), pending()
     flaky.fail_tenant = [ZeroDivisionError] * 4  # settling the success and then the failure of each message
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
     assert len(response["batchItemFailures"]) == 2
-    assert consumer.handle(event(record(good)), Context()) == {"batchItemFailures": []}  # the permits are free again
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert consumer.handle(event(record(other_message)), Context()) == {
+        "batchItemFailures": []
+    }  # the permits are free again
+    assert life_cycle(admin, other_message.work_id)["status"] == "succeeded"
 
 
 def test_conflicting_settlement_runs_again(
@@ -185,7 +187,7 @@ def test_unsettled_attempt_stays_in_progress_and_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [away] * 9
+    flaky.fail_tenant = [database_unavailable] * 9
 
     response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
 
@@ -208,14 +210,14 @@ def make_attempt(database: Database, message: Message, token: int, clock: Clock)
     )
 
 
-def make_heartbeat(database: Database, clock: Clock, every: float = 3600) -> Heartbeat:
+def make_heartbeat(database: Database, clock: Clock, interval: float = 3600) -> Heartbeat:
     return Heartbeat(
         kind=WORK_KINDS["matching"],
         database=database,
         visibility=Visibility(QUEUE_URL),
         min_visibility_seconds=lambda: 300,
         lease=timedelta(seconds=120),
-        every=every,
+        every=interval,
         clock=clock,
         concurrency=Threads(),
     )
@@ -225,12 +227,12 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     current = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
-    lost = pending(status="in-progress", claim_token=9, lease_expires_at=clock.now)
+    stale = pending(status="in-progress", claim_token=9, lease_expires_at=clock.now)
     received = [
         ReceivedMessage(SQSRecord(record(message, handle=str(message.work_id))), clock.now)
-        for message in (current, lost)
+        for message in (current, stale)
     ]
-    attempts = [make_attempt(database, message, 5, clock) for message in (current, lost)]
+    attempts = [make_attempt(database, message, 5, clock) for message in (current, stale)]
     heartbeat = make_heartbeat(database, clock)
     for item, attempt in zip(received, attempts, strict=True):
         heartbeat.watch(item)
@@ -239,7 +241,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
     clock.pass_(seconds=30)
     heartbeat.renew_once()
 
-    assert sqs.visibility == {str(current.work_id): 300, str(lost.work_id): 300}
+    assert sqs.visibility == {str(current.work_id): 300, str(stale.work_id): 300}
     assert life_cycle(admin, current.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
     attempts[0].deadline.check()
     with pytest.raises(StaleClaimError):
@@ -272,7 +274,7 @@ def test_heartbeat_extends_visibility_during_database_outage(
     heartbeat = make_heartbeat(flaky, clock)
     heartbeat.watch(received)
     heartbeat.running(received, attempt)
-    flaky.fail_delivery = [away]
+    flaky.fail_delivery = [database_unavailable]
 
     heartbeat.renew_once()
 
@@ -284,16 +286,16 @@ def test_heartbeat_extends_visibility_during_database_outage(
 def test_heartbeat_continues_after_a_failed_beat(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heartbeat, beats, again = make_heartbeat(database, clock, every=0), count(), Event()
+    heartbeat, beats, beat_again = make_heartbeat(database, clock, interval=0), count(), Event()
 
-    def beat() -> None:
+    def fail_once() -> None:
         if next(beats) == 0:
             raise ZeroDivisionError
-        again.set()
+        beat_again.set()
 
-    monkeypatch.setattr(heartbeat, "renew_once", beat)
+    monkeypatch.setattr(heartbeat, "renew_once", fail_once)
     with heartbeat:
-        assert again.wait(10)
+        assert beat_again.wait(10)
 
 
 def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
@@ -340,16 +342,16 @@ def test_duplicate_delivery_in_batch_runs_once(
 ) -> None:
     message = pending()
     raw = record(message)
-    seen: list[int] = []
+    attempt_numbers: list[int] = []
 
     def work(attempt: TenantAttempt) -> Outcome:
-        seen.append(attempt.number)
+        attempt_numbers.append(attempt.number)
         return Skipped("seen")
 
     batch = event(*(raw | {"receiptHandle": handle} for handle in ("first", "second")))
     response = make_consumer(database, work, clock).handle(batch, Context())
 
-    assert seen == [1]
+    assert attempt_numbers == [1]
     assert response == {"batchItemFailures": [{"itemIdentifier": raw["messageId"]}]}
     assert sqs.visibility == {"first": 300, "second": 300}  # protected, and not visible earlier
 
@@ -366,11 +368,11 @@ def test_claim_on_hung_database_times_out(
         with database.delivery() as connection:
             connection.execute("SELECT 1")
         proxy.speaks.clear()
-        began = monotonic()
+        start = monotonic()
 
         response = make_consumer(database, lambda attempt: DONE, clock).handle(event(*map(record, messages)), Context())
 
-        assert monotonic() - began < 5
+        assert monotonic() - start < 5
         database.close()
     assert len(response["batchItemFailures"]) == 2
     assert [life_cycle(admin, item.work_id)["attempts"] for item in messages] == [0, 0]
@@ -385,9 +387,9 @@ def test_lost_connection_costs_no_attempt(
     def work(attempt: TenantAttempt) -> Outcome:
         runs.append(attempt.number)
         with database.tenant(attempt.tenant_id) as connection:
-            (backend,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
+            (backend_pid,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
             if len(runs) == 1:  # the database restarts, or another thread held the GIL for too long
-                admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+                admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend_pid])
             connection.execute("SELECT 1")
         return DONE
 

@@ -18,8 +18,8 @@ from counterfoil.settings import Settings
 from counterfoil.tasks.task_type import Services
 from functions.tasks.work import run_task
 from tests.dead_letters.audit_trail import broken
-from tests.delivery.harness import Clock, FakeSqs, done
-from tests.delivery.requeue_harness import QUEUE, Run, Task, row, sent
+from tests.delivery.harness import Clock, FakeSqs, succeed
+from tests.delivery.requeue_harness import QUEUE, Run, Task, sent_messages, task_row
 
 
 def fail_permanently(attempt: TenantAttempt) -> Outcome:
@@ -51,14 +51,14 @@ def test_successful_retry_leaves_dead_letter_retried(
     message = task()
     run(fail_permanently, message)
     retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
-    [(again, _)] = sent(sqs, QUEUE)
-    assert (again.work_id, again.revision, again.send_number) == (message.work_id, 2, 0)
+    [(retry_message, _)] = sent_messages(sqs, QUEUE)
+    assert (retry_message.work_id, retry_message.revision, retry_message.send_number) == (message.work_id, 2, 0)
 
-    assert run(done, message) == []  # an older message, which is dropped
-    assert row(admin, message)["status"] == "pending"
-    assert run(done, again) == []
+    assert run(succeed, message) == []  # an older message, which is dropped
+    assert task_row(admin, message)["status"] == "pending"
+    assert run(succeed, retry_message) == []
 
-    assert row(admin, message)["status"] == "succeeded"
+    assert task_row(admin, message)["status"] == "succeeded"
     dead_letter = dead_letter_of(database, tenant, message)
     assert (dead_letter.status, dead_letter.resolved_by, dead_letter.previous_failures) == ("retried", "kim", [])
 
@@ -77,8 +77,8 @@ def test_failed_retry_reopens_dead_letter_with_history(
     run(fail_permanently, message)
     first = dead_letter_of(database, tenant, message)
     retry(database, tenant, outbox, first, clock)
-    [(again, _)] = sent(sqs, QUEUE)
-    run(fail_permanently, again)
+    [(retry_message, _)] = sent_messages(sqs, QUEUE)
+    run(fail_permanently, retry_message)
 
     dead_letter = dead_letter_of(database, tenant, message)
     assert (dead_letter.job_id, dead_letter.status, dead_letter.revision, dead_letter.resolution) == (
@@ -88,11 +88,11 @@ def test_failed_retry_reopens_dead_letter_with_history(
         None,
     )
     assert dead_letter.version > first.version + 1
-    [before] = dead_letter.previous_failures
-    assert (before["revision"], before["status"]) == (1, "retried")
-    assert before["resolution"] == {"action": "retried", "notes": "The cause is fixed"}
+    [previous] = dead_letter.previous_failures
+    assert (previous["revision"], previous["status"]) == (1, "retried")
+    assert previous["resolution"] == {"action": "retried", "notes": "The cause is fixed"}
     retry(database, tenant, outbox, dead_letter, clock)
-    assert sent(sqs, QUEUE)[1][0].revision == 3
+    assert sent_messages(sqs, QUEUE)[1][0].revision == 3
     with database.tenant(tenant) as connection:
         assert broken(connection, tenant) is None
         assert len(audit.page(connection, tenant, limit=20)) == 2
@@ -109,7 +109,7 @@ def test_retry_rejects_pending_and_succeeded_work_items(
     for step in ("pending", "succeeded"):
         with pytest.raises(NotRetryableError, match=step):
             retry(database, tenant, outbox, dead_letter, clock)
-        run(done, sends[0].message)
+        run(succeed, sends[0].message)
 
 
 def test_retry_uses_edited_payload(
@@ -127,14 +127,14 @@ def test_retry_uses_edited_payload(
     dead_letter = dead_letter_of(database, tenant, message)
     change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typo")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
-    assert row(admin, message)["payload"] == {"say": "hello"}
+    assert task_row(admin, message)["payload"] == {"say": "hello"}
 
     retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
-    [(again, _)] = sent(sqs, QUEUE)
+    [(retry_message, _)] = sent_messages(sqs, QUEUE)
     assert '"say":"bye"' in sqs.sent[QUEUE][0]["MessageBody"]
-    run(lambda attempt: run_task(attempt, Services()), again)
+    run(lambda attempt: run_task(attempt, Services()), retry_message)
 
-    stored = row(admin, message)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["payload"], stored["result"]) == ("succeeded", {"say": "bye"}, {"say": "bye"})
 
 
@@ -154,9 +154,9 @@ def test_edit_applies_to_one_retry_only(
     change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typo")
     actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
-    run(fail_permanently, sent(sqs, QUEUE)[0][0])
-    again = dead_letter_of(database, tenant, message)
-    assert actions.show_payload(database, tenant, again.job_id, bucket=None).edited is None
+    run(fail_permanently, sent_messages(sqs, QUEUE)[0][0])
+    dead_letter_after_retry = dead_letter_of(database, tenant, message)
+    assert actions.show_payload(database, tenant, dead_letter_after_retry.job_id, bucket=None).edited is None
     admin.execute("UPDATE task SET payload = '{}'")
-    retry(database, tenant, outbox, again, clock)
-    assert row(admin, message)["payload"] == {}
+    retry(database, tenant, outbox, dead_letter_after_retry, clock)
+    assert task_row(admin, message)["payload"] == {}

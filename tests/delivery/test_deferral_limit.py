@@ -10,22 +10,32 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.claims import Claims
 from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
 from counterfoil.delivery.work import start_revision
-from tests.delivery.harness import Clock, FakeSqs, done, rows
-from tests.delivery.requeue_harness import LATE, QUEUE, RETRY_ARN, Run, Task, defer, later, row, sent
+from tests.delivery.harness import Clock, FakeSqs, rows, succeed
+from tests.delivery.requeue_harness import (
+    LATE_CONTEXT,
+    QUEUE,
+    RETRY_ARN,
+    Run,
+    Task,
+    defer,
+    next_send,
+    sent_messages,
+    task_row,
+)
 
 
 def test_deferral_spends_no_attempt(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
     message = task()
     assert run(defer, message) == []
-    stored = row(admin, message)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"], stored["send_number"]) == ("pending", 0, 1)
-    assert sent(sqs) == [(later(message), 40)]
+    assert sent_messages(sqs) == [(next_send(message), 40)]
 
 
 def test_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
     message = task(send_number=MAX_MESSAGES_PER_REVISION)
     assert run(defer, message, arn=RETRY_ARN) == []
-    assert row(admin, message)["status"] == "failed"
+    assert task_row(admin, message)["status"] == "failed"
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["metadata"]["last_error"]["type"] == "TooManyDeferralsError"
     assert "deferred 1000 times" in dead_letter["metadata"]["last_error"]["message"]
@@ -34,25 +44,25 @@ def test_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection,
 
 def test_repeated_lack_of_time_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
     message = task(send_number=MAX_MESSAGES_PER_REVISION - 1)
-    assert run(done, message, arn=RETRY_ARN, context=LATE) == []
-    ((message, _),) = sent(sqs, QUEUE) + sent(sqs)
+    assert run(succeed, message, arn=RETRY_ARN, context=LATE_CONTEXT) == []
+    ((message, _),) = sent_messages(sqs, QUEUE) + sent_messages(sqs)
     assert message.send_number == MAX_MESSAGES_PER_REVISION
 
-    assert run(done, message, arn=RETRY_ARN, context=LATE) == []
+    assert run(succeed, message, arn=RETRY_ARN, context=LATE_CONTEXT) == []
 
-    stored = row(admin, message)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"]) == ("failed", 0)
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["metadata"]["last_error"]["type"] == "TooManyDeferralsError"
     assert dead_letter["metadata"]["last_error"]["message"].endswith("The last reason: The invocation was about to end")
-    assert len(sent(sqs, QUEUE) + sent(sqs)) == 1
+    assert len(sent_messages(sqs, QUEUE) + sent_messages(sqs)) == 1
 
 
 def test_repeated_early_messages_fail_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task(attempts=1, send_number=MAX_MESSAGES_PER_REVISION, next_attempt_at=clock.now + timedelta(seconds=20))
-    assert run(done, message, arn=RETRY_ARN) == []
-    assert row(admin, message)["status"] == "failed"
-    assert "It was early" in row(admin, message)["error"]
+    assert run(succeed, message, arn=RETRY_ARN) == []
+    assert task_row(admin, message)["status"] == "failed"
+    assert "It was early" in task_row(admin, message)["error"]
     assert sqs.sent == {}
 
 
@@ -60,16 +70,16 @@ def test_concurrent_claim_prevents_deferral_limit_failure(
     run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     message = task(send_number=MAX_MESSAGES_PER_REVISION)
-    park = Claims.park
+    original_park = Claims.park
 
     def park_and_claim(*arguments: Any) -> Any:
-        stored = park(*arguments)
+        stored = original_park(*arguments)
         admin.execute("UPDATE task SET status = 'in-progress', claim_token = claim_token + 1, attempts = 1")
         return stored
 
     monkeypatch.setattr(Claims, "park", park_and_claim)
-    assert len(run(done, message, arn=RETRY_ARN, context=LATE)) == 1
-    assert row(admin, message)["status"] == "in-progress"
+    assert len(run(succeed, message, arn=RETRY_ARN, context=LATE_CONTEXT)) == 1
+    assert task_row(admin, message)["status"] == "in-progress"
     assert rows(admin, "dead_letter") == []
 
 
@@ -80,5 +90,5 @@ def test_new_revision_resets_deferral_limit(
     run(defer, message, arn=RETRY_ARN)
     with database.tenant(tenant) as connection:
         (send,) = start_revision(connection, "tasks", [message.work_id], clock.now)
-    run(done, send.message)
-    assert row(admin, message)["status"] == "succeeded"
+    run(succeed, send.message)
+    assert task_row(admin, message)["status"] == "succeeded"

@@ -24,7 +24,7 @@ from tests.delivery.harness import (
     FakeSqs,
     claim,
     event,
-    fails,
+    fail_transiently,
     life_cycle,
     make_consumer,
     record,
@@ -42,20 +42,20 @@ QUICK = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
 def test_slow_backoff_at_deadline_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    message, context, answered = pending(), Context(), threading.Event()
-    change = sqs.change_message_visibility_batch
+    message, context, handled = pending(), Context(), threading.Event()
+    change_visibility = sqs.change_message_visibility_batch
 
-    def slow(**call: Any) -> Any:
+    def change_slowly(**arguments: Any) -> Any:
         if threading.current_thread().name.startswith("matching"):  # the backoff, on the record's own thread
             context.left = 3
-            assert answered.wait(10)
-        return change(**call)
+            assert handled.wait(10)
+        return change_visibility(**arguments)
 
-    sqs.change_message_visibility_batch = slow  # type: ignore[method-assign]
-    consumer = make_consumer(database, fails, clock, worker=QUICK)
+    sqs.change_message_visibility_batch = change_slowly  # type: ignore[method-assign]
+    consumer = make_consumer(database, fail_transiently, clock, worker=QUICK)
 
     response = consumer.handle(event(record(message)), context)
-    answered.set()
+    handled.set()
 
     assert len(response["batchItemFailures"]) == 1
     assert life_cycle(admin, message.work_id)["status"] == "pending"
@@ -66,16 +66,16 @@ def test_failed_backoff_still_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    change = sqs.change_message_visibility_batch
+    change_visibility = sqs.change_message_visibility_batch
 
-    def broken(**call: Any) -> Any:
+    def fail_backoff(**arguments: Any) -> Any:
         if threading.current_thread().name.startswith("matching"):
             raise RuntimeError("can't start new thread")
-        return change(**call)
+        return change_visibility(**arguments)
 
-    sqs.change_message_visibility_batch = broken  # type: ignore[method-assign]
+    sqs.change_message_visibility_batch = fail_backoff  # type: ignore[method-assign]
 
-    response = make_consumer(database, fails, clock).handle(event(record(message)), Context())
+    response = make_consumer(database, fail_transiently, clock).handle(event(record(message)), Context())
 
     assert len(response["batchItemFailures"]) == 1
 
@@ -84,19 +84,19 @@ def test_hanging_renewal_does_not_delay_settlement(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, renewing, settled = pending(), threading.Event(), threading.Event()
-    change = sqs.change_message_visibility_batch
+    change_visibility = sqs.change_message_visibility_batch
 
-    def hang(**call: Any) -> Any:
+    def hang_heartbeat(**arguments: Any) -> Any:
         if threading.current_thread().name == "heartbeat":
             renewing.set()
             assert settled.wait(20)
-        return change(**call)
+        return change_visibility(**arguments)
 
     def work(attempt: TenantAttempt) -> Succeeded:
         assert renewing.wait(10)
         return DONE
 
-    sqs.change_message_visibility_batch = hang  # type: ignore[method-assign]
+    sqs.change_message_visibility_batch = hang_heartbeat  # type: ignore[method-assign]
 
     response = make_consumer(database, work, clock, heartbeat_interval_seconds=0.01).handle(
         event(record(message)), Context()
@@ -112,10 +112,10 @@ def test_system_exit_in_effects_fails_attempt(
 ) -> None:
     message = pending()
 
-    def leave(_connection: Connection) -> Effects:
+    def exit_process(_connection: Connection) -> Effects:
         raise SystemExit(3)
 
-    response = make_consumer(database, lambda _attempt: Succeeded(leave), clock).handle(
+    response = make_consumer(database, lambda _attempt: Succeeded(exit_process), clock).handle(
         event(record(message)), Context()
     )
 
@@ -128,7 +128,7 @@ def test_system_exit_in_effects_fails_attempt(
 # -- exhausted permits and threads ------------------------------------------------------------------------------------
 
 
-class Running(Context):
+class ElapsingContext(Context):
     """A context whose remaining time drops by 0.1 s each time it is read."""
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
@@ -139,24 +139,24 @@ class Running(Context):
 def test_hung_attempts_park_batch_and_end_process(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    ended, release, context = [], threading.Event(), Context()
+    process_ends, release, context = [], threading.Event(), Context()
 
     def hang(attempt: TenantAttempt) -> Succeeded:
         context.left = 2
         assert release.wait(10)
         return DONE
 
-    consumer = make_consumer(database, hang, clock, worker=QUICK, on_no_permits=lambda: ended.append(True))
+    consumer = make_consumer(database, hang, clock, worker=QUICK, on_starved=lambda: process_ends.append(True))
     consumer.handle(event(record(pending()), record(pending())), context)
-    assert ended == []
+    assert process_ends == []
 
-    waiting = pending()
-    response = consumer.handle(event(record(waiting)), Running(left=119.9))
+    waiting_message = pending()
+    response = consumer.handle(event(record(waiting_message)), ElapsingContext(left=119.9))
     release.set()
 
-    assert ended == [True]
+    assert process_ends == [True]
     assert response == {"batchItemFailures": []}
-    row = life_cycle(admin, waiting.work_id)
+    row = life_cycle(admin, waiting_message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # this process will not have free permits soon
     assert [consumer.gate.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
@@ -166,20 +166,22 @@ def test_isolated_work_item_starves_without_permits(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = clock() - timedelta(seconds=1)
-    message, ended = pending(status="in-progress", attempts=1, lease_expires_at=expired), []
-    consumer = make_consumer(database, fails, clock, worker=QUICK, on_no_permits=lambda: ended.append(True))
-    give_back = consumer.gate.release
+    message, process_ends = pending(status="in-progress", attempts=1, lease_expires_at=expired), []
+    consumer = make_consumer(
+        database, fail_transiently, clock, worker=QUICK, on_starved=lambda: process_ends.append(True)
+    )
+    release = consumer.gate.release
 
-    def give_back_to_hung_attempt(permits: int = 1) -> None:
+    def release_to_hung_attempt(permits: int = 1) -> None:
         """Give the returned permits to an attempt that never ends."""
-        give_back(permits)
+        release(permits)
         consumer.gate.acquire(2)
 
-    monkeypatch.setattr(consumer.gate, "release", give_back_to_hung_attempt)
+    monkeypatch.setattr(consumer.gate, "release", release_to_hung_attempt)
 
-    response = consumer.handle(event(record(message)), Running(left=120.5))
+    response = consumer.handle(event(record(message)), ElapsingContext(left=120.5))
 
-    assert ended == [True]
+    assert process_ends == [True]
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
@@ -190,7 +192,7 @@ def test_parked_work_item_stays_marked_as_unsettled(
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))
 
-    response = make_consumer(database, fails, clock).handle(event(record(message)), Context(left=20))
+    response = make_consumer(database, fail_transiently, clock).handle(event(record(message)), Context(left=20))
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -210,16 +212,16 @@ def test_record_without_thread_spends_no_attempt(
         clock,
         worker={"name": "matching", "timeout": 120, "permits": 3, "start_margin": 30},
     )
-    begin, begun = consumer.concurrency.start, []
+    start_thread, started = consumer.concurrency.start, []
 
-    def refuse_the_second(name: str, function: Callable[[], None]) -> None:
+    def fail_second_thread(name: str, function: Callable[[], None]) -> None:
         if name == "matching":
-            begun.append(name)
-            if len(begun) == 2:
+            started.append(name)
+            if len(started) == 2:
                 raise RuntimeError("can't start new thread")
-        begin(name, function)
+        start_thread(name, function)
 
-    consumer.concurrency.start = refuse_the_second  # type: ignore[method-assign]
+    consumer.concurrency.start = fail_second_thread  # type: ignore[method-assign]
 
     response = consumer.handle(event(*map(record, messages)), Context())
 
@@ -243,39 +245,40 @@ def test_rejecting_queue_does_not_block_other_queues(
     queues = {"ingestion": "http://127.0.0.1/gone", "matching": QUEUE_URL}
     enqueue_overdue(admin, "ingestion", clock)
     enqueue_overdue(admin, "matching", clock)
-    send, ask = sqs.send_message_batch, sqs.get_queue_attributes
+    send_batch, get_attributes = sqs.send_message_batch, sqs.get_queue_attributes
 
-    def refuse(call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(**arguments: Any) -> Any:
+    def reject_missing_queue(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(**arguments: Any) -> Any:
             if arguments["QueueUrl"].endswith("gone"):
                 raise RejectedRequestError("QueueDoesNotExist")
             return call(**arguments)
 
-        return called
+        return wrapper
 
-    sqs.send_message_batch, sqs.get_queue_attributes = refuse(send), refuse(ask)  # type: ignore[method-assign]
+    sqs.send_message_batch = reject_missing_queue(send_batch)  # type: ignore[method-assign]
+    sqs.get_queue_attributes = reject_missing_queue(get_attributes)  # type: ignore[method-assign]
     outbox = Outbox(maintenance_database, queues, clock=clock)
 
-    recovered = Watchdog(settings(queue_urls=queues), maintenance_database, outbox, clock).run()
+    stats = Watchdog(settings(queue_urls=queues), maintenance_database, outbox, clock).run()
 
-    assert recovered.sent == 1
+    assert stats.sent == 1
     assert len(sqs.sent[QUEUE_URL]) == 1
 
 
 def test_removed_worker_does_not_block_outbox(
     maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
-    long_ago = clock() - timedelta(days=1)
+    yesterday = clock() - timedelta(days=1)
     admin.execute(
         "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at) "
         "SELECT 'retired', gen_random_uuid(), 1, 0, %s, %s FROM generate_series(1, 1000)",
-        [long_ago, long_ago],
+        [yesterday, yesterday],
     )
     enqueue_overdue(admin, "matching", clock)
-    chosen = settings()
+    config = settings()
 
-    recovered = Watchdog(
-        chosen, maintenance_database, Outbox(maintenance_database, chosen.queue_urls, clock=clock), clock
+    stats = Watchdog(
+        config, maintenance_database, Outbox(maintenance_database, config.queue_urls, clock=clock), clock
     ).run()
 
-    assert recovered.sent == 1
+    assert stats.sent == 1

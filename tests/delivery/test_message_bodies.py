@@ -30,12 +30,12 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
-    done,
     event,
     life_cycle,
     make_consumer,
     record,
     rows,
+    succeed,
 )
 from tests.delivery.message_bodies import body_of, created, s3_event
 
@@ -44,7 +44,7 @@ Pending = Callable[..., Message]
 
 @pytest.fixture
 def matching(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
-    return make_consumer(database, done, clock)
+    return make_consumer(database, succeed, clock)
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
     return make_consumer(database, work, clock, read=files.read_event, worker=worker)
 
 
-def good_upload() -> str:
+def valid_upload_event() -> str:
     return s3_event(created("uploads/acme/good.xml"))
 
 
-def by_key(admin: Connection) -> dict[str, str | None]:
+def statuses_by_key(admin: Connection) -> dict[str, str | None]:
     """Return the status of each upload, by key."""
     return {job["key"]: job["status"] for job in rows(admin, "acquisition_job")}
 
@@ -88,30 +88,30 @@ def test_unreadable_body_is_dead_lettered_alone(
     assert body_of(dead_letter) == message_bodies.UNREADABLE[name]
     assert dead_letter["metadata"]["last_error"]["message"].startswith("The message")
     assert "counterfoil.delivery.work:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
-    assert message_bodies.WORK not in str(dead_letter["metadata"])
+    assert message_bodies.WORK_ID not in str(dead_letter["metadata"])
     assert len(rows(admin, "failure_event")) == 1
 
 
-@pytest.mark.parametrize("which", ["matching", "acquisition"])
+@pytest.mark.parametrize("worker", ["matching", "acquisition"])
 def test_each_unreadable_body_becomes_a_dead_letter(
-    request: pytest.FixtureRequest, admin: Connection, which: str
+    request: pytest.FixtureRequest, admin: Connection, worker: str
 ) -> None:
-    consumer: Consumer = request.getfixturevalue(which)
+    consumer: Consumer = request.getfixturevalue(worker)
 
     response = consumer.handle(event(*map(record, message_bodies.UNREADABLE.values())), Context())
 
     assert response == {"batchItemFailures": []}
     dead_letters = rows(admin, "dead_letter")
     assert sorted(body_of(dead_letter) for dead_letter in dead_letters) == sorted(message_bodies.UNREADABLE.values())
-    assert {dead_letter["worker"] for dead_letter in dead_letters} == {which}
+    assert {dead_letter["worker"] for dead_letter in dead_letters} == {worker}
 
 
 def test_redelivered_unreadable_message_adds_no_dead_letter(matching: Consumer, admin: Connection) -> None:
-    same = record("not JSON")
+    unreadable = record("not JSON")
 
-    matching.handle(event(same), Context())
+    matching.handle(event(unreadable), Context())
     admin.execute("UPDATE dead_letter SET status = 'ignored'")  # closed by an operator
-    matching.handle(event(same), Context())
+    matching.handle(event(unreadable), Context())
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert (dead_letter["status"], dead_letter["previous_failures"]) == ("ignored", [])
@@ -124,42 +124,44 @@ def test_identical_unreadable_messages_create_two_dead_letters(matching: Consume
     assert len(rows(admin, "dead_letter")) == 2
 
 
-@pytest.mark.parametrize("form", message_bodies.ODD_FORMS)
+@pytest.mark.parametrize("encoding", message_bodies.UNUSUAL_ENCODINGS)
 def test_unusual_message_encoding_claims_same_work_item(
-    matching: Consumer, admin: Connection, pending: Pending, form: str
+    matching: Consumer, admin: Connection, pending: Pending, encoding: str
 ) -> None:
-    odd, good = pending(), pending()
+    unusual, plain = pending(), pending()
 
-    response = matching.handle(event(record(message_bodies.ODD_FORMS[form](odd.work_id)), record(good)), Context())
+    response = matching.handle(
+        event(record(message_bodies.UNUSUAL_ENCODINGS[encoding](unusual.work_id)), record(plain)), Context()
+    )
 
     assert response == {"batchItemFailures": []}
-    assert [life_cycle(admin, message.work_id)["status"] for message in (odd, good)] == ["succeeded"] * 2
+    assert [life_cycle(admin, message.work_id)["status"] for message in (unusual, plain)] == ["succeeded"] * 2
 
 
 def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connection, pending: Pending) -> None:
-    message, good = pending(), pending()
-    odd = message_bodies.ODD_FORMS["no hyphens"](message.work_id)
+    message, other_message = pending(), pending()
+    other_encoding = message_bodies.UNUSUAL_ENCODINGS["no hyphens"](message.work_id)
 
-    response = matching.handle(event(record(message), record(odd), record(good)), Context())
+    response = matching.handle(event(record(message), record(other_encoding), record(other_message)), Context())
 
     assert len(response["batchItemFailures"]) == 1  # still running when the second record is claimed
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, other_message.work_id)["status"] == "succeeded"
 
 
-@pytest.mark.parametrize("version", message_bodies.NEWER)
+@pytest.mark.parametrize("version", message_bodies.NEWER_VERSIONS)
 def test_newer_schema_waits_for_deployment(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, version: str
 ) -> None:
-    good, newer = pending(), f'{{"schema_version": {message_bodies.NEWER[version]}, "work": "{uuid4()}"}}'
+    current, newer = pending(), f'{{"schema_version": {message_bodies.NEWER_VERSIONS[version]}, "work": "{uuid4()}"}}'
 
-    response = matching.handle(event(record(newer, handle="newer"), record(good)), Context())
+    response = matching.handle(event(record(newer, handle="newer"), record(current)), Context())
 
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["newer"] == 300
     assert rows(admin, "dead_letter") == []
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, current.work_id)["status"] == "succeeded"
 
 
 def test_newer_schema_goes_to_dlq_after_last_receive(matching: Consumer, admin: Connection, sqs: FakeSqs) -> None:
@@ -174,15 +176,15 @@ def test_newer_schema_goes_to_dlq_after_last_receive(matching: Consumer, admin: 
 def test_unknown_document_is_audited_without_dead_letter(
     matching: Consumer, admin: Connection, pending: Pending
 ) -> None:
-    good, unknown = pending(), Message(work_id=uuid4(), revision=1, send_number=0)
+    existing, unknown_message = pending(), Message(work_id=uuid4(), revision=1, send_number=0)
 
-    response = matching.handle(event(record(unknown), record(good)), Context())
+    response = matching.handle(event(record(unknown_message), record(existing)), Context())
 
     assert response == {"batchItemFailures": []}
     assert rows(admin, "dead_letter") == []
     (entry,) = rows(admin, "dead_letter_audit")
     assert entry["action"] == "unknown-work"
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, existing.work_id)["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("ahead", [{"revision": 2}, {"send_number": 1}, {"revision": 2**31 - 1}])
@@ -274,38 +276,40 @@ def test_unreadable_s3_event_is_dead_lettered_alone(
 ) -> None:
     body = message_bodies.UNREADABLE_UPLOADS[name]
 
-    response = acquisition.handle(event(record(body), record(good_upload())), Context())
+    response = acquisition.handle(event(record(body), record(valid_upload_event())), Context())
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
+    assert statuses_by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
     (dead_letter,) = rows(admin, "dead_letter")
     assert (dead_letter["worker"], dead_letter["work_id"]) == ("acquisition", None)
     assert body_of(dead_letter) == body
 
 
-@pytest.mark.parametrize("name", message_bodies.NO_UPLOAD)
+@pytest.mark.parametrize("name", message_bodies.EVENTS_WITHOUT_UPLOAD)
 def test_s3_event_without_upload_is_acknowledged(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
-    response = acquisition.handle(event(record(message_bodies.NO_UPLOAD[name]), record(good_upload())), Context())
+    response = acquisition.handle(
+        event(record(message_bodies.EVENTS_WITHOUT_UPLOAD[name]), record(valid_upload_event())), Context()
+    )
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
+    assert statuses_by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
     assert rows(admin, "dead_letter") == []
 
 
-@pytest.mark.parametrize("name", message_bodies.KEYS)
+@pytest.mark.parametrize("name", message_bodies.ENCODED_KEYS)
 def test_s3_key_is_decoded(acquisition: Consumer, admin: Connection, tenant: UUID, name: str) -> None:
-    encoded, decoded = message_bodies.KEYS[name]
+    encoded, decoded = message_bodies.ENCODED_KEYS[name]
 
-    response = acquisition.handle(event(record(s3_event(created(encoded))), record(good_upload())), Context())
+    response = acquisition.handle(event(record(s3_event(created(encoded))), record(valid_upload_event())), Context())
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {decoded: "succeeded", "uploads/acme/good.xml": "succeeded"}
+    assert statuses_by_key(admin) == {decoded: "succeeded", "uploads/acme/good.xml": "succeeded"}
     assert {job["tenant_id"] for job in rows(admin, "acquisition_job")} == {str(tenant)}
 
 
-@pytest.mark.parametrize("name", message_bodies.NO_TENANT)
+@pytest.mark.parametrize("name", message_bodies.KEYS_WITHOUT_TENANT)
 def test_upload_without_tenant_becomes_unassigned_dead_letter(
     database: Database, sqs: FakeSqs, clock: Clock, admin: Connection, tenant: UUID, name: str
 ) -> None:
@@ -314,11 +318,11 @@ def test_upload_without_tenant_becomes_unassigned_dead_letter(
     folder = s3_event(created("uploads/acme/folder/"))  # skipped without a request to S3
 
     response = consumer.handle(
-        event(record(s3_event(created(message_bodies.NO_TENANT[name]))), record(folder)), Context()
+        event(record(s3_event(created(message_bodies.KEYS_WITHOUT_TENANT[name]))), record(folder)), Context()
     )
 
     assert response == {"batchItemFailures": []}
-    states = by_key(admin)
+    states = statuses_by_key(admin)
     assert states.pop("uploads/acme/folder/") is None
     assert list(states.values()) == ["failed"]
     (dead_letter,) = rows(admin, "dead_letter")
@@ -333,24 +337,24 @@ def test_upload_without_tenant_becomes_unassigned_dead_letter(
 def test_each_upload_in_event_gets_its_message(
     acquisition: Consumer, admin: Connection, sqs: FakeSqs, tenant: UUID
 ) -> None:
-    several = s3_event(
+    notification = s3_event(
         created("uploads/acme/1.xml"),
         created("uploads/acme/gone.xml", name="ObjectRemoved:Delete"),
         created("uploads/nobody/2.xml"),
         created("uploads/acme/1.xml"),  # duplicate
     )
 
-    response = acquisition.handle(event(record(several), record(good_upload())), Context())
+    response = acquisition.handle(event(record(notification), record(valid_upload_event())), Context())
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {
+    assert statuses_by_key(admin) == {
         "uploads/acme/1.xml": "pending",
         "uploads/nobody/2.xml": "pending",
         "uploads/acme/good.xml": "succeeded",
     }
     assert len(rows(admin, "outbox")) == 2
 
-    acquisition.handle(event(record(several)), Context())  # redelivered
+    acquisition.handle(event(record(notification)), Context())  # redelivered
     assert len(rows(admin, "outbox")) == 2
 
 
@@ -372,7 +376,7 @@ def test_value_rejected_by_postgres_is_dead_lettered_alone(
     good = pending()
     body = json.dumps({"schema_version": 1, "work_id": str(uuid4())} | bad)
 
-    response = make_consumer(database, done, clock).handle(event(record(body), record(good)), Context())
+    response = make_consumer(database, succeed, clock).handle(event(record(body), record(good)), Context())
 
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
@@ -394,8 +398,8 @@ def test_archiver_settles_value_rejected_by_postgres(
 def test_upload_key_with_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
     bad = s3_event(created("uploads/acme/a%00b.xml"))
 
-    response = acquisition.handle(event(record(bad), record(good_upload())), Context())
+    response = acquisition.handle(event(record(bad), record(valid_upload_event())), Context())
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
+    assert statuses_by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
     assert len(rows(admin, "dead_letter")) == 1

@@ -22,7 +22,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import enqueue
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.tasks.store import read_task_message
-from tests.delivery.harness import Clock, Context, FakeSqs, done, event, fails, record, settings
+from tests.delivery.harness import Clock, Context, FakeSqs, event, fail_transiently, record, settings, succeed
 from tests.factories import make_task
 
 TASKS = 1000
@@ -31,7 +31,7 @@ SEED = 7
 
 
 @dataclass
-class Herd:
+class RetryScenario:
     """Tasks of one tenant and their messages."""
 
     database: Database
@@ -54,18 +54,20 @@ class Herd:
         random = Random(SEED).random
         return Outbox(self.database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=self.clock, random=random)
 
-    def fail(self, bodies: Sequence[str], outbox: Outbox, **how: Any) -> list[tuple[str, int]]:
+    def fail(self, bodies: Sequence[str], outbox: Outbox, **options: Any) -> list[tuple[str, int]]:
         """Fail all tasks now; return their next messages with delays in seconds."""
-        self.run(bodies, outbox, fails, **how)
+        self.run(bodies, outbox, fail_transiently, **options)
         return [(entry["MessageBody"], entry["DelaySeconds"]) for entry in self.sqs.sent.pop(RETRY_QUEUE, [])]
 
-    def run(self, bodies: Sequence[str], outbox: Outbox, work: Callable[[TenantAttempt], Outcome], **how: Any) -> None:
+    def run(
+        self, bodies: Sequence[str], outbox: Outbox, work: Callable[[TenantAttempt], Outcome], **options: Any
+    ) -> None:
         consumer = Consumer(
             settings(
                 worker={"name": "tasks", "timeout": 120, "permits": 4, "start_margin": 30, "retries": "requeue"},
                 queue_urls={"tasks": QUEUE},
                 retry_queue_urls={"tasks": RETRY_QUEUE},
-                **how,
+                **options,
             ),
             work,
             database=self.database,
@@ -89,8 +91,8 @@ class Herd:
 
 
 @pytest.fixture
-def herd(database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, tenant: UUID) -> Herd:
-    return Herd(database, admin, sqs, clock, tenant)
+def retry_scenario(database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, tenant: UUID) -> RetryScenario:
+    return RetryScenario(database, admin, sqs, clock, tenant)
 
 
 def histogram(title: str, seconds: Sequence[int]) -> str:
@@ -101,10 +103,10 @@ def histogram(title: str, seconds: Sequence[int]) -> str:
 
 
 def test_retries_of_many_failures_spread_over_jitter(
-    herd: Herd, admin: Connection, capsys: pytest.CaptureFixture[str]
+    retry_scenario: RetryScenario, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outbox = herd.outbox()
-    retries = herd.fail(herd.send(TASKS, outbox), outbox, retry_jitter_max_seconds=10)
+    outbox = retry_scenario.outbox()
+    retries = retry_scenario.fail(retry_scenario.send(TASKS, outbox), outbox, retry_jitter_max_seconds=10)
 
     seconds = [delay for _, delay in retries]
     with capsys.disabled():
@@ -116,53 +118,55 @@ def test_retries_of_many_failures_spread_over_jitter(
     assert min(counts[second] for second in range(3, 12)) > 60
     assert mean(seconds) == pytest.approx(2 + 5, abs=0.3)
 
-    began = herd.clock()
+    start = retry_scenario.clock()
     for second in sorted(counts):  # no message arrives early
-        herd.clock.now = began + timedelta(seconds=second)
-        herd.run([body for body, delay in retries if delay == second], outbox, done, retry_jitter_max_seconds=10)
+        retry_scenario.clock.now = start + timedelta(seconds=second)
+        retry_scenario.run(
+            [body for body, delay in retries if delay == second], outbox, succeed, retry_jitter_max_seconds=10
+        )
     assert admin.execute("SELECT status, attempts, count(*) FROM task GROUP BY 1, 2").fetchall() == [
         ("succeeded", 2, TASKS)
     ]
 
 
-def test_retries_without_jitter_are_simultaneous(herd: Herd) -> None:
-    outbox = herd.outbox()
-    retries = herd.fail(herd.send(200, outbox), outbox, retry_jitter_max_seconds=0)
+def test_retries_without_jitter_are_simultaneous(retry_scenario: RetryScenario) -> None:
+    outbox = retry_scenario.outbox()
+    retries = retry_scenario.fail(retry_scenario.send(200, outbox), outbox, retry_jitter_max_seconds=0)
 
     assert Counter(delay for _, delay in retries) == {2: 200}
 
 
-def test_retry_delay_is_policy_delay_plus_jitter(herd: Herd) -> None:
-    outbox = herd.outbox()
-    bodies = herd.send(100, outbox)
+def test_retry_delay_is_policy_delay_plus_jitter(retry_scenario: RetryScenario) -> None:
+    outbox = retry_scenario.outbox()
+    bodies = retry_scenario.send(100, outbox)
     for retry in range(1, 6):
-        retries = herd.fail(bodies, outbox)
-        waits = herd.waits()
-        assert len(waits) == len(retries) == 100
-        assert 2**retry <= min(waits) <= max(waits) < 2**retry + 1
-        assert mean(waits) == pytest.approx(2**retry + 0.5, abs=0.15)
+        retries = retry_scenario.fail(bodies, outbox)
+        delays = retry_scenario.waits()
+        assert len(delays) == len(retries) == 100
+        assert 2**retry <= min(delays) <= max(delays) < 2**retry + 1
+        assert mean(delays) == pytest.approx(2**retry + 0.5, abs=0.15)
         assert {delay for _, delay in retries} <= {2**retry, 2**retry + 1}  # SQS delays are whole seconds
         assert mean(delay for _, delay in retries) == pytest.approx(2**retry + 0.5, abs=0.25)
         bodies = [body for body, _ in retries]
-        herd.clock.pass_(seconds=2**retry + 2)
-    assert herd.fail(bodies, outbox) == []  # at most six attempts
+        retry_scenario.clock.pass_(seconds=2**retry + 2)
+    assert retry_scenario.fail(bodies, outbox) == []  # at most six attempts
 
 
 @pytest.mark.parametrize("base", [0.15, 0.4, 0.725])
-def test_fractional_delay_keeps_its_mean(herd: Herd, base: float) -> None:
-    outbox = herd.outbox()
-    retries = herd.fail(
-        herd.send(TASKS // 2, outbox), outbox, retry_jitter_max_seconds=0, retry_base_delay_seconds=base
+def test_fractional_delay_keeps_its_mean(retry_scenario: RetryScenario, base: float) -> None:
+    outbox = retry_scenario.outbox()
+    retries = retry_scenario.fail(
+        retry_scenario.send(TASKS // 2, outbox), outbox, retry_jitter_max_seconds=0, retry_base_delay_seconds=base
     )
 
     assert {delay for _, delay in retries} == {int(2 * base), int(2 * base) + 1}
     assert mean(delay for _, delay in retries) == pytest.approx(2 * base, abs=0.08)  # four standard errors
 
 
-def test_retry_delay_is_capped(herd: Herd) -> None:
-    outbox = herd.outbox()
-    retries = herd.fail(
-        herd.send(50, outbox),
+def test_retry_delay_is_capped(retry_scenario: RetryScenario) -> None:
+    outbox = retry_scenario.outbox()
+    retries = retry_scenario.fail(
+        retry_scenario.send(50, outbox),
         outbox,
         retry_base_delay_seconds=50,
         retry_jitter_max_seconds=10,

@@ -30,8 +30,8 @@ __all__ = ["handler", "s3"]
 
 POLLING = [row for row in WORKERS if row.has_event_source_mapping]
 WITH_PERMITS = [row for row in WORKERS if row.has_queue]
-PATIENCE = 30
-VALUES: dict[str, Callable[[], Any]] = {
+TIMEOUT_SECONDS = 30
+EXAMPLE_VALUES: dict[str, Callable[[], Any]] = {
     "uuid": uuid4,
     "text": lambda: str(uuid4()),
     "bytea": lambda: hashlib.sha256(uuid4().bytes).digest(),
@@ -43,9 +43,9 @@ VALUES: dict[str, Callable[[], Any]] = {
     "ARRAY": lambda: [uuid4()],
 }
 """Example value of each type, for required columns."""
-NEEDED: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
+CHECKED_VALUES: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
 """Values required by CHECK constraints over several columns, by table."""
-VOCABULARIES = r"""
+ALLOWED_VALUES = r"""
 SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$))[1]
 FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
 WHERE contype = 'c' AND conrelid = to_regclass(%s) AND cardinality(conkey) = 1
@@ -58,20 +58,22 @@ Log = list[tuple[str, Any]]
 @pytest.fixture
 def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
     """Log of protected messages, transactions, file reads and steps of the tests."""
-    transaction, get_object = Database._transaction, s3.get_object
+    original_transaction, get_object = Database._transaction, s3.get_object
 
     @contextmanager
-    def logged(self: Database, setting: str, value: str, *lock_seconds: int, **how: Any) -> Iterator[Connection]:
+    def logged_transaction(
+        self: Database, setting: str, value: str, *lock_seconds: int, **options: Any
+    ) -> Iterator[Connection]:
         sqs.log.append(("transaction", value))
-        with transaction(self, setting, value, *lock_seconds, **how) as connection:
+        with original_transaction(self, setting, value, *lock_seconds, **options) as connection:
             yield connection
 
-    def read(**call: Any) -> Any:
-        sqs.log.append(("file", call["Key"]))
-        return get_object(**call)
+    def logged_read(**arguments: Any) -> Any:
+        sqs.log.append(("file", arguments["Key"]))
+        return get_object(**arguments)
 
-    monkeypatch.setattr(Database, "_transaction", logged)
-    s3.get_object = read
+    monkeypatch.setattr(Database, "_transaction", logged_transaction)
+    s3.get_object = logged_read
     return sqs.log
 
 
@@ -82,19 +84,19 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 
     def make(worker: str) -> Message:
         kind = WORK_KINDS[worker]
-        needed = admin.execute(
+        required_columns = admin.execute(
             "SELECT column_name, data_type FROM information_schema.columns "
             "WHERE table_name = %s AND is_nullable = 'NO' AND column_default IS NULL AND is_generated = 'NEVER'",
             [kind.table],
         ).fetchall()
-        values: dict[str, Any] = {name: VALUES[type_]() for name, type_ in needed}
-        allowed: dict[str, str | None] = dict(admin.execute(VOCABULARIES, [kind.table]).fetchall())
-        values |= NEEDED.get(kind.table, {})
-        values |= {name: allowed[name] for name in values.keys() & allowed.keys() if allowed[name]}
+        values: dict[str, Any] = {name: EXAMPLE_VALUES[type_]() for name, type_ in required_columns}
+        allowed_values: dict[str, str | None] = dict(admin.execute(ALLOWED_VALUES, [kind.table]).fetchall())
+        values |= CHECKED_VALUES.get(kind.table, {})
+        values |= {name: allowed_values[name] for name in values.keys() & allowed_values.keys() if allowed_values[name]}
         work_id = uuid4()
-        life = {"status": "pending", "revision": 1, "send_number": 0}
+        lifecycle = {"status": "pending", "revision": 1, "send_number": 0}
         values |= {"id": work_id, "tenant_id": tenant_id}
-        values |= {f"{kind.prefix}{name}": value for name, value in life.items()}
+        values |= {f"{kind.prefix}{name}": value for name, value in lifecycle.items()}
         statement = SQL("INSERT INTO {} ({}) VALUES ({})").format(
             Identifier(kind.table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
         )
@@ -109,11 +111,11 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
     """Return status and attempts of a worker's work items, NULL status as "ended"."""
     kind = WORK_KINDS[worker]
-    fetched = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
-    return sorted((status, attempts) for status, attempts in fetched)
+    rows = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
+    return sorted((status, attempts) for status, attempts in rows)
 
 
-class Saturated:
+class SaturatedWorker:
     """A worker without free permits that logs each step up to its heavy work."""
 
     def __init__(self, consumer: Consumer, log: Log) -> None:
@@ -125,19 +127,22 @@ class Saturated:
         self._lock = threading.Lock()
         self._log, self._take, self._claim, self._work = log, consumer.gate.acquire, consumer.claims.claim, consumer.run
         assert self._take(consumer.worker.permits) == consumer.worker.permits
-        consumer.gate.acquire = self.take  # type: ignore[method-assign]
-        consumer.claims.claim = self.claim  # type: ignore[method-assign]
-        consumer.run = self.work  # type: ignore[method-assign]
+        for target, name, replacement in (
+            (consumer.gate, "acquire", self.take),
+            (consumer.claims, "claim", self.claim),
+            (consumer, "run", self.work),
+        ):
+            setattr(target, name, replacement)
 
-    def take(self, wanted: int, *, timeout: float = 0) -> int:
+    def take(self, count: int, *, timeout: float = 0) -> int:
         self.requested.set()
-        permits = self._take(wanted, timeout=timeout)
+        permits = self._take(count, timeout=timeout)
         self._log.extend([("permit", None)] * permits)
         return permits
 
-    def claim(self, wanted: Any, **how: Any) -> Any:
-        self._log.extend(("claim", message.work_id) for message in wanted)
-        return self._claim(wanted, **how)
+    def claim(self, messages: Any, **options: Any) -> Any:
+        self._log.extend(("claim", message.work_id) for message in messages)
+        return self._claim(messages, **options)
 
     def work(self, attempt: Attempt) -> Outcome:
         with self._lock:
@@ -145,7 +150,7 @@ class Saturated:
             self.at_once = max(self.at_once, self._now)
         self._log.append(("work", attempt.work_id))
         self.working.release()
-        assert self.go_on.wait(PATIENCE)
+        assert self.go_on.wait(TIMEOUT_SECONDS)
         try:
             return self._work(attempt)
         finally:
@@ -199,11 +204,11 @@ def test_record_without_permit_is_protected_but_unclaimed(
     messages = [Message(work_id=work, revision=1, send_number=0) for work in work_ids]
     batch = [record(_body(row.name, message), arn=_queue(row, row.name)) for message in messages]
     module = handler(row)
-    saturated = Saturated(module.consumer(), log)
+    saturated = SaturatedWorker(module.consumer(), log)
     log.clear()
 
-    answer = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
-    assert saturated.requested.wait(PATIENCE)
+    future = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
+    assert saturated.requested.wait(TIMEOUT_SECONDS)
 
     # No permit is free: all messages are protected, and nothing else has happened.
     assert [step for step, _ in log] == ["visibility"] * count
@@ -213,12 +218,12 @@ def test_record_without_permit_is_protected_but_unclaimed(
     # Permits are free: one record per permit is claimed and runs. The others still wait.
     saturated.consumer.gate.release(permits)
     for _ in range(permits):
-        assert saturated.working.acquire(timeout=PATIENCE)
+        assert saturated.working.acquire(timeout=TIMEOUT_SECONDS)
     assert states(admin, row.name) == [("in-progress", 1)] * permits + [("pending", 0)] * (count - permits)
     assert "file" not in {step for step, _ in log}
 
     saturated.go_on.set()
-    answer.result(timeout=PATIENCE)
+    future.result(timeout=TIMEOUT_SECONDS)
     _check_order(log, work_ids)
     assert saturated.at_once == permits
 
@@ -226,14 +231,14 @@ def test_record_without_permit_is_protected_but_unclaimed(
 def _check_order(log: Log, work_ids: set[UUID]) -> None:
     """Check that each work item was claimed once, then ran, within the permits."""
     steps = [step for step, _ in log]
-    for index, (step, work) in enumerate(log):
+    for index, (step, work_id) in enumerate(log):
         before = log[:index]
         if step == "claim":
             assert steps[:index].count("claim") < steps[:index].count("permit")
         elif step == "work":
-            assert ("claim", work) in before
-    assert sorted(work for step, work in log if step == "claim") == sorted(work_ids)
-    assert {work for step, work in log if step == "work"} == work_ids
+            assert ("claim", work_id) in before
+    assert sorted(work_id for step, work_id in log if step == "claim") == sorted(work_ids)
+    assert {work_id for step, work_id in log if step == "work"} == work_ids
 
 
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
@@ -247,11 +252,11 @@ def test_record_without_permit_in_time_is_parked_unclaimed(
 ) -> None:
     batch = [record(_body(row.name, make_work(row.name)), arn=_queue(row, row.name)) for _ in range(3)]
     module = handler(row)
-    saturated, context = Saturated(module.consumer(), log), Context(left=row.timeout)
-    ended: list[str] = []
-    monkeypatch.setattr(saturated.consumer.concurrency, "end_process", lambda: ended.append(row.name))
+    saturated, context = SaturatedWorker(module.consumer(), log), Context(left=row.timeout)
+    process_ends: list[str] = []
+    monkeypatch.setattr(saturated.consumer.concurrency, "end_process", lambda: process_ends.append(row.name))
 
-    def take(wanted: int, *, timeout: float = 0) -> int:
+    def take(count: int, *, timeout: float = 0) -> int:
         """Let the remaining time pass while waiting for a permit."""
         context.left -= timeout
         return 0
@@ -259,9 +264,9 @@ def test_record_without_permit_in_time_is_parked_unclaimed(
     monkeypatch.setattr(saturated, "_take", take)
     log.clear()
 
-    answer = module.handle(event(*batch), context)
+    response = module.handle(event(*batch), context)
 
-    assert answer == {"batchItemFailures": []}
+    assert response == {"batchItemFailures": []}
     assert states(admin, row.name) == [("pending", 0)] * 3
     assert not {"claim", "work", "file"} & {step for step, _ in log}
-    assert ended == [row.name]  # hung attempts hold its permits
+    assert process_ends == [row.name]  # hung attempts hold its permits

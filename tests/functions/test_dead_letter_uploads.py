@@ -17,19 +17,19 @@ from tests.functions.test_dead_letters import archiver, dlq_record
 __all__ = ["archiver"]
 
 
-@pytest.mark.parametrize("name", message_bodies.NO_UPLOAD)
+@pytest.mark.parametrize("name", message_bodies.EVENTS_WITHOUT_UPLOAD)
 def test_s3_event_without_objects_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
-    assert archiver.process("acquisition", dlq_record(message_bodies.NO_UPLOAD[name])) is None
+    assert archiver.process("acquisition", dlq_record(message_bodies.EVENTS_WITHOUT_UPLOAD[name])) is None
 
     assert rows(admin, "acquisition_job") == rows(admin, "dead_letter") == []
 
 
-@pytest.mark.parametrize("name", message_bodies.KEYS)
+@pytest.mark.parametrize("name", message_bodies.ENCODED_KEYS)
 def test_unattempted_upload_is_returned_by_its_decoded_key(
     archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     tenant_id = make_tenant("acme")
-    written, meant = message_bodies.KEYS[name]
+    written, meant = message_bodies.ENCODED_KEYS[name]
 
     archiver.process("acquisition", dlq_record(s3_event(created(written))))
 
@@ -37,13 +37,13 @@ def test_unattempted_upload_is_returned_by_its_decoded_key(
     assert (job["key"], job["tenant_id"], job["send_number"]) == (meant, str(tenant_id), 1)
 
 
-@pytest.mark.parametrize("name", message_bodies.NO_TENANT)
+@pytest.mark.parametrize("name", message_bodies.KEYS_WITHOUT_TENANT)
 def test_unattempted_upload_without_a_tenant_is_returned(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     make_tenant("acme")
 
-    archiver.process("acquisition", dlq_record(s3_event(created(message_bodies.NO_TENANT[name]))))
+    archiver.process("acquisition", dlq_record(s3_event(created(message_bodies.KEYS_WITHOUT_TENANT[name]))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["status"], job["send_number"]) == (None, "pending", 1)

@@ -206,18 +206,18 @@ def test_already_archived_message_joins_its_dead_letter(
     assert len(rows(admin, "failure_event")) == 1
 
 
-@pytest.mark.parametrize("form", message_bodies.ODD_FORMS)
+@pytest.mark.parametrize("form", message_bodies.UNUSUAL_ENCODINGS)
 def test_unusual_message_format_finds_its_work(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
 
-    archiver.process("matching", dlq_record(message_bodies.ODD_FORMS[form](message.work_id)))
+    archiver.process("matching", dlq_record(message_bodies.UNUSUAL_ENCODINGS[form](message.work_id)))
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
-@pytest.mark.parametrize("version", message_bodies.NEWER.values())
+@pytest.mark.parametrize("version", message_bodies.NEWER_VERSIONS.values())
 def test_message_with_newer_schema_stays_in_queue(archiver: Archiver, admin: Connection, version: str) -> None:
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", dlq_record(f'{{"schema_version": {version}}}'))
