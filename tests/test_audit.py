@@ -17,7 +17,7 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
-from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
 from tests.dead_letters.dead_letter_factory import NOON
 
 Record = Callable[..., int]
@@ -47,7 +47,7 @@ def record(database: Database, tenant_id: UUID) -> Record:
 def verify(database: Database, tenant_id: UUID) -> Callable[[], Broken | None]:
     def check() -> Broken | None:
         with database.tenant(tenant_id) as connection:
-            return broken(connection, tenant_id)
+            return first_broken_entry(connection, tenant_id)
 
     return check
 
@@ -164,7 +164,7 @@ def test_unassigned_entries_have_separate_chain(record: Record, database: Databa
         with database.delivery() as connection:
             assert audit.record(connection, None, operation()) == number
     with database.delivery() as connection:
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
         assert len(audit.page(connection, None, limit=20)) == 2
         assert audit.page(connection, tenant_id, limit=20) == []
 
@@ -271,7 +271,7 @@ def test_tampering_is_detected_at_its_position(
     for statement in tampering(how, what, place, place + more, f"WHERE tenant_id = '{tenant}' AND number"):
         tamper(statement)
     with database.tenant(tenant) as connection:
-        result = broken(connection, tenant)
+        result = first_broken_entry(connection, tenant)
     assert result is not None
     assert result.number == place
 

@@ -10,14 +10,14 @@ from counterfoil.db import Connection
 from functions.admin_api.api.dead_letters import AuditRecord
 
 
-def recorded(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
+def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
     """Verify the chain; return actor, action and targets of entries, oldest first."""
-    assert broken(connection, tenant_id) is None
+    assert first_broken_entry(connection, tenant_id) is None
     entries = reversed(audit.page(connection, tenant_id, limit=1000))
     return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]
 
 
-def broken(connection: Connection, tenant_id: UUID | None) -> Broken | None:
+def first_broken_entry(connection: Connection, tenant_id: UUID | None) -> Broken | None:
     """Return the first broken audit entry of a tenant, or None if the chain verifies."""
 
     def head() -> dict[str, Any] | None:

@@ -10,10 +10,10 @@ from counterfoil.delivery.work import Message
 from counterfoil.kinds import WORK_KINDS
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-Die = Callable[..., UUID]
+MakeDeadLetter = Callable[..., UUID]
 
 
-def dying(database: Database, tenant_id: UUID) -> Die:
+def dead_letter_factory(database: Database, tenant_id: UUID) -> MakeDeadLetter:
     """Return `die(...)`, which creates a dead letter at a minute after noon."""
 
     def write(

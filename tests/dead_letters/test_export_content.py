@@ -19,9 +19,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export, search
 from counterfoil.dead_letters.export import COLUMNS, FIELDS
 from counterfoil.dead_letters.search import STATUSES, DeadLetterDetails, DeadLetterFilter
-from tests.dead_letters.conftest import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 
-ALL = DeadLetterFilter()
+NO_FILTER = DeadLetterFilter()
 SECRET = "Bearer abcdefgh12345678"
 DEAD_LETTER = DeadLetterDetails(
     job_id=UUID(int=1),
@@ -55,11 +55,11 @@ DEAD_LETTER = DeadLetterDetails(
 )
 
 
-def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = ALL, **how: Any) -> list[UUID]:
+def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = NO_FILTER, **options: Any) -> list[UUID]:
     begin = partial(database.tenant, tenant_id)
     return [
         dead_letter.job_id
-        for batch in export.iter_batches(begin, tenant_id, selection, **how)
+        for batch in export.iter_batches(begin, tenant_id, selection, **options)
         for dead_letter in batch.dead_letters
     ]
 
@@ -73,9 +73,9 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", [None, "timed"])
 @pytest.mark.parametrize("number", [0, 1, 3, 7])
 def test_every_dead_letter_is_read_once_newest_first(
-    number: int, text: str | None, database: Database, tenant_id: UUID, die: Die
+    number: int, text: str | None, database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
 ) -> None:
-    job_ids = [die(minute=minute // 2) for minute in range(number)]
+    job_ids = [make_dead_letter(minute=minute // 2) for minute in range(number)]
 
     result = read(database, tenant_id, DeadLetterFilter(text=text))
 
@@ -87,49 +87,60 @@ def test_every_dead_letter_is_read_once_newest_first(
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_reading_continues_after_any_batch(database: Database, tenant_id: UUID, die: Die) -> None:
+def test_reading_continues_after_any_batch(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
+) -> None:
     for minute in range(7):
-        die(minute=minute // 3)
-    whole = read(database, tenant_id)
+        make_dead_letter(minute=minute // 3)
+    all_dead_letters = read(database, tenant_id)
 
-    before: list[UUID] = []
-    for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, ALL):
-        before += [dead_letter.job_id for dead_letter in batch.dead_letters]
-        assert before + read(database, tenant_id, after=batch.after) == whole
+    job_ids_read: list[UUID] = []
+    for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, NO_FILTER):
+        job_ids_read += [dead_letter.job_id for dead_letter in batch.dead_letters]
+        assert job_ids_read + read(database, tenant_id, after=batch.after) == all_dead_letters
 
 
 def test_reading_respects_filter_and_tenant(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
-    die: Die,
+    make_dead_letter: MakeDeadLetter,
     set_status: Callable[[UUID, str], None],
     make_tenant: Callable[..., UUID],
 ) -> None:
-    old, wanted, late = (die(minute=minute) for minute in (0, 5, 9))
-    set_status(wanted, "resolved")
-    foreign = die(minute=5, tenant=make_tenant("other"))
-    since, until = NOON + timedelta(minutes=1), NOON + timedelta(minutes=9)
+    too_old, matching, too_late = (make_dead_letter(minute=minute) for minute in (0, 5, 9))
+    set_status(matching, "resolved")
+    other_tenants = make_dead_letter(minute=5, tenant=make_tenant("other"))
+    start, end = NOON + timedelta(minutes=1), NOON + timedelta(minutes=9)
 
-    assert read(database, tenant_id, DeadLetterFilter(from_date=since, to_date=until)) == [wanted]
-    assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [late, old]
-    assert read(database, tenant_id, DeadLetterFilter(text=str(foreign))) == []
+    assert read(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
+    assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
+    assert read(database, tenant_id, DeadLetterFilter(text=str(other_tenants))) == []
     # The watchdog reads the dead letters of all tenants.
-    batches = export.iter_batches(maintenance_database.delivery, tenant_id, ALL)
-    assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [late, wanted, old]
+    batches = export.iter_batches(maintenance_database.delivery, tenant_id, NO_FILTER)
+    assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [
+        too_late,
+        matching,
+        too_old,
+    ]
 
 
 def test_large_dead_letters_are_read_individually(
-    database: Database, tenant_id: UUID, die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    tenant_id: UUID,
+    make_dead_letter: MakeDeadLetter,
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(export, "MAX_BATCH_BYTES", 2_500)
-    job_ids = [die(minute=-minute) for minute in range(4)]
+    job_ids = [make_dead_letter(minute=-minute) for minute in range(4)]
     admin.execute(
         "UPDATE dead_letter SET payload = jsonb_build_object('x', repeat('x', 1600)) WHERE job_id <> %s", [job_ids[3]]
     )
 
     batches = [
-        len(batch.dead_letters) for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, ALL)
+        len(batch.dead_letters)
+        for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, NO_FILTER)
     ]
 
     assert batches == [1, 1, 2]
@@ -137,27 +148,29 @@ def test_large_dead_letters_are_read_individually(
 
 
 def test_dead_letter_purged_during_reading_is_omitted(
-    database: Database, tenant_id: UUID, die: Die, admin: Connection
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
-    first, second = die(minute=1), die()
-    begun = 0
+    first, second = make_dead_letter(minute=1), make_dead_letter()
+    transactions = 0
 
-    def begin() -> AbstractContextManager[Connection]:
-        nonlocal begun
-        begun += 1
-        if begun == 2:  # the keys are read, but not the dead letters
+    def purge_before_transaction() -> AbstractContextManager[Connection]:
+        nonlocal transactions
+        transactions += 1
+        if transactions == 2:  # the keys are read, but not the dead letters
             admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [second])
         return database.tenant(tenant_id)
 
     assert [
-        dead_letter.job_id for batch in export.iter_batches(begin, tenant_id, ALL) for dead_letter in batch.dead_letters
+        dead_letter.job_id
+        for batch in export.iter_batches(purge_before_transaction, tenant_id, NO_FILTER)
+        for dead_letter in batch.dead_letters
     ] == [first]
 
 
 @pytest.mark.parametrize(
     "selection",
     [
-        ALL,
+        NO_FILTER,
         DeadLetterFilter(
             status=("pending",),
             task_type="echo",
@@ -174,21 +187,21 @@ def test_stored_filter_is_restored_unchanged(selection: DeadLetterFilter) -> Non
 
 
 def test_different_filters_have_different_hashes() -> None:
-    others = [
+    other_filters = [
         DeadLetterFilter(status=("pending",)),
         DeadLetterFilter(task_type="echo"),
         DeadLetterFilter(fingerprint="0123456789abcdef"),
         DeadLetterFilter(from_date=NOON),
         DeadLetterFilter(to_date=NOON),
     ]
-    hashes = {ALL.hash, DeadLetterFilter(text="x").hash, *(filter_.hash for filter_ in others)}
+    hashes = {NO_FILTER.hash, DeadLetterFilter(text="x").hash, *(filter_.hash for filter_ in other_filters)}
     assert len(hashes) == 7
 
 
 def test_filter_excludes_later_dead_letters() -> None:
-    assert ALL.before(NOON).to_date == NOON
-    sooner = DeadLetterFilter(to_date=NOON - timedelta(days=1))
-    assert sooner.before(NOON) == sooner
+    assert NO_FILTER.before(NOON).to_date == NOON
+    earlier_filter = DeadLetterFilter(to_date=NOON - timedelta(days=1))
+    assert earlier_filter.before(NOON) == earlier_filter
 
 
 # -- JSON lines ------------------------------------------------------------------------------------------------------
@@ -209,13 +222,15 @@ def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
 def test_export_redacts_secrets(format_: export.Format) -> None:
-    whole, hidden = (export.encode([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
+    complete, redacted = (
+        export.encode([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True)
+    )
 
-    assert all(secret in whole for secret in (SECRET, "hunter2", "86420"))
-    assert not any(secret in hidden for secret in (SECRET, "hunter2", "86420"))
-    assert "/payload/password" in hidden
-    assert "/resolution/notes" in hidden
-    assert "größer" in hidden
+    assert all(secret in complete for secret in (SECRET, "hunter2", "86420"))
+    assert not any(secret in redacted for secret in (SECRET, "hunter2", "86420"))
+    assert "/payload/password" in redacted
+    assert "/resolution/notes" in redacted
+    assert "größer" in redacted
 
 
 # -- CSV -------------------------------------------------------------------------------------------------------------
@@ -287,7 +302,7 @@ def test_cells_without_formula_are_unchanged(text: str) -> None:
     assert cells(dead_letter_with(text))["metadata.last_error.message"] == text
 
 
-def beginnings(text: str, separators: Iterable[str]) -> Iterable[str]:
+def cell_parts(text: str, separators: Iterable[str]) -> Iterable[str]:
     """Return the trimmed parts of a cell when it is split at other separators."""
     for separator in separators:
         text = text.replace(separator, "\n")
@@ -302,7 +317,7 @@ def test_any_text_is_escaped_and_readable(text: str) -> None:
         cell = result[name]
         assert cell.replace("'", "") == text.replace("'", "")
         if cell != text or not _is_number(cell):
-            assert not any(part.startswith(tuple("=+-@＝＋－＠")) for part in beginnings(cell, ";|\t\r"))  # noqa: RUF001
+            assert not any(part.startswith(tuple("=+-@＝＋－＠")) for part in cell_parts(cell, ";|\t\r"))  # noqa: RUF001
         assert not cell.startswith(("\t", "\r"))
     assert json.loads(result["payload"]) == {text or "empty": text}
 
@@ -330,8 +345,8 @@ def test_any_payload_is_exported_in_both_formats(payload: Mapping[str, Any]) -> 
 
 
 def test_dead_letter_without_details_is_exported() -> None:
-    bare = replace(DEAD_LETTER, metadata={}, resolution=None, resolved_at=None, resolved_by=None, payload={})
-    result = cells(bare)
+    minimal = replace(DEAD_LETTER, metadata={}, resolution=None, resolved_at=None, resolved_by=None, payload={})
+    result = cells(minimal)
     assert (result["metadata.last_error.type"], result["resolution.action"], result["resolved_at"]) == ("", "", "")
     assert set(STATUSES) >= {result["status"]}
     assert datetime.fromisoformat(result["dlq_timestamp"]).astimezone(UTC) == NOON

@@ -22,16 +22,16 @@ from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequ
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
 from counterfoil.operations.store import Operation, OperationCommand
-from tests.dead_letters.conftest import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 
 BUCKET = "counterfoil-uploads"
 NOW = NOON + timedelta(days=1)
-PART, LARGE = 50_000, 20_000
+PART_BYTES, LARGE_BYTES = 50_000, 20_000
 """Bytes of a part and characters of a payload: three dead letters fill a part."""
 
 
-class Killed(BaseException):
+class KilledError(BaseException):
     """Simulated end of the process."""
 
 
@@ -40,11 +40,11 @@ def no_such_upload() -> ClientError:
     return ClientError(error, "UploadPart")
 
 
-class S3:
+class RecordingS3:
     """Moto's S3 with hooks before and after calls."""
 
-    def __init__(self, real: Any) -> None:
-        self.real = real
+    def __init__(self, client: Any) -> None:
+        self.real = client
         self.before: dict[str, Callable[[], None]] = {}
         self.after: dict[str, Callable[[], None]] = {}
         self.calls: list[str] = []
@@ -74,26 +74,26 @@ class S3:
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingS3]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with mock_aws():
-        real = boto3.client("s3", region_name="us-east-1")
-        real.create_bucket(Bucket=BUCKET)
-        real.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-        fake = S3(real)
-        monkeypatch.setattr(aws, "client", lambda _: fake)
-        yield fake
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+        recording_s3 = RecordingS3(client)
+        monkeypatch.setattr(aws, "client", lambda _: recording_s3)
+        yield recording_s3
 
 
 @pytest.fixture
-def many(die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def dead_letters(make_dead_letter: MakeDeadLetter, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Eight dead letters, newest first, that fill a file of three parts."""
-    monkeypatch.setattr(export, "MAX_BATCH_BYTES", LARGE)
-    monkeypatch.setattr(export, "PART_BYTES", PART)
-    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART)
-    job_ids = [str(die(minute=-minute)) for minute in range(8)]
-    admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', %s))", [LARGE])
+    monkeypatch.setattr(export, "MAX_BATCH_BYTES", LARGE_BYTES)
+    monkeypatch.setattr(export, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART_BYTES)
+    job_ids = [str(make_dead_letter(minute=-minute)) for minute in range(8)]
+    admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', %s))", [LARGE_BYTES])
     return job_ids
 
 
@@ -102,62 +102,71 @@ Request = Callable[..., Operation]
 
 @pytest.fixture
 def request_(database: Database, tenant_id: UUID) -> Request:
-    def request(
-        text: str | None = None, *, by: str = "ann", format_: Format = "json", hides: bool = False, now: datetime = NOW
+    def make_request(
+        text: str | None = None,
+        *,
+        by: str = "ann",
+        format_: Format = "json",
+        hides: bool = False,
+        now: datetime = NOW,
     ) -> Operation:
         file, filter_ = ExportFile(format_, redacted=hides), DeadLetterFilter(text=text)
         with database.tenant(tenant_id) as connection:
             return export.request(connection, tenant_id, filter_, file, by=by, now=now)
 
-    return request
+    return make_request
 
 
-def step(database: Database, requested: Operation, *, at: datetime = NOW, left: float = 40.0) -> Step | None:
+def step(database: Database, requested: Operation, *, now: datetime = NOW, seconds_left: float = 40.0) -> Step | None:
     definition = ExportSteps(BUCKET)
-    return engine.step(database, definition, requested.id, requested.tenant_id, at, time_left=lambda: left)
+    return engine.step(database, definition, requested.id, requested.tenant_id, now, time_left=lambda: seconds_left)
 
 
-def run(database: Database, requested: Operation, *, at: datetime = NOW) -> int:
+def run(database: Database, requested: Operation, *, now: datetime = NOW) -> int:
     """Run all steps that are due. Returns their number."""
     number = 0
-    while (taken := step(database, requested, at=at)) is not None and (taken.is_busy or taken.processed):
+    while (result := step(database, requested, now=now)) is not None and (result.is_busy or result.processed):
         number += 1
     return number
 
 
-def shown(database: Database, requested: Operation) -> Operation:
+def load(database: Database, requested: Operation) -> Operation:
     with database.tenant(requested.tenant_id) as connection:
         return store.show(connection, requested.id)
 
 
-def test_each_step_uploads_a_part(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+def test_each_step_uploads_a_part(
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
+) -> None:
     requested = request_()
 
-    written = []
-    while shown(database, requested).state == "running":
+    part_sizes = []
+    while load(database, requested).state == "running":
         step(database, requested)
-        written.append(shown(database, requested).succeeded)
+        part_sizes.append(load(database, requested).succeeded)
 
-    done = shown(database, requested)
-    assert written == [3, 6, 8]
-    assert (done.state, done.succeeded, s3.calls.count("upload_part")) == ("done", 8, 3)
-    assert s3.job_ids(done) == many
-    head = s3.real.head_object(Bucket=BUCKET, Key=export.key(done))
-    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(done).bytes)
+    finished = load(database, requested)
+    assert part_sizes == [3, 6, 8]
+    assert (finished.state, finished.succeeded, s3.calls.count("upload_part")) == ("done", 8, 3)
+    assert s3.job_ids(finished) == dead_letters
+    head = s3.real.head_object(Bucket=BUCKET, Key=export.key(finished))
+    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(finished).bytes)
     assert s3.uploads() == 0
 
 
-def test_export_without_dead_letters_is_empty(database: Database, s3: S3, tenant_id: UUID, request_: Request) -> None:
+def test_export_without_dead_letters_is_empty(
+    database: Database, s3: RecordingS3, tenant_id: UUID, request_: Request
+) -> None:
     requested = request_()
     run(database, requested)
     assert s3.job_ids(requested) == []
-    assert shown(database, requested).state == "done"
+    assert load(database, requested).state == "done"
 
 
 def test_parts_have_size_required_by_s3(
-    database: Database, s3: S3, die: Die, admin: Connection, request_: Request
+    database: Database, s3: RecordingS3, make_dead_letter: MakeDeadLetter, admin: Connection, request_: Request
 ) -> None:
-    job_ids = [str(die(minute=-minute)) for minute in range(4)]
+    job_ids = [str(make_dead_letter(minute=-minute)) for minute in range(4)]
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', 2000000))")
     requested = request_()
 
@@ -167,67 +176,69 @@ def test_parts_have_size_required_by_s3(
 
 
 def test_last_part_is_not_empty(
-    database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "PAGE", 8)
-    monkeypatch.setattr(export, "PART_BYTES", 8 * LARGE)
+    monkeypatch.setattr(export, "PART_BYTES", 8 * LARGE_BYTES)
     requested = request_()
 
     step(database, requested)
     step(database, requested)
 
-    assert shown(database, requested).state == "done"
-    assert (s3.calls.count("upload_part"), s3.job_ids(requested)) == (1, many)
+    assert load(database, requested).state == "done"
+    assert (s3.calls.count("upload_part"), s3.job_ids(requested)) == (1, dead_letters)
 
 
 @pytest.mark.parametrize("operation", ["create_multipart_upload", "upload_part", "complete_multipart_upload"])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("killed_call", ["before", "after"])
 def test_killed_export_continues_after_its_lease(
-    operation: str, when: str, database: Database, s3: S3, many: list[str], request_: Request
+    operation: str, killed_call: str, database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
 
     def kill() -> None:
-        raise Killed
+        raise KilledError
 
-    getattr(s3, when)[operation] = kill
-    with pytest.raises(Killed):
+    getattr(s3, killed_call)[operation] = kill
+    with pytest.raises(KilledError):
         run(database, requested)
     assert run(database, requested) == 0  # the lease has not expired
 
-    later = NOW + export.LEASE
+    now = NOW + export.LEASE
     for _ in range(2):  # S3 no longer knows the upload if the file is complete
         try:
-            run(database, requested, at=later)
+            run(database, requested, now=now)
             break
         except RejectedRequestError:
-            later += export.LEASE
+            now += export.LEASE
 
-    done = shown(database, requested)
-    assert (done.state, done.succeeded) == ("done", 8)
-    assert s3.job_ids(done) == many
+    finished = load(database, requested)
+    assert (finished.state, finished.succeeded) == ("done", 8)
+    assert s3.job_ids(finished) == dead_letters
 
 
-def test_repeated_part_is_in_file_once(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+def test_repeated_part_is_in_file_once(
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
+) -> None:
     """The process is killed between the upload of the second part and the commit."""
     requested = request_()
     step(database, requested)
 
     def kill() -> None:
-        raise Killed
+        raise KilledError
 
     s3.after["upload_part"] = kill
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         step(database, requested)
-    assert shown(database, requested).succeeded == 3
-    run(database, requested, at=NOW + export.LEASE)
+    assert load(database, requested).succeeded == 3
+    run(database, requested, now=NOW + export.LEASE)
 
     assert s3.calls.count("upload_part") == 4
-    assert s3.job_ids(requested) == many
+    assert s3.job_ids(requested) == dead_letters
 
 
 def test_export_restarts_if_its_upload_is_missing(
-    database: Database, s3: S3, many: list[str], request_: Request
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
     step(database, requested)
@@ -238,77 +249,83 @@ def test_export_restarts_if_its_upload_is_missing(
     s3.before["upload_part"] = fail_upload
     with pytest.raises(RejectedRequestError, match="NoSuchUpload"):
         step(database, requested)
-    assert shown(database, requested).succeeded == 0
-    run(database, requested, at=NOW + export.LEASE)
+    assert load(database, requested).succeeded == 0
+    run(database, requested, now=NOW + export.LEASE)
 
-    assert s3.job_ids(requested) == many
+    assert s3.job_ids(requested) == dead_letters
 
 
 def test_process_without_its_lease_stores_nothing(
-    database: Database, s3: S3, many: list[str], request_: Request
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
-    later = NOW + export.LEASE + timedelta(seconds=1)
+    lease_end = NOW + export.LEASE + timedelta(seconds=1)
 
     def step_later() -> None:
-        step(database, requested, at=later)
+        step(database, requested, now=lease_end)
 
     s3.after["upload_part"] = step_later
     with pytest.raises(ConflictError):
         step(database, requested)
-    assert shown(database, requested).succeeded == 3
-    run(database, requested, at=later)
+    assert load(database, requested).succeeded == 3
+    run(database, requested, now=lease_end)
 
-    assert s3.job_ids(requested) == many
+    assert s3.job_ids(requested) == dead_letters
 
 
-def test_file_excludes_later_dead_letters(database: Database, s3: S3, die: Die, request_: Request) -> None:
-    before = die(minute=0)
+def test_file_excludes_later_dead_letters(
+    database: Database, s3: RecordingS3, make_dead_letter: MakeDeadLetter, request_: Request
+) -> None:
+    exported = make_dead_letter(minute=0)
     requested = request_(now=NOON + timedelta(minutes=1))
-    die(minute=1)
-    run(database, requested, at=NOON + timedelta(minutes=2))
-    assert s3.job_ids(requested) == [str(before)]
+    make_dead_letter(minute=1)
+    run(database, requested, now=NOON + timedelta(minutes=2))
+    assert s3.job_ids(requested) == [str(exported)]
 
 
-def test_step_without_time_leaves_part_to_next(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+def test_step_without_time_leaves_part_to_next(
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
+) -> None:
     requested = request_()
-    taken = step(database, requested, left=export.MIN_SECONDS_LEFT - 1)
-    assert taken is not None
-    assert (taken.processed, shown(database, requested).succeeded) == (0, 0)
+    result = step(database, requested, seconds_left=export.MIN_SECONDS_LEFT - 1)
+    assert result is not None
+    assert (result.processed, load(database, requested).succeeded) == (0, 0)
     assert run(database, requested) == 3
 
 
 def test_export_stops_after_a_day(
-    database: Database, s3: S3, many: list[str], request_: Request, admin: Connection
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request, admin: Connection
 ) -> None:
     requested = request_()
     step(database, requested)
 
-    step(database, requested, at=NOW + timedelta(days=1, seconds=1))
+    step(database, requested, now=NOW + timedelta(days=1, seconds=1))
 
-    stopped = shown(database, requested)
-    assert (stopped.state, stopped.reason) == ("halted", "It was not complete within a day.")
+    failed_export = load(database, requested)
+    assert (failed_export.state, failed_export.reason) == ("halted", "It was not complete within a day.")
     assert s3.keys() == []
     assert str(requested.id) in [str(row["job_id"]) for row in rows(admin, "failure_event")]
 
 
-def test_export_is_paused_resumed_and_canceled(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+def test_export_is_paused_resumed_and_canceled(
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
+) -> None:
     requested = request_()
     step(database, requested)
 
-    def steer(how: OperationCommand) -> None:
-        version = shown(database, requested).version
+    def control(command: OperationCommand) -> None:
+        version = load(database, requested).version
         with database.tenant(requested.tenant_id) as connection:
-            store.change_state(connection, requested.id, how, version=version, actor="ann", now=NOW)
+            store.change_state(connection, requested.id, command, version=version, actor="ann", now=NOW)
 
-    steer("pause")
+    control("pause")
     assert step(database, requested) is None
-    steer("resume")
+    control("resume")
     step(database, requested)
-    assert shown(database, requested).succeeded == 6
-    s3.after["upload_part"] = lambda: steer("cancel")
+    assert load(database, requested).succeeded == 6
+    s3.after["upload_part"] = lambda: control("cancel")
     assert step(database, requested) is None
-    canceled = shown(database, requested)
+    canceled = load(database, requested)
     assert (canceled.state, canceled.succeeded) == ("canceled", 6)
 
 
@@ -318,12 +335,12 @@ def test_export_is_paused_resumed_and_canceled(database: Database, s3: S3, many:
 def test_repeated_request_returns_export_in_progress(request_: Request) -> None:
     first = request_()
     assert request_(now=NOW + timedelta(minutes=1)).id == first.id
-    others = {request_(by="bob").id, request_("text").id}
-    assert len(others - {first.id}) == 2
+    other_exports = {request_(by="bob").id, request_("text").id}
+    assert len(other_exports - {first.id}) == 2
 
 
 def test_exports_in_progress_are_limited_per_tenant(
-    request_: Request, database: Database, s3: S3, tenant_id: UUID
+    request_: Request, database: Database, s3: RecordingS3, tenant_id: UUID
 ) -> None:
     started = [request_(str(number)) for number in range(export.MOST_ACTIVE)]
     with pytest.raises(TooManyExportsError, match="3 exports"):
@@ -332,7 +349,7 @@ def test_exports_in_progress_are_limited_per_tenant(
     request_("one more")
 
 
-def test_link_expires_and_names_file(s3: S3, request_: Request) -> None:
+def test_link_expires_and_names_file(s3: RecordingS3, request_: Request) -> None:
     requested = request_(format_="csv")
     address = urlsplit(export.presigned_url(BUCKET, requested, "acme"))
     arguments = {name: values[0] for name, values in parse_qs(address.query).items()}
@@ -346,7 +363,7 @@ def test_link_expires_and_names_file(s3: S3, request_: Request) -> None:
 
 
 def test_rejected_export_does_not_delay_others(
-    database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
+    database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rejected, other = request_(), request_(by="bob")
     parts = []
@@ -363,7 +380,7 @@ def test_rejected_export_does_not_delay_others(
     with pytest.raises(RuntimeError, match="1 operations failed"):
         runner.run(lambda: 40.0)
     assert parts == [1]
-    assert (shown(database, rejected).state, shown(database, other).state) == ("running", "done")
+    assert (load(database, rejected).state, load(database, other).state) == ("running", "done")
 
 
 def test_export_requires_bucket(database: Database, request_: Request) -> None:

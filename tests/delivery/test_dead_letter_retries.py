@@ -17,7 +17,7 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.task_type import Services
 from functions.tasks.work import run_task
-from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
 from tests.delivery.harness import Clock, FakeSqs, succeed
 from tests.delivery.requeue_harness import QUEUE, Run, Task, sent_messages, task_row
 
@@ -94,7 +94,7 @@ def test_failed_retry_reopens_dead_letter_with_history(
     retry(database, tenant, outbox, dead_letter, clock)
     assert sent_messages(sqs, QUEUE)[1][0].revision == 3
     with database.tenant(tenant) as connection:
-        assert broken(connection, tenant) is None
+        assert first_broken_entry(connection, tenant) is None
         assert len(audit.page(connection, tenant, limit=20)) == 2
 
 

@@ -381,91 +381,103 @@ LOST = CommitUnknownError("lost")
 UNAVAILABLE = DatabaseUnavailableError("away")
 
 CASES: dict[str, Callable[[Scenario, str], Transition]] = {
-    "claim": lambda world, state: claim(world, world.make_work_item(state)),
-    "claim of an upload": lambda world, _: claim(world, world.upload(), **UPLOAD_WORKER),
-    "ended": lambda world, state: world.consume(world.make_work_item(state)),
-    "older copy": lambda world, state: world.consume(older_copy(world.make_work_item(state, send_number=1))),
-    "older revision": lambda world, state: world.consume(
-        world.make_work_item(state, revision=2).model_copy(update={"revision": 1})
+    "claim": lambda scenario, state: claim(scenario, scenario.make_work_item(state)),
+    "claim of an upload": lambda scenario, _: claim(scenario, scenario.upload(), **UPLOAD_WORKER),
+    "ended": lambda scenario, state: scenario.consume(scenario.make_work_item(state)),
+    "older copy": lambda scenario, state: scenario.consume(older_copy(scenario.make_work_item(state, send_number=1))),
+    "older revision": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, revision=2).model_copy(update={"revision": 1})
     ),
-    "newer than its row": lambda world, state: world.consume(newer_copy(world.make_work_item(state))),
-    "newer than its row, ended": lambda world, state: world.consume(newer_copy(world.make_work_item(state))),
-    "running": lambda world, state: world.consume(world.make_work_item(state)),
-    "early": lambda world, state: world.consume(
-        world.make_work_item(state, next_attempt_at=world.clock() + LEASE_LEFT)
+    "newer than its row": lambda scenario, state: scenario.consume(newer_copy(scenario.make_work_item(state))),
+    "newer than its row, ended": lambda scenario, state: scenario.consume(newer_copy(scenario.make_work_item(state))),
+    "running": lambda scenario, state: scenario.consume(scenario.make_work_item(state)),
+    "early": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, next_attempt_at=scenario.clock() + LEASE_LEFT)
     ),
-    "exhausted": lambda world, state: world.consume(world.make_work_item(state, attempts=3)),
-    "early, too many deferrals": lambda world, state: world.consume(
-        world.make_work_item(state, next_attempt_at=world.clock() + LEASE_LEFT, send_number=MAX_MESSAGES_PER_REVISION)
+    "exhausted": lambda scenario, state: scenario.consume(scenario.make_work_item(state, attempts=3)),
+    "early, too many deferrals": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(
+            state, next_attempt_at=scenario.clock() + LEASE_LEFT, send_number=MAX_MESSAGES_PER_REVISION
+        )
     ),
-    "unknown work item": lambda world, _: world.consume(UNKNOWN_MESSAGE),
-    "no time to start": lambda world, state: world.consume(world.make_work_item(state), context=LATE_CONTEXT),
-    "no time to start, running": lambda world, state: world.consume(world.make_work_item(state), context=LATE_CONTEXT),
-    "no time to start, exhausted": lambda world, state: world.consume(
-        world.make_work_item(state, attempts=3), context=LATE_CONTEXT
+    "unknown work item": lambda scenario, _: scenario.consume(UNKNOWN_MESSAGE),
+    "no time to start": lambda scenario, state: scenario.consume(scenario.make_work_item(state), context=LATE_CONTEXT),
+    "no time to start, running": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state), context=LATE_CONTEXT
     ),
-    "no time to start, too many deferrals": lambda world, state: world.consume(
-        world.make_work_item(state, send_number=MAX_MESSAGES_PER_REVISION), context=LATE_CONTEXT
+    "no time to start, exhausted": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, attempts=3), context=LATE_CONTEXT
     ),
-    "success": lambda world, _: world.consume(world.make_work_item("pending"), succeed),
-    "skip": lambda world, _: world.consume(world.make_work_item("pending"), lambda attempt: Skipped("no counterparty")),
-    "permanent failure": lambda world, _: world.consume(
-        world.make_work_item("pending"), fail(InvalidDocumentError("Empty.", code="damaged_pdf"))
+    "no time to start, too many deferrals": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, send_number=MAX_MESSAGES_PER_REVISION), context=LATE_CONTEXT
     ),
-    "transient failure": lambda world, _: world.consume(world.make_work_item("pending"), transient()),
-    "unknown error": lambda world, _: world.consume(world.make_work_item("pending"), fail(ZeroDivisionError())),
-    "canceled at the deadline": lambda world, _: world.consume(
-        world.make_work_item("pending"), fail(CancelledError("stopped"))
+    "success": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), succeed),
+    "skip": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), lambda attempt: Skipped("no counterparty")
     ),
-    "transient failure, third receive": lambda world, _: world.consume(
-        world.make_work_item("pending"), transient(), receives=3
+    "permanent failure": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(InvalidDocumentError("Empty.", code="damaged_pdf"))
     ),
-    "transient failure, last attempt": lambda world, _: world.consume(
-        world.make_work_item("pending", attempts=2), transient()
+    "transient failure": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), transient()),
+    "unknown error": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(ZeroDivisionError())
     ),
-    "deferral": lambda world, _: world.consume(
-        world.make_work_item("pending"), fail(BreakerOpenError("open", until=world.clock() + LEASE_LEFT))
+    "canceled at the deadline": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(CancelledError("stopped"))
     ),
-    "deferral, too many deferrals": lambda world, _: world.consume(
-        world.make_work_item("pending", send_number=MAX_MESSAGES_PER_REVISION),
-        fail(BreakerOpenError("open", until=world.clock() + LEASE_LEFT)),
+    "transient failure, third receive": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), transient(), receives=3
     ),
-    "stale": lambda world, _: world.consume(world.make_work_item("pending"), take_over(world)),
-    "database unavailable": lambda world, _: fail_settlement(world, succeed, *[UNAVAILABLE] * 9)(
-        world.make_work_item("pending")
+    "transient failure, last attempt": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending", attempts=2), transient()
     ),
-    "commit unacknowledged, committed": lambda world, _: fail_settlement(world, succeed, LOST, committed=True)(
-        world.make_work_item("pending")
+    "deferral": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(BreakerOpenError("open", until=scenario.clock() + LEASE_LEFT))
     ),
-    "commit unacknowledged, rolled back": lambda world, _: fail_settlement(world, succeed, LOST)(
-        world.make_work_item("pending")
+    "deferral, too many deferrals": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending", send_number=MAX_MESSAGES_PER_REVISION),
+        fail(BreakerOpenError("open", until=scenario.clock() + LEASE_LEFT)),
     ),
-    "unreadable message": lambda world, _: world.consume("not JSON"),
-    "newer schema": lambda world, _: world.consume(NEWER_SCHEMA),
-    "several work items in one message": lambda world, _: consume_two(world),
-    "no work item in a message": lambda world, _: world.consume("a test event", read=lambda body: ParsedMessage([])),
-    "dead-letter queue: returned": lambda world, state: world.archive(world.make_work_item(state)),
-    "dead-letter queue: returned twice, never attempted": lambda world, state: world.archive(
-        world.make_work_item(state, dlq_returns=2)
+    "stale": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), take_over(scenario)),
+    "database unavailable": lambda scenario, _: fail_settlement(scenario, succeed, *[UNAVAILABLE] * 9)(
+        scenario.make_work_item("pending")
     ),
-    "dead-letter queue: upload returned": lambda world, _: world.archive(world.upload(), "acquisition"),
-    "dead-letter queue: returned twice before": lambda world, state: world.archive(
-        world.make_work_item(state, dlq_returns=2, attempts=1)
+    "commit unacknowledged, committed": lambda scenario, _: fail_settlement(scenario, succeed, LOST, committed=True)(
+        scenario.make_work_item("pending")
     ),
-    "dead-letter queue: no attempts left": lambda world, state: world.archive(world.make_work_item(state, attempts=3)),
-    "dead-letter queue: running": lambda world, state: world.archive(world.make_work_item(state)),
-    "dead-letter queue: failed": lambda world, _: archive_twice(world),
-    "dead-letter queue: ended": lambda world, state: world.archive(world.make_work_item(state)),
-    "dead-letter queue: older copy": lambda world, state: world.archive(
-        older_copy(world.make_work_item(state, send_number=1))
+    "commit unacknowledged, rolled back": lambda scenario, _: fail_settlement(scenario, succeed, LOST)(
+        scenario.make_work_item("pending")
     ),
-    "dead-letter queue: newer than its row": lambda world, state: world.archive(
-        newer_copy(world.make_work_item(state))
+    "unreadable message": lambda scenario, _: scenario.consume("not JSON"),
+    "newer schema": lambda scenario, _: scenario.consume(NEWER_SCHEMA),
+    "several work items in one message": lambda scenario, _: consume_two(scenario),
+    "no work item in a message": lambda scenario, _: scenario.consume(
+        "a test event", read=lambda body: ParsedMessage([])
     ),
-    "dead-letter queue: unknown work item": lambda world, _: world.archive(UNKNOWN_MESSAGE),
-    "dead-letter queue: unreadable": lambda world, _: world.archive("not JSON"),
-    "dead-letter queue: newer schema": lambda world, _: world.archive(NEWER_SCHEMA),
-    "watchdog: unsent": lambda world, _: watch_unsent_message(world),
+    "dead-letter queue: returned": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: returned twice, never attempted": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, dlq_returns=2)
+    ),
+    "dead-letter queue: upload returned": lambda scenario, _: scenario.archive(scenario.upload(), "acquisition"),
+    "dead-letter queue: returned twice before": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, dlq_returns=2, attempts=1)
+    ),
+    "dead-letter queue: no attempts left": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, attempts=3)
+    ),
+    "dead-letter queue: running": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: failed": lambda scenario, _: archive_twice(scenario),
+    "dead-letter queue: ended": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: older copy": lambda scenario, state: scenario.archive(
+        older_copy(scenario.make_work_item(state, send_number=1))
+    ),
+    "dead-letter queue: newer than its row": lambda scenario, state: scenario.archive(
+        newer_copy(scenario.make_work_item(state))
+    ),
+    "dead-letter queue: unknown work item": lambda scenario, _: scenario.archive(UNKNOWN_MESSAGE),
+    "dead-letter queue: unreadable": lambda scenario, _: scenario.archive("not JSON"),
+    "dead-letter queue: newer schema": lambda scenario, _: scenario.archive(NEWER_SCHEMA),
+    "watchdog: unsent": lambda scenario, _: watch_unsent_message(scenario),
     "watchdog: message lost": watch_lost_message,
     "new revision": start_new_revision,
 }

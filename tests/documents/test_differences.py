@@ -17,7 +17,7 @@ from counterfoil.documents.review import DecisionContext, DecisionRejected
 from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import delivery, invoice, line, order
@@ -154,7 +154,7 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, a
     decide(office, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
     decide(office, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
 
-    assert recorded(admin, office.tenant_id) == [
+    assert verified_changes(admin, office.tenant_id) == [
         ("ann", "variances accepted", [str(office.ids[0])]),
         ("bob", "variances disputed", [str(office.ids[0])]),
     ]

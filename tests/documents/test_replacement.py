@@ -9,7 +9,7 @@ from counterfoil.delivery.work import start_revision
 from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Replacement
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order
 from tests.documents.test_removal import CASE, match_pending
@@ -38,7 +38,9 @@ def intended(office: Office, reason: str | None = None) -> Replacement:
 
 def test_new_document_replaces_an_old_one(office: Office, admin: Connection):
     replacement = intended(office, "typing error")
-    assert recorded(admin, office.tenant_id) == [("ann", "document replacement requested", [str(office.ids[0])])]
+    assert verified_changes(admin, office.tenant_id) == [
+        ("ann", "document replacement requested", [str(office.ids[0])])
+    ]
     new = office.file(order(number="4712"))
     with office.database.tenant(office.tenant_id) as connection:
         _, note = removal.link_successor(connection, replacement, office.ids[new], NOW, is_new=True)

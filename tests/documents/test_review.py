@@ -9,7 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Answer, DecisionApplied, DecisionContext, DecisionRejected
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.test_judge import TWICE, again
@@ -268,7 +268,7 @@ def test_decisions_reach_the_audit_trail(office: Office) -> None:
     act(office, "split", 2)
     act(office, "split", 2)  # refused: it is alone now
 
-    assert recorded(office.admin, office.tenant_id) == [
+    assert verified_changes(office.admin, office.tenant_id) == [
         ("clerk", "match rejected", sorted([second, invoice_id])),
         ("clerk", "match rejected", sorted([first, invoice_id])),
     ]

@@ -18,17 +18,17 @@ from counterfoil.operations import engine, store
 from counterfoil.operations.engine import MIN_SECONDS_LEFT, Engine
 from counterfoil.operations.store import Operation
 from functions.bulk.handler import definitions
-from tests.dead_letters.bulk_harness import Yard
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.bulk_harness import BulkHarness
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import FakeSqs
 
 QUEUE = "counterfoil-tasks"
 
 
 @pytest.fixture
-def yard(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> Yard:
+def harness(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> BulkHarness:
     tenant = make_tenant("acme")
-    return Yard(database, admin, tenant, dying(database, tenant))
+    return BulkHarness(database, admin, tenant, dead_letter_factory(database, tenant))
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 
 @pytest.fixture
-def rounds(yard: Yard, database_url: str) -> Any:
+def rounds(harness: BulkHarness, database_url: str) -> Any:
     alone = Database(database_url, max_connections=1)  # as on Lambda
-    outbox = Outbox(alone, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: yard.now, random=lambda: 0.0)
-    yield Engine(alone, outbox, [BulkSteps(None)], lambda: yard.now)
+    outbox = Outbox(alone, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: harness.now, random=lambda: 0.0)
+    yield Engine(alone, outbox, [BulkSteps(None)], lambda: harness.now)
     alone.close()
 
 
@@ -62,35 +62,37 @@ def test_every_action_has_one_definition():
     assert sorted(actions) == sorted(store.ACTIONS)
 
 
-def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs: FakeSqs):
-    yard.fail(100, every=0.1)
-    yard.request(rate=4)
+def test_each_message_is_delayed_until_its_turn(rounds: Engine, harness: BulkHarness, sqs: FakeSqs):
+    harness.fail(100, interval=0.1)
+    harness.request(rate=4)
     assert run(rounds) == {"operations": 1, "items": 100}
     assert sorted(entry["DelaySeconds"] for entry in sqs.sent[QUEUE]) == sorted([*range(25)] * 4)
-    assert all(row["sent_at"] for row in yard.owed())
+    assert all(row["sent_at"] for row in harness.outbox_rows())
 
 
-def test_steps_without_time_left_run_later(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_steps_without_time_left_run_later(
+    rounds: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
-    yard.fail(20)
-    operation = yard.request()
+    harness.fail(20)
+    operation = harness.request()
     seconds = chain(repeat(50.0, 4), repeat(MIN_SECONDS_LEFT - 1))
     assert 0 < run(rounds, lambda: next(seconds))["items"] < 20
-    assert yard.shown(operation).state == "running"
+    assert harness.load(operation).state == "running"
     run(rounds)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 20)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 20)
     assert run(rounds) == {"operations": 0, "items": 0}
 
 
-def test_operations_take_turns(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_operations_take_turns(rounds: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
-    letters = yard.fail(20)
-    large = yard.request()
-    small = yard.request(job_ids=letters[:2])
+    letters = harness.fail(20)
+    large = harness.request()
+    small = harness.request(job_ids=letters[:2])
     turn = iter(range(1000))
     rounds.run(lambda: 50.0 if next(turn) < 9 else 0.0)
-    assert yard.shown(small).succeeded == 2
-    assert (yard.shown(large).state, yard.shown(large).succeeded) == ("running", 4)
+    assert harness.load(small).succeeded == 2
+    assert (harness.load(large).state, harness.load(large).succeeded) == ("running", 4)
 
 
 @pytest.mark.parametrize(
@@ -98,17 +100,17 @@ def test_operations_take_turns(rounds: Engine, yard: Yard, sqs: FakeSqs, monkeyp
 )
 def test_failing_operation_blocks_no_other(
     rounds: Engine,
-    yard: Yard,
+    harness: BulkHarness,
     sqs: FakeSqs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: Exception,
     is_failure: bool,
 ):
-    yard.fail(2)
-    broken = yard.request()
-    yard.now += timedelta(seconds=1)
-    other = yard.request("resolve")
+    harness.fail(2)
+    broken = harness.request()
+    harness.now += timedelta(seconds=1)
+    other = harness.request("resolve")
     step = engine.step
 
     def fail_broken(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
@@ -122,12 +124,12 @@ def test_failing_operation_blocks_no_other(
             run(rounds)
     else:
         run(rounds)
-    assert yard.shown(other).succeeded == 2
+    assert harness.load(other).succeeded == 2
     assert "4711" not in capsys.readouterr().out
 
 
-def test_database_outage_fails_the_run(rounds: Engine, yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    yard.request()
+def test_database_outage_fails_the_run(rounds: Engine, harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.request()
 
     def raise_unavailable(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailableError("unavailable")
@@ -137,13 +139,13 @@ def test_database_outage_fails_the_run(rounds: Engine, yard: Yard, monkeypatch: 
         run(rounds)
 
 
-def test_unsent_messages_stay_in_the_outbox(rounds: Engine, yard: Yard, sqs: FakeSqs):
+def test_unsent_messages_stay_in_the_outbox(rounds: Engine, harness: BulkHarness, sqs: FakeSqs):
     def refuse(**call: Any) -> Any:
         return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
 
     sqs.send_message_batch = refuse  # type: ignore[method-assign]
-    yard.fail(3)
-    operation: Operation = yard.request()
+    harness.fail(3)
+    operation: Operation = harness.request()
     run(rounds)
-    assert yard.shown(operation).succeeded == 3
-    assert [row["sent_at"] for row in yard.owed()] == [None] * 3
+    assert harness.load(operation).succeeded == 3
+    assert [row["sent_at"] for row in harness.outbox_rows()] == [None] * 3

@@ -19,7 +19,7 @@ from counterfoil.queues import (
     reconcile_pauses,
     request_pause,
 )
-from tests.dead_letters.audit_trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
 from tests.factories import NOW
 from tests.queues.conftest import Account
 
@@ -93,7 +93,7 @@ def test_pauses_are_audited_as_unassigned(database: Database, account: Account):
     request_pause(database, pause_request(paused=False, seen=1, by="ann"))
     with database.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
     recorded = [
         (entry.action, entry.actor, list(entry.targets), entry.version_before, entry.version_after) for entry in entries
     ]

@@ -17,7 +17,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.documents import files
 from counterfoil.settings import settings
 from functions.admin_api.auth import Role
-from tests.dead_letters.dead_letter_factory import NOON, dying
+from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
@@ -531,7 +531,7 @@ class World:
         """Return one resource of each kind. Create those that a request may change or delete."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
-        die = dying(self._database, self.tenant_id)
+        die = dead_letter_factory(self._database, self.tenant_id)
         dead_letter = die(worker="tasks", task_type="echo", work_id=failed)
         session = begin_session(self._admin, self.slug)
         purge = str(self._purge())

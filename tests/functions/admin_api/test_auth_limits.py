@@ -15,7 +15,7 @@ from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail
@@ -240,7 +240,7 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     one, other, third = map(str, office.ids[:3])
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": other, "code": "price_mismatch", "expected": "1", "actual": "2"}
-    letter = dying(office.database, office.tenant_id)()
+    letter = dead_letter_factory(office.database, office.tenant_id)()
     mail = make_held_mail(office.admin, office.tenant_id)
     return {
         "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),

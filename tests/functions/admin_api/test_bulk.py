@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.operations import engine
-from tests.dead_letters.dead_letter_factory import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import Answer, Ask
@@ -23,7 +23,7 @@ ALL: dict[str, Any] = {"filter": {}}
 
 
 @pytest.fixture
-def fail(admin: Connection, acme: UUID, die: Die) -> Callable[..., list[UUID]]:
+def fail(admin: Connection, acme: UUID, die: MakeDeadLetter) -> Callable[..., list[UUID]]:
     """Create failed tasks of acme. Returns the ids of their dead letters."""
 
     def make(number: int, **letter: Any) -> list[UUID]:
@@ -71,7 +71,7 @@ def test_dry_run_returns_only_count_and_sample(ask: Ask, fail: Callable[..., lis
     assert (named.status, named.body["count"]) == (200, 3)
 
 
-def test_sample_hides_secrets_below_admin(ask: Ask, die: Die):
+def test_sample_hides_secrets_below_admin(ask: Ask, die: MakeDeadLetter):
     die("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
         (letter,) = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
@@ -284,7 +284,7 @@ def test_ids_must_belong_to_one_tenant(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, make_tenant: Callable[..., UUID]
 ):
     (mine,) = fail(1)
-    other = dying(database, make_tenant("zenith"))()
+    other = dead_letter_factory(database, make_tenant("zenith"))()
     several = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])}, groups="[operator tenant:*]")
     assert several.status == 422
     assert "several tenants" in several.body["detail"]

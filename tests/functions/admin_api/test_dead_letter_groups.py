@@ -7,12 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from tests.dead_letters.dead_letter_factory import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.functions.admin_api.conftest import Ask
 from tests.functions.admin_api.letters import get
 
 
-def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
+def test_groups_have_counts_trend_and_times(
+    ask: Ask, die: MakeDeadLetter, set_status: Callable[[UUID, str], None]
+) -> None:
     this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
     timeouts = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
     full = die("The disk is full", minute=this_hour - 600)
@@ -46,7 +48,7 @@ def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Call
     ]
 
 
-def test_groups_are_paged(ask: Ask, die: Die) -> None:
+def test_groups_are_paged(ask: Ask, die: MakeDeadLetter) -> None:
     for number in range(7):
         die(f"Error {'abcdefg'[number]}", minute=number // 2)
     seen: list[str] = []
@@ -62,7 +64,9 @@ def test_groups_are_paged(ask: Ask, die: Die) -> None:
         assert get(ask, "/groups", cursor=cursor).status in {200, 422}
 
 
-def test_stats_count_by_task_type_and_status(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
+def test_stats_count_by_task_type_and_status(
+    ask: Ask, die: MakeDeadLetter, set_status: Callable[[UUID, str], None]
+) -> None:
     set_status(die(task_type="echo"), "resolved")
     for _ in range(2):
         die(task_type="echo")

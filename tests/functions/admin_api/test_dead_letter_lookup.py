@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.dead_letters.dead_letter_factory import Die, dying
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import Ask
 
@@ -21,12 +21,12 @@ def look_up(ask: Ask, kind: str, part: str, groups: str = VIEWER) -> list[dict[s
 
 
 @pytest.mark.parametrize("characters", [4, 8, 9, 12, 13, 36])
-def test_dead_letter_is_found_by_id_suffix(ask: Ask, die: Die, characters: int) -> None:
+def test_dead_letter_is_found_by_id_suffix(ask: Ask, die: MakeDeadLetter, characters: int) -> None:
     letter, _ = str(die()), die()
     assert look_up(ask, "dead_letter", letter[-characters:]) == [{"id": letter, "tenant": "acme"}]
 
 
-def test_ambiguous_id_returns_two_matches(ask: Ask, die: Die, admin: Connection) -> None:
+def test_ambiguous_id_returns_two_matches(ask: Ask, die: MakeDeadLetter, admin: Connection) -> None:
     for _ in range(3):
         die()
     with admin.transaction():
@@ -36,9 +36,9 @@ def test_ambiguous_id_returns_two_matches(ask: Ask, die: Die, admin: Connection)
 
 
 def test_items_of_other_tenants_are_not_found(
-    ask: Ask, die: Die, database: Database, make_tenant: Callable[..., UUID], admin: Connection
+    ask: Ask, die: MakeDeadLetter, database: Database, make_tenant: Callable[..., UUID], admin: Connection
 ) -> None:
-    ours, theirs = die("Ours is full"), dying(database, make_tenant("zenith"))("Theirs timed out")
+    ours, theirs = die("Ours is full"), dead_letter_factory(database, make_tenant("zenith"))("Theirs timed out")
     end = str(theirs)[-8:]
     fingerprint = {item["job_id"]: item["fingerprint"] for item in rows(admin, "dead_letter")}[str(theirs)]
 
@@ -49,7 +49,7 @@ def test_items_of_other_tenants_are_not_found(
     assert look_up(ask, "dead_letter", str(ours)[-8:]) == []
 
 
-def test_unassigned_dead_letter_requires_all_tenants(ask: Ask, die: Die, admin: Connection) -> None:
+def test_unassigned_dead_letter_requires_all_tenants(ask: Ask, die: MakeDeadLetter, admin: Connection) -> None:
     letter = str(die())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
     assert look_up(ask, "dead_letter", letter[-8:]) == []

@@ -15,8 +15,8 @@ from counterfoil.validation import UNASSIGNED
 from functions.admin_api import handler
 from functions.admin_api.auth import Caller, Role
 from functions.admin_api.handler import build_openapi
-from tests.dead_letters.audit_trail import broken
-from tests.dead_letters.dead_letter_factory import NOON, Die
+from tests.dead_letters.audit_trail import first_broken_entry
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import FakeSqs
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, get, ids, listed_ids
@@ -64,7 +64,9 @@ def change(ask: Ask) -> Callable[..., Answer]:
     return change
 
 
-def test_unassigned_list_excludes_those_of_tenants(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
+def test_unassigned_list_excludes_those_of_tenants(
+    ask: Ask, die: MakeDeadLetter, add_unassigned: Callable[..., UUID]
+) -> None:
     theirs, unassigned = die("The message is no task"), add_unassigned()
 
     assert listed_ids(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
@@ -73,7 +75,9 @@ def test_unassigned_list_excludes_those_of_tenants(ask: Ask, die: Die, add_unass
     assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
 
 
-def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
+def test_unassigned_are_searched_counted_and_grouped(
+    ask: Ask, die: MakeDeadLetter, add_unassigned: Callable[..., UUID]
+) -> None:
     die("The message 4711 is no task")
     first, second = add_unassigned("The message 4711 is no task"), add_unassigned("The disk is full")
 
@@ -150,7 +154,11 @@ def test_retried_message_is_sent_unchanged(
 
 
 def test_unassigned_changes_have_their_own_audit_chain(
-    ask: Ask, die: Die, add_unassigned: Callable[..., UUID], change: Callable[..., Answer], database: Database
+    ask: Ask,
+    die: MakeDeadLetter,
+    add_unassigned: Callable[..., UUID],
+    change: Callable[..., Answer],
+    database: Database,
 ) -> None:
     theirs = die()
     assert change(theirs, "ignore").status == 200
@@ -162,7 +170,7 @@ def test_unassigned_changes_have_their_own_audit_chain(
     assert [entry["number"] for entry in entries] == [3, 2, 1]
     assert len(get(ask, "/audit", groups=VIEWER, tenant="acme").body["entries"]) == 1
     with database.delivery() as connection:
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
 
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
@@ -227,7 +235,7 @@ def test_unassigned_cannot_be_exported_or_purged(
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
 def test_unassigned_cannot_be_closed_in_bulk(
-    action: str, ask: Ask, die: Die, add_unassigned: Callable[..., UUID], admin: Connection
+    action: str, ask: Ask, die: MakeDeadLetter, add_unassigned: Callable[..., UUID], admin: Connection
 ) -> None:
     unassigned, theirs = add_unassigned(), die()
 

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
-from tests.dead_letters.dead_letter_factory import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
@@ -22,7 +22,7 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
+def test_list_is_newest_first_with_key_facts(ask: Ask, die: MakeDeadLetter) -> None:
     first, second = die("Reading timed out after 30 s", task_type="echo"), die("The disk is full", minute=1)
 
     answer = get(ask)
@@ -82,7 +82,7 @@ def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
     ],
 )
 def test_list_is_filtered(
-    query: dict[str, str], expected: list[int], ask: Ask, die: Die, set_status: Callable[[UUID, str], None]
+    query: dict[str, str], expected: list[int], ask: Ask, die: MakeDeadLetter, set_status: Callable[[UUID, str], None]
 ) -> None:
     dead_letters = [
         die(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None) for number in range(3)
@@ -94,7 +94,7 @@ def test_list_is_filtered(
     assert listed_ids(get(ask, **query)) == ids([dead_letters[number] for number in expected])
 
 
-def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None:
+def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: MakeDeadLetter) -> None:
     work_id = uuid4()
     job_id, alike = die("Page 1 timed out", work_id=work_id), die("Page 2 timed out", minute=1)
     die("The disk is full")
@@ -138,7 +138,7 @@ def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None
         {"state": "pending"},
     ],
 )
-def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die) -> None:
+def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: MakeDeadLetter) -> None:
     die()
     refused = get(ask, **query)
     assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
@@ -148,7 +148,7 @@ def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die
 @pytest.mark.parametrize(
     "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
 )
-def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask, die: Die) -> None:
+def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask, die: MakeDeadLetter) -> None:
     die()
     assert get(ask, **{name: text}).status in {200, 403, 422}
 
@@ -212,7 +212,7 @@ def test_numbered_page_is_filtered_and_has_a_cursor(ask: Ask, admin: Connection,
 # One dead letter
 
 
-def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> None:
+def test_details_include_payload_and_earlier_failures(ask: Ask, die: MakeDeadLetter) -> None:
     work_id = uuid4()
     die("The disk is full", work_id=work_id)
     job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
@@ -227,7 +227,7 @@ def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> Non
     )
 
 
-def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
+def test_unchanged_dead_letter_returns_304(ask: Ask, die: MakeDeadLetter) -> None:
     work_id = uuid4()
     job_id = die(work_id=work_id)
 
@@ -247,7 +247,7 @@ def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
     assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
 
 
-def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
+def test_secrets_are_hidden_below_admin(ask: Ask, die: MakeDeadLetter, admin: Connection) -> None:
     work_id = uuid4()
     die(f"Bearer {SECRET} was refused", work_id=work_id)
     job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
@@ -284,7 +284,7 @@ def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -
     assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
 
 
-def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None:
+def test_tracebacks_require_admin(ask: Ask, die: MakeDeadLetter, admin: Connection) -> None:
     job_id = die("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
@@ -325,7 +325,7 @@ TRACE = "1-67891233-abcdef012345678912345678"
 
 
 def test_timeline_orders_attempts_failures_and_changes(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
+    ask: Ask, die: MakeDeadLetter, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
@@ -374,7 +374,7 @@ def test_timeline_orders_attempts_failures_and_changes(
 
 
 def test_attempts_link_to_log_and_trace(
-    ask: Ask, die: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, die: MakeDeadLetter, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, outcome="failed")
@@ -391,7 +391,7 @@ def test_attempts_link_to_log_and_trace(
     assert (death["log"], death["trace_url"]) == (None, None)
 
 
-def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
+def test_timeline_is_limited_to_the_last_events(ask: Ask, die: MakeDeadLetter, admin: Connection, acme: UUID) -> None:
     work_id = uuid4()
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
@@ -437,7 +437,13 @@ def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Conne
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
 def test_lists_require_viewer_of_the_tenant(
-    path: str, groups: str, query: dict[str, str], status: int, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str,
+    groups: str,
+    query: dict[str, str],
+    status: int,
+    ask: Ask,
+    die: MakeDeadLetter,
+    make_tenant: Callable[..., UUID],
 ) -> None:
     make_tenant("other")
     die()
@@ -446,7 +452,7 @@ def test_lists_require_viewer_of_the_tenant(
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
 def test_dead_letter_of_another_tenant_is_not_found(
-    path: str, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
+    path: str, ask: Ask, die: MakeDeadLetter, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
     job_id = die()
@@ -461,10 +467,10 @@ def test_dead_letter_of_another_tenant_is_not_found(
 
 
 def test_lists_exclude_other_tenants_and_unassigned(
-    ask: Ask, die: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
+    ask: Ask, die: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database, admin: Connection
 ) -> None:
     other = make_tenant("other")
-    job_id, foreign = die("Page 1 timed out"), dying(database, other)("Page 2 timed out")
+    job_id, foreign = die("Page 1 timed out"), dead_letter_factory(database, other)("Page 2 timed out")
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [die("Page 3 timed out")])
 
     for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
@@ -473,7 +479,7 @@ def test_lists_exclude_other_tenants_and_unassigned(
     assert (get(ask, "/stats").body["count"], get(ask, "/groups").body["groups"][0]["count"]) == (1, 1)
 
 
-def test_purged_dead_letter_is_hidden(ask: Ask, die: Die, admin: Connection) -> None:
+def test_purged_dead_letter_is_hidden(ask: Ask, die: MakeDeadLetter, admin: Connection) -> None:
     job_id = die()
     admin.execute("UPDATE dead_letter SET purged_at = now()")
 

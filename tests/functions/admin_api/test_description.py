@@ -16,7 +16,7 @@ from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
 from functions.admin_api.http import encode_cursor
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
@@ -109,7 +109,7 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
             [state, NOW, NOW, job_id],
         )
     sessions = [begin_session(admin) for _ in range(2)]
-    work_id, die = uuid4(), dying(database, office.tenant_id)
+    work_id, die = uuid4(), dead_letter_factory(database, office.tenant_id)
     letters = [die(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)]
     letters.append(die(f"Bearer {work_id.hex} was refused"))
     _known["worker"], _known["tenant"] = ["tasks"], ["acme"]

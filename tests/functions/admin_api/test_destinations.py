@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 
@@ -63,7 +63,7 @@ def test_changes_reach_the_audit_trail(ask: Ask, acme: UUID, admin: Connection) 
     rotate(ask, "office")
     remove(ask, "office")
     ((id_,),) = admin.execute("SELECT id FROM destination").fetchall()
-    assert recorded(admin, acme) == [
+    assert verified_changes(admin, acme) == [
         (CLAIMS["sub"], action, [str(id_)])
         for action in ("destination added", "webhook secret rotated", "destination removed")
     ]

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from counterfoil.kinds import WORK_KINDS
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.matching.office import NOW, Office
 from tests.factories import make_destination, make_document
 from tests.functions.admin_api.conftest import Ask
@@ -158,7 +158,7 @@ def failed_file(office: Office, admin: Connection) -> Callable[..., str]:
             [office.tenant_id, f"uploads/acme/1/{name}", at],
         ).fetchone()
         assert row is not None
-        dying(office.database, office.tenant_id)(worker="acquisition", work_id=row[0])
+        dead_letter_factory(office.database, office.tenant_id)(worker="acquisition", work_id=row[0])
         return str(row[0])
 
     return add
@@ -384,7 +384,7 @@ def test_document_shows_its_matches_and_evidence(ask: Ask, office: Office) -> No
 
 
 def test_document_lists_its_dead_letters(ask: Ask, office: Office, database: Database) -> None:
-    die, document_id = dying(database, office.tenant_id), office.ids[INVOICE]
+    die, document_id = dead_letter_factory(database, office.tenant_id), office.ids[INVOICE]
     letters = [str(die(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
     die(worker="ingestion")
 
@@ -424,7 +424,7 @@ def test_unchanged_document_returns_304(ask: Ask, office: Office, admin: Connect
 
 def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Connection, database: Database) -> None:
     document_id = office.ids[INVOICE]
-    dying(database, office.tenant_id)("The disk is full", work_id=document_id, worker="matching")
+    dead_letter_factory(database, office.tenant_id)("The disk is full", work_id=document_id, worker="matching")
     office.decide(INVOICE, CREDIT, "confirmed", "ann")
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,"

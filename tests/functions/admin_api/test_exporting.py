@@ -14,7 +14,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api.api import exporting
-from tests.dead_letters.dead_letter_factory import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, Answer, Ask
 from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
@@ -47,7 +47,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
 
-def test_json_lines_match_the_api(export: Export, die: Die, ask: Ask) -> None:
+def test_json_lines_match_the_api(export: Export, die: MakeDeadLetter, ask: Ask) -> None:
     job_ids = ids([die(minute=minute) for minute in (2, 1, 0)])
 
     answer = export()
@@ -61,7 +61,7 @@ def test_json_lines_match_the_api(export: Export, die: Die, ask: Ask) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_csv_has_the_same_dead_letters(export: Export, die: Die) -> None:
+def test_csv_has_the_same_dead_letters(export: Export, die: MakeDeadLetter) -> None:
     job_ids = ids([die(minute=1), die("=HYPERLINK(1)")])
 
     answer = export(format="csv")
@@ -73,7 +73,7 @@ def test_csv_has_the_same_dead_letters(export: Export, die: Die) -> None:
 
 
 def test_export_filters_like_the_list(
-    export: Export, die: Die, set_status: Callable[[UUID, str], None], ask: Ask
+    export: Export, die: MakeDeadLetter, set_status: Callable[[UUID, str], None], ask: Ask
 ) -> None:
     first, second, third = (die(error, minute=minute) for minute, error in enumerate(("One", "Two", "Three")))
     set_status(second, "ignored")
@@ -98,7 +98,7 @@ def test_export_filters_like_the_list(
 @pytest.mark.parametrize(
     ("groups", "sees"), [(VIEWER, False), ("[operator tenant:acme edit-payloads]", False), (ADMIN, True)]
 )
-def test_secrets_require_admin(groups: str, sees: bool, export: Export, die: Die) -> None:
+def test_secrets_require_admin(groups: str, sees: bool, export: Export, die: MakeDeadLetter) -> None:
     die(f"{SECRET} was refused")
     for file_format in ("csv", "json"):
         assert (SECRET in export(groups=groups, format=file_format).text) == sees
@@ -113,7 +113,7 @@ def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
     return hmac.digest(salt, selection.hash, "sha256").hex()
 
 
-def test_export_is_recorded_in_the_audit_trail(export: Export, die: Die, admin: Connection) -> None:
+def test_export_is_recorded_in_the_audit_trail(export: Export, die: MakeDeadLetter, admin: Connection) -> None:
     job_ids = [die(minute=minute) for minute in range(3)]
 
     answer = export(status="pending")
@@ -146,7 +146,9 @@ def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: 
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
-def test_export_requires_viewer_of_the_tenant(groups: str, export: Export, die: Die, admin: Connection) -> None:
+def test_export_requires_viewer_of_the_tenant(
+    groups: str, export: Export, die: MakeDeadLetter, admin: Connection
+) -> None:
     die()
     assert export(groups=groups, tenant="acme").status == 403
     assert rows(admin, "audit_entry") == []
@@ -170,7 +172,7 @@ def finish(admin: Connection) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
+def test_large_export_becomes_an_operation(export: Export, die: MakeDeadLetter, ask: Ask, admin: Connection) -> None:
     die()
 
     answer = export(format="csv", status="pending")
@@ -194,14 +196,14 @@ def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, a
     assert rows(admin, "audit_entry") == []  # no file has been downloaded yet
 
 
-def test_slow_export_becomes_an_operation(export: Export, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_export_becomes_an_operation(export: Export, die: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch) -> None:
     die()
     monkeypatch.setattr(exporting, "AT_ONCE_SECONDS", -1.0)
     assert export().status == 202
 
 
 @pytest.mark.usefixtures("large")
-def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
+def test_link_is_recorded_once_per_caller(export: Export, die: MakeDeadLetter, ask: Ask, admin: Connection) -> None:
     die()
     id_ = export().body["operation_id"]
     finish(admin)
@@ -238,7 +240,14 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
     ],
 )
 def test_only_requester_and_admins_download_the_file(
-    requested_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
+    requested_by: str,
+    groups: str,
+    subject: str,
+    status: int,
+    export: Export,
+    die: MakeDeadLetter,
+    ask: Ask,
+    admin: Connection,
 ) -> None:
     die()
     id_ = export(groups=requested_by).body["operation_id"]
@@ -249,7 +258,7 @@ def test_only_requester_and_admins_download_the_file(
 
 
 @pytest.mark.usefixtures("large")
-def test_expired_file_is_not_found(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
+def test_expired_file_is_not_found(export: Export, die: MakeDeadLetter, ask: Ask, admin: Connection) -> None:
     die()
     id_ = export().body["operation_id"]
     finish(admin)
@@ -265,7 +274,7 @@ def test_other_operations_have_no_file(ask: Ask, acme: UUID) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_token_without_subject_cannot_export(export: Export, die: Die, ask: Ask) -> None:
+def test_token_without_subject_cannot_export(export: Export, die: MakeDeadLetter, ask: Ask) -> None:
     """The audit trail must name the person who gets a file."""
     die()
     id_ = export().body["operation_id"]
@@ -279,7 +288,7 @@ def test_missing_export_is_not_found(operation_id: object, ask: Ask, acme: UUID)
 
 
 @pytest.mark.usefixtures("large")
-def test_repeated_request_returns_the_same_operation(export: Export, die: Die) -> None:
+def test_repeated_request_returns_the_same_operation(export: Export, die: MakeDeadLetter) -> None:
     die()
     assert export().body["operation_id"] == export().body["operation_id"]
     assert [export(text=word).status for word in ("timed", "reading", "after")] == [202, 202, 409]

@@ -7,7 +7,7 @@ import pytest
 
 from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
-from tests.dead_letters.dead_letter_factory import Die
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, VIEWER, get
 from tests.functions.admin_api.rights import operations_by_route
@@ -31,7 +31,7 @@ def test_version_tag_is_strong() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
-def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
+def test_unchanged_list_returns_304(path: str, ask: Ask, die: MakeDeadLetter) -> None:
     die()
     first = get(ask, path)
     tag = first.headers["ETag"]
@@ -50,7 +50,7 @@ def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
         assert (again(if_none_match).status, again(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_tag(ask: Ask, die: Die) -> None:
+def test_changed_list_has_another_tag(ask: Ask, die: MakeDeadLetter) -> None:
     tags = []
     for _ in range(2):
         die()
@@ -59,7 +59,7 @@ def test_changed_list_has_another_tag(ask: Ask, die: Die) -> None:
     assert not set(tags[0]) & set(tags[1])
 
 
-def test_forbidden_list_never_returns_304(ask: Ask, die: Die) -> None:
+def test_forbidden_list_never_returns_304(ask: Ask, die: MakeDeadLetter) -> None:
     die()
     for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
         answer = ask(

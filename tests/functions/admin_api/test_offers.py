@@ -13,7 +13,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
 from tests.functions.mappings import FakeLambda, refusal
@@ -199,7 +199,7 @@ def test_pool_shows_failed_shards_first_with_dead_letters(
     done, running, failed = (shard(admin, acme, made, people(admin, acme, 1), name) for name in ("0", "1", "0/failed"))
     end(done, completed=0, failed=1)
     end(failed, "failed", error=FAULT, attempts=1)
-    letter = dying(database, acme)(worker="offers", task_type="offers", work_id=failed)
+    letter = dead_letter_factory(database, acme)(worker="offers", task_type="offers", work_id=failed)
 
     body = get(f"/{made}").body
 

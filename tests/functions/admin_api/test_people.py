@@ -9,7 +9,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import CLAIMS, SIGN_IN, Answer, Ask
 from tests.functions.admin_api.user_pool import FakeUserPool
 
@@ -46,7 +46,7 @@ def test_admin_invites_a_person_to_their_tenant(ask: Ask, pool: FakeUserPool, ad
     id_ = done.body["id"]
     assert pool.groups_of(id_) == {"operator", "tenant:acme", "edit-payloads"}
     assert (done.body["email"], done.body["role"], done.body["tenants"]) == ("ann@acme.example", "operator", ["acme"])
-    assert recorded(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
+    assert verified_changes(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
     assert add(ask).status == 409
     assert emails(ask) == emails(ask, tenant="acme") == ["ann@acme.example"]
 
@@ -85,7 +85,7 @@ def test_role_and_tenants_are_changed(ask: Ask, pool: FakeUserPool, admin: Conne
     assert change(ask, id_, tenants=["acme", "zenith"]).status == 403
     moved = change(ask, id_, PLATFORM_ADMIN, tenants=["zenith"])
     assert (moved.body["tenants"], pool.groups_of(id_)) == (["zenith"], {"admin", "tenant:zenith"})
-    assert recorded(admin, acme) == [(CLAIMS["sub"], "person changed", [id_])] * 2
+    assert verified_changes(admin, acme) == [(CLAIMS["sub"], "person changed", [id_])] * 2
 
 
 def test_disabled_person_is_signed_out(ask: Ask, pool: FakeUserPool) -> None:
@@ -112,7 +112,7 @@ def test_person_is_removed(ask: Ask, pool: FakeUserPool, admin: Connection, acme
     id_ = pool.add("ann@acme.example", "viewer", "tenant:acme")
     assert ask("", method="DELETE", path=f"{PATH}/{id_}", groups=ADMIN).status == 204
     assert ask("", method="DELETE", path=f"{PATH}/{id_}", groups=ADMIN).status == 404
-    assert (pool.users, recorded(admin, acme)) == ({}, [(CLAIMS["sub"], "person removed", [id_])])
+    assert (pool.users, verified_changes(admin, acme)) == ({}, [(CLAIMS["sub"], "person removed", [id_])])
 
 
 @pytest.mark.usefixtures("acme")

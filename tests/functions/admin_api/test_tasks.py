@@ -17,7 +17,7 @@ from functions.admin_api import endpoint
 from functions.admin_api.api import tasks
 from functions.admin_api.auth import Caller
 from functions.admin_api.http import MAX_BODY_BYTES
-from tests.dead_letters.dead_letter_factory import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.conftest import Answer, Ask
@@ -401,7 +401,7 @@ def test_invalid_query_is_rejected(ask: Ask, query: dict[str, str], message: str
 
 def test_failed_task_names_its_dead_letter(ask: Ask, acme: UUID, database: Database) -> None:
     failed, pending = (UUID(submit(ask).body["job_id"]) for _ in range(2))
-    job_id = dying(database, acme)(worker="tasks", work_id=failed)
+    job_id = dead_letter_factory(database, acme)(worker="tasks", work_id=failed)
 
     assert get(ask, f"/{failed}").body["dead_letter"] == str(job_id)
     assert get(ask, f"/{pending}").body["dead_letter"] is None

@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.files import tenants_of
-from tests.dead_letters.audit_trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 
 VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"
@@ -64,7 +64,7 @@ def test_new_tenant_has_all_of_its_setup(ask: Ask, admin: Connection) -> None:
     assert (done.body["name"], done.body["organization"]) == ("Globex GmbH", "Globex")
     assert (done.body["addresses"], done.body["admins"]) == (["in@globex.example"], ["kim@globex.example"])
     tenant = UUID(done.body["id"])
-    assert recorded(admin, tenant) == [
+    assert verified_changes(admin, tenant) == [
         (SUBJECT, action, [str(tenant)]) for action in ("tenant added", "mail addresses changed", "admins changed")
     ]
     assert admin.execute("SELECT count(*) FROM audit_entry WHERE detail::text LIKE '%globex%'").fetchone() == (0,)
@@ -104,7 +104,7 @@ def test_tenant_is_renamed(ask: Ask, admin: Connection, acme: UUID) -> None:
     done = change(ask, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
     assert (done.status, done.body["name"], show(ask).body["name"]) == (200, "Acme AG", "Acme AG")
     change(ask, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
-    assert recorded(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
+    assert verified_changes(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
 
 
 def test_disabled_tenant_takes_no_new_work(ask: Ask, database: Database, admin: Connection, acme: UUID) -> None:
@@ -127,7 +127,7 @@ def test_disabled_tenant_takes_no_new_work(ask: Ask, database: Database, admin: 
     assert ask(upload, groups="[operator tenant:acme]").status == 201
     with database.delivery() as connection:
         assert tenants_of(connection, ["in@acme.example"]) == [acme]
-    assert [action for _, action, _ in recorded(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
+    assert [action for _, action, _ in verified_changes(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
 
 
 @pytest.mark.parametrize("kind", ["addresses", "admins"])
@@ -183,7 +183,7 @@ def test_mail_address_belongs_to_one_tenant(ask: Ask, acme: UUID, make_tenant: C
 
 def test_unchanged_addresses_have_no_audit_entry(ask: Ask, admin: Connection, acme: UUID) -> None:
     assert change(ask, "/admins", {}).status == 200
-    assert recorded(admin, acme) == []
+    assert verified_changes(admin, acme) == []
 
 
 def test_setup_requires_a_subject(ask: Ask, acme: UUID) -> None:
