@@ -20,7 +20,7 @@ def outcome(action: Callable[[], object]) -> tuple[type[BaseException] | None, s
     return None, ""
 
 
-def answer(status: int, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
+def http_response(status: int, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
     """Return a raw HTTP response. `length` overrides the Content-Length."""
     lines = [f"HTTP/1.1 {status} X", *headers, f"Content-Length: {len(body) if length is None else length}"]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
@@ -57,13 +57,13 @@ class Listener(ABC):
             _shut(connection)
 
 
-def _shut(end: socket.socket) -> None:
+def _shut(connection: socket.socket) -> None:
     with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
-class Answering(Listener):
+class ScriptedServer(Listener):
     """HTTP server that sends `response` and closes; None resets the connection."""
 
     response: bytes | None = b""
@@ -72,45 +72,45 @@ class Answering(Listener):
         """Read the whole request and respond. Unread data would reset the connection."""
         request, length = b"", None
         while length is None or len(request) < length:
-            more = connection.recv(65_536)
-            if not more:
+            chunk = connection.recv(65_536)
+            if not chunk:
                 return
-            request += more
+            request += chunk
             if length is None and (end := request.find(b"\r\n\r\n")) >= 0:
-                stated = re.search(rb"\r\ncontent-length: *(\d+)", request[: end + 4], re.IGNORECASE)
-                length = end + 4 + (int(stated[1]) if stated else 0)
+                content_length = re.search(rb"\r\ncontent-length: *(\d+)", request[: end + 4], re.IGNORECASE)
+                length = end + 4 + (int(content_length[1]) if content_length else 0)
         if self.response is None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
             connection.sendall(self.response)
 
 
-class Cutting(Listener):
+class CuttingProxy(Listener):
     """Proxy that cuts connections after `after` server bytes; None only counts."""
 
     def __init__(self, port: int) -> None:
-        self._to = port
-        self.after: int | None = None
-        self.speaks = threading.Event()
+        self._target_port = port
+        self.cut_after: int | None = None
+        self.responding = threading.Event()
         """When cleared, the proxy forwards no responses but keeps its connections open."""
-        self.speaks.set()
-        self.passed = 0
+        self.responding.set()
+        self.forwarded = 0
         """Number of server bytes forwarded on the latest connection."""
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:
         """Forward both directions until the cut."""
-        passed = 0  # per connection, because an earlier one may still be closing
-        with socket.create_connection((HOST, self._to)) as server:
+        forwarded = 0  # per connection, because an earlier one may still be closing
+        with socket.create_connection((HOST, self._target_port)) as server:
             threading.Thread(target=self._forward, args=(connection, server), daemon=True).start()
             while data := server.recv(65_536):
-                if self.after is not None:
-                    data = data[: self.after - passed]
-                passed += len(data)
-                self.speaks.wait()
-                self.passed = passed  # before the client can read the bytes and this counter
+                if self.cut_after is not None:
+                    data = data[: self.cut_after - forwarded]
+                forwarded += len(data)
+                self.responding.wait()
+                self.forwarded = forwarded  # before the client can read the bytes and this counter
                 connection.sendall(data)
-                if passed == self.after:
+                if forwarded == self.cut_after:
                     break
             _shut(connection)
 
@@ -124,9 +124,9 @@ class Cutting(Listener):
 
 
 @contextmanager
-def answering() -> Iterator[Answering]:
+def scripted_server() -> Iterator[ScriptedServer]:
     """Run an HTTP server with a scripted response."""
-    server = Answering()
+    server = ScriptedServer()
     try:
         yield server
     finally:
@@ -134,11 +134,11 @@ def answering() -> Iterator[Answering]:
 
 
 @contextmanager
-def cutting(port: int) -> Iterator[Cutting]:
+def cutting_proxy(port: int) -> Iterator[CuttingProxy]:
     """Run a proxy in front of the server on `port`."""
-    proxy = Cutting(port)
+    proxy = CuttingProxy(port)
     try:
         yield proxy
     finally:
-        proxy.speaks.set()
+        proxy.responding.set()
         proxy.close()

@@ -72,32 +72,32 @@ def sqlstates() -> list[str]:
 
 
 def test_every_server_sqlstate_is_classified(database: Database) -> None:
-    def raised(state: str) -> None:
+    def translate(state: str) -> None:
         with database.delivery() as connection:
             connection.execute(f"DO $$BEGIN RAISE EXCEPTION 'DE02 is taken' USING ERRCODE = '{state}'; END$$".encode())
 
     states = sqlstates()
-    outcomes = {state: outcome(lambda state=state: raised(state)) for state in states}  # type: ignore[misc]
+    outcomes = {state: outcome(lambda state=state: translate(state)) for state in states}  # type: ignore[misc]
 
     assert len(states) > 240
     assert {state for state, (cls, _) in outcomes.items() if cls is ConflictError} == CONFLICT
     assert {state for state, (cls, _) in outcomes.items() if cls is DatabaseUnavailableError} == UNAVAILABLE
-    others = {cls for state, (cls, _) in outcomes.items() if state not in CONFLICT | UNAVAILABLE}
-    assert others == {RejectedStatementError}
+    other_errors = {cls for state, (cls, _) in outcomes.items() if state not in CONFLICT | UNAVAILABLE}
+    assert other_errors == {RejectedStatementError}
     assert all(state in text and "DE02" not in text for state, (_, text) in outcomes.items())
 
 
 def test_every_client_side_psycopg_error_is_classified() -> None:
     assert psycopg_pool.PoolTimeout in descendants(psycopg.Error)
-    refused = {
+    rejected = {
         *(psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError),
         psycopg.transaction.OutOfOrderTransactionNesting,
     }
-    without = {cls for cls in descendants(psycopg.Error) if not getattr(cls, "sqlstate", None)}
+    client_side = {cls for cls in descendants(psycopg.Error) if not getattr(cls, "sqlstate", None)}
 
-    assert len(without) >= 16
-    for cls in without:
-        expected = RejectedStatementError if cls in refused else DatabaseUnavailableError
+    assert len(client_side) >= 16
+    for cls in client_side:
+        expected = RejectedStatementError if cls in rejected else DatabaseUnavailableError
         assert type(db.translate_error(cls("DE02"))) is expected, cls
         assert "DE02" not in str(db.translate_error(cls("DE02")))
 
@@ -132,14 +132,14 @@ def test_every_botocore_error_is_classified() -> None:
         for cls in [*vars(botocore).values(), ResponseParserError]
         if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, Warning)
     }
-    ours = {
+    translated = {
         cls.__name__: aws.translate_error(make_error(cls)) for cls in classes if cls.__module__.startswith("botocore")
     }
 
-    assert len(ours) > 80
-    assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == TRANSIENT
-    assert {type(error) for error in ours.values()} == {ServiceUnavailableError, RejectedRequestError}
-    assert not any("secret" in str(error) for error in ours.values())
+    assert len(translated) > 80
+    assert {name for name, error in translated.items() if type(error) is ServiceUnavailableError} == TRANSIENT
+    assert {type(error) for error in translated.values()} == {ServiceUnavailableError, RejectedRequestError}
+    assert not any("secret" in str(error) for error in translated.values())
 
 
 CODES = {
@@ -163,32 +163,32 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize(("ours", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
+@pytest.mark.parametrize(("expected", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
 @pytest.mark.parametrize("status", [400, 403, 409])
-def test_every_aws_error_code_is_classified(ours: type[Exception], code: str, status: int) -> None:
-    answered: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    error = aws.translate_error(botocore.ClientError(answered, "Call"))
+def test_every_aws_error_code_is_classified(expected: type[Exception], code: str, status: int) -> None:
+    error_response: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error = aws.translate_error(botocore.ClientError(error_response, "Call"))
 
-    assert type(error) is ours
+    assert type(error) is expected
     assert "secret" not in str(error)
     if status == 400:  # inside a stream there is no status
-        del answered["ResponseMetadata"]
-        assert type(aws.translate_error(botocore.EventStreamError(answered, "Call"))) is ours
+        del error_response["ResponseMetadata"]
+        assert type(aws.translate_error(botocore.EventStreamError(error_response, "Call"))) is expected
 
 
 def status_of_aws(status: int) -> None:
-    answered: Any = {"Error": {"Code": str(status)}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error_response: Any = {"Error": {"Code": str(status)}, "ResponseMetadata": {"HTTPStatusCode": status}}
     with aws.translate_errors():
-        raise botocore.ClientError(answered, "Call")
+        raise botocore.ClientError(error_response, "Call")
 
 
 def status_of_http(status: int) -> None:
     http.check(httpx.Response(status, request=httpx.Request("POST", "https://example.com/")))
 
 
-@pytest.mark.parametrize("answered", [status_of_aws, status_of_http])
-def test_every_http_status_is_classified(answered: Callable[[int], None]) -> None:
-    outcomes = {status: outcome(lambda status=status: answered(status))[0] for status in range(300, 600)}  # type: ignore[misc]
+@pytest.mark.parametrize("translate", [status_of_aws, status_of_http])
+def test_every_http_status_is_classified(translate: Callable[[int], None]) -> None:
+    outcomes = {status: outcome(lambda status=status: translate(status))[0] for status in range(300, 600)}  # type: ignore[misc]
 
     assert {status for status, cls in outcomes.items() if cls is ServiceUnavailableError} == {
         *(408, 425, 429),
@@ -216,7 +216,7 @@ def test_invalid_setting_is_rejected_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("field", Message.model_fields)
 def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
-    valid = {
+    valid_fields = {
         "schema_version": "1",
         "work_id": '"0190b2a4-7b1c-7000-8000-000000000001"',
         "revision": "1",
@@ -224,7 +224,7 @@ def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
     }
     values = [*HOSTILE, "1.0", '"1"', "9" * 4300, "1e3", '"\\u0000"', '"\\ud800"', '"urn:uuid:0"']
     for value in values:
-        fields = valid | {field: value}
+        fields = valid_fields | {field: value}
         body = "{" + ", ".join(f'"{name}": {text}' for name, text in fields.items()) + "}"
         cls, text = outcome(lambda body=body: read_message(body))  # type: ignore[misc]
         assert cls in {None, InvalidMessageError, UnsupportedSchemaError}, value[:20]
@@ -234,18 +234,18 @@ def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
 
 def test_only_validation_module_catches_pydantic_errors() -> None:
     package = Path(counterfoil.__file__).parent
-    catching = {path.name for path in package.rglob("*.py") if re.search(r"\bValidationError\b", path.read_text())}
+    modules = {path.name for path in package.rglob("*.py") if re.search(r"\bValidationError\b", path.read_text())}
 
-    assert catching == {"validation.py"}
+    assert modules == {"validation.py"}
 
 
 def test_invalid_value_is_not_quoted_in_error() -> None:
     body = Message(work_id=uuid4(), revision=1, send_number=0).model_dump(mode="json") | {"secret": "hunter2"}
-    with pytest.raises(InvalidMessageError) as refused:
+    with pytest.raises(InvalidMessageError) as caught:
         read_message(json.dumps(body))
 
-    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
-    assert refused.value.__context__ is None
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
 
 
 # -- policy defaults --------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_unmapped_error_follows_policy_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unknown_is_transient", "status", "reported", "dlq_reasons"),
+    ("unknown_is_transient", "status", "failure_count", "dlq_reasons"),
     [(True, "pending", 1, []), (False, "failed", 0, ["non_retriable_error"])],
 )
 @pytest.mark.parametrize("error", [ForeignError, SystemExit, MemoryError, RecursionError])
@@ -276,14 +276,14 @@ def test_unmapped_error_of_attempt_follows_policy_default(
     pending: Callable[..., Message],
     unknown_is_transient: bool,
     status: str,
-    reported: int,
+    failure_count: int,
     dlq_reasons: list[str],
     error: type[BaseException],
 ) -> None:
-    bad, good = pending(), pending()
+    failing, succeeding = pending(), pending()
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        if attempt.work_id == bad.work_id:
+        if attempt.work_id == failing.work_id:
             raise error("DE02120300000000202051")
         return Succeeded(lambda connection: Effects())
 
@@ -292,12 +292,12 @@ def test_unmapped_error_of_attempt_follows_policy_default(
     outbox = Outbox(database, {"matching": QUEUE_URL}, clock=clock)
     consumer.settlement = Settlement(consumer.kind, policy, database, outbox, clock)
 
-    response = consumer.handle(event(record(bad), record(good)), Context())
+    response = consumer.handle(event(record(failing), record(succeeding)), Context())
 
-    assert len(response["batchItemFailures"]) == reported
-    row = life_cycle(admin, bad.work_id)
+    assert len(response["batchItemFailures"]) == failure_count
+    row = life_cycle(admin, failing.work_id)
     assert row["status"] == status
     assert error.__name__ in row["error"]
     assert "DE02" not in row["error"]
     assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == dlq_reasons
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, succeeding.work_id)["status"] == "succeeded"

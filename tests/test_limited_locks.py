@@ -13,17 +13,17 @@ RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
 
 def test_limited_locks_are_in_subqueries_that_run_once() -> None:
     """Other subqueries may run once per outer row, and each run locks more rows."""
-    seen, wrong = 0, []
+    found, violations = 0, []
     for path in SOURCES:
         text = path.read_text()
         for match in LIMITED.finditer(text):
-            seen += 1
-            before = text[: match.start()]
-            start = _opening(before)
-            if start is not None and not RUN_ONCE.search(before[: start + 1]):
-                wrong.append(f"{path.relative_to(ROOT)}:{before.count(chr(10)) + 1}")
-    assert seen >= 5
-    assert wrong == []
+            found += 1
+            preceding = text[: match.start()]
+            start = _opening(preceding)
+            if start is not None and not RUN_ONCE.search(preceding[: start + 1]):
+                violations.append(f"{path.relative_to(ROOT)}:{preceding.count(chr(10)) + 1}")
+    assert found >= 5
+    assert violations == []
 
 
 def _opening(text: str) -> int | None:

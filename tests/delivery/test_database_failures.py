@@ -363,11 +363,11 @@ def test_claim_on_hung_database_times_out(
     monkeypatch.setattr(claims, "SHORT_SECONDS", 0.3)
     monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
     messages = [pending(), pending()]
-    with faulty_servers.cutting(postgres.port) as proxy:
+    with faulty_servers.cutting_proxy(postgres.port) as proxy:
         database = Database(f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}")
         with database.delivery() as connection:
             connection.execute("SELECT 1")
-        proxy.speaks.clear()
+        proxy.responding.clear()
         start = monotonic()
 
         response = make_consumer(database, lambda attempt: DONE, clock).handle(event(*map(record, messages)), Context())

@@ -25,7 +25,7 @@ from tests.e2e.conftest import CommandLine, SignIn
 from tests.e2e.polling import until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
-from tests.mails import PDF, mail, received
+from tests.mails import PDF, mail, received_mail
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
 
@@ -142,7 +142,7 @@ def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folde
         (folder / name).write_bytes(content)
     mail_path = folder / "letter.eml"
     mail_path.write_bytes(
-        received(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
+        received_mail(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
     )
     (mailed,) = upload(cloud, None, [mail_path])
     token = sign_in("operator", f"tenant:{tenant.slug}")

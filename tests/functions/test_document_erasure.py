@@ -23,7 +23,7 @@ from tests.factories import make_destination, make_document
 from tests.functions.test_children import BUNDLE
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
-from tests.mails import PDF, mail, received
+from tests.mails import PDF, mail, received_mail
 
 __all__ = ["mailbox", "pipeline"]
 
@@ -137,7 +137,7 @@ def test_every_upload_of_the_content_is_erased(archive: Archive, acme: UUID) -> 
 
 
 def test_mail_is_erased_with_its_last_document(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("one.pdf", PDF), ("two.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("one.pdf", PDF), ("two.xml", INVOICE))))
     first, second = archive.id_of("one.pdf"), archive.id_of("two.xml")
 
     found = archive.erase(first)
@@ -155,7 +155,7 @@ def test_mail_is_erased_with_its_last_document(archive: Archive, mailbox: Mailbo
 
 def test_mail_of_another_tenant_stays(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
-    mailbox.receive(received(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
     ((ours,),) = archive.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
 
     archive.erase(ours)
@@ -296,11 +296,11 @@ def test_document_of_another_tenant_stays(archive: Archive, acme: UUID, make_ten
 
 
 def test_attachment_of_a_later_document_stays(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     first = archive.id_of("a.xml")
     with archive.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, first, datetime.now(UTC), by="ann")
-    mailbox.receive(received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
     later = archive.id_of("a.xml")
     ((key,),) = archive.admin.execute("SELECT key FROM document WHERE id = %s", [later]).fetchall()
     assert later != first
@@ -315,12 +315,12 @@ def test_attachment_of_a_later_document_stays(archive: Archive, mailbox: Mailbox
 def test_attachment_committed_after_the_erasure_stays(
     archive: Archive, mailbox: Mailbox, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
         archive.erase(archive.id_of("a.xml"))
     mailbox.receive(
-        received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
+        received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
     )  # S3 dates the file before the erasure
     ((key,),) = archive.admin.execute("SELECT key FROM document").fetchall()
 
@@ -331,7 +331,7 @@ def test_attachment_committed_after_the_erasure_stays(
 
 
 def test_attachment_waits_for_attempts_in_progress(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     archive.admin.execute(
         """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)
            VALUES (gen_random_uuid(), %s, %s, 'inbox/other', '00', 1, now(), 'in-progress', now())""",
@@ -347,7 +347,7 @@ def test_attachment_waits_for_attempts_in_progress(archive: Archive, mailbox: Ma
 
 
 def test_attachment_of_a_stale_attempt_is_erased(archive: Archive, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = archive.admin.execute("SELECT key FROM document").fetchall()
     archive.erase(archive.id_of("a.xml"))
     assert archive.stored() == set()

@@ -26,7 +26,7 @@ from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import packed
-from tests.mails import LOGO, PDF, XML, mail, received
+from tests.mails import LOGO, PDF, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 
@@ -234,7 +234,7 @@ CHANGED = mail(("Rechnung.pdf", PDF + b"changed on the way"), ("a.xml", XML), to
 
 
 def mail_of(scene: Scene, written: EmailMessage = INVOICES, **verdicts: str) -> bytes:
-    return received(written.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
+    return received_mail(written.as_bytes().replace(b"*.example", b"%d.example" % scene.run), **verdicts)
 
 
 def two_tenants(scene: Scene) -> str:

@@ -30,9 +30,9 @@ def test_five_hundred_equal_failures_send_two_messages(fail: Fail, run: Run, cha
         "499 more documents of acme failed in matching",
     ]
     digest = channel.sent[1].text
-    named = [fact.value for fact in digest.facts if fact.label == "Document"]
-    assert len(named) == 5
-    assert set(named) <= {str(document) for document in documents}
+    named_documents = [fact.value for fact in digest.facts if fact.label == "Document"]
+    assert len(named_documents) == 5
+    assert set(named_documents) <= {str(document) for document in documents}
     assert ("And", "494 more") in [(fact.label, fact.value) for fact in digest.facts]
 
 
@@ -69,7 +69,7 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
             fail(times=10)
         counts.append(run().notices)
         clock.pass_(minutes=1)
-    assert [minute for minute, made in enumerate(counts) if made] == [0, 5, 10, 15]
+    assert [minute for minute, count in enumerate(counts) if count] == [0, 5, 10, 15]
     assert channel.headlines == [
         "A document of acme failed in matching",
         "59 more documents of acme failed in matching",

@@ -33,12 +33,12 @@ def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Not
     return NotificationDigest(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
 
 
-def in_slack(one: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.layout(render(one, console_url, 300))
+def in_slack(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.layout(render(notice_, console_url, 300))
 
 
-def in_mail(one: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.body(render(one, console_url, 300))
+def in_mail(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.body(render(notice_, console_url, 300))
 
 
 def test_single_failure_is_formatted_for_slack():
@@ -57,8 +57,8 @@ def test_single_failure_is_formatted_for_slack():
 
 
 def test_halted_bulk_operation_is_reported_on_both_channels():
-    why = "1 of the first 2 retries failed again."
-    halted = notice(failure(worker="bulk", work_id=JOB, error=why, attempts=0))
+    reason = "1 of the first 2 retries failed again."
+    halted = notice(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
     assert in_slack(halted) == (
         "*An operation on dead letters of Acme GmbH was halted*\n"
         "Reason: 1 of the first 2 retries failed again.\n"
@@ -121,8 +121,8 @@ def test_upload_is_not_called_a_document():
 
 
 def test_notice_text_is_escaped_in_slack():
-    evil = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
-    text = in_slack(notice(failure(error="a < b && c > d <@U123>"), tenant=evil))
+    hostile_tenant = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
+    text = in_slack(notice(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
     assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
     assert "Error: a &lt; b &amp;&amp; c &gt; d &lt;@U123&gt;" in text
     assert text.count("<") == text.count(">") == 1  # the link

@@ -28,8 +28,8 @@ WORKERS = list(WORK_KINDS)
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
-End = Callable[..., None]
-Write = Callable[..., int]
+RecordEnded = Callable[..., None]
+RecordMinute = Callable[..., int]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def other(admin: Connection) -> Tenant:
 
 
 @pytest.fixture
-def write(maintenance_database: Database) -> Write:
+def record_minute(maintenance_database: Database) -> RecordMinute:
     """`write(minute, depths)` runs the watchdog's step at a minute after NOW."""
 
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
@@ -55,7 +55,7 @@ def write(maintenance_database: Database) -> Write:
 
 
 @pytest.fixture
-def ended(admin: Connection) -> End:
+def record_ended(admin: Connection) -> RecordEnded:
     """`ended(...)` records tasks that ended `ago` minutes before NOW."""
 
     def end(tenant: UUID | None, outcome: str = "succeeded", *, ago: int = 1, times: int = 1) -> None:
@@ -72,11 +72,11 @@ def history(
 ) -> QueueHistory:
     """Return the queue history of a worker."""
     with database.delivery() as connection:
-        last = last_recorded_at(connection, WORKERS, now)
+        last_recorded = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
-            return last_hour(connection, WORKERS, now, last=last, tenant_id=None)[worker]
+            return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=None)[worker]
     with database.tenant(tenant_id) as connection:
-        return last_hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
+        return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=tenant_id)[worker]
 
 
 def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
@@ -92,7 +92,7 @@ def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 @pytest.mark.parametrize(
-    ("before", "after", "counted"),
+    ("status_before", "status_after", "expected"),
     [
         ("in-progress", "succeeded", "succeeded"),
         ("in-progress", "failed", "failed"),
@@ -106,14 +106,14 @@ def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
     ],
 )
 def test_only_ended_work_items_are_counted(
-    kind: WorkKind, before: str, after: str | None, counted: str | None, admin: Connection, acme: Tenant
+    kind: WorkKind, status_before: str, status_after: str | None, expected: str | None, admin: Connection, acme: Tenant
 ):
     id_ = make_pending(admin, kind, acme)
-    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [before, id_])
+    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [status_before, id_])
     admin.execute("DELETE FROM finished_work")
-    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [after, id_])
+    admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [status_after, id_])
     stored = admin.execute("SELECT worker, tenant_id, outcome FROM finished_work").fetchall()
-    assert stored == ([(kind.worker, acme.id, counted)] if counted else [])
+    assert stored == ([(kind.worker, acme.id, expected)] if expected else [])
 
 
 def test_tenant_and_delivery_transactions_count_ended_work(
@@ -138,75 +138,99 @@ def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, a
 
 
 def test_history_is_ordered_per_tenant_and_overall(
-    database: Database, ended: End, write: Write, acme: Tenant, other: Tenant
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other: Tenant
 ):
-    ended(acme.id, ago=60)
-    ended(acme.id, ago=2, times=3)
-    ended(acme.id, "failed", ago=2)
-    ended(other.id, ago=2, times=4)
-    ended(None, "skipped", ago=1)  # unassigned: counts only in the total
-    write()
-    ours, all_ = history(database, acme.id).series, history(database).series
-    assert (ours.succeeded[0], ours.succeeded[58:], ours.failed[58:], ours.skipped[58:]) == (1, [3, 0], [1, 0], [0, 0])
-    assert (all_.succeeded[0], all_.succeeded[58:], all_.failed[58:], all_.skipped[58:]) == (1, [7, 0], [1, 0], [0, 1])
-    assert {len(series) for series in vars(all_).values()} == {60}
+    record_ended(acme.id, ago=60)
+    record_ended(acme.id, ago=2, times=3)
+    record_ended(acme.id, "failed", ago=2)
+    record_ended(other.id, ago=2, times=4)
+    record_ended(None, "skipped", ago=1)  # unassigned: counts only in the total
+    record_minute()
+    tenant_series, overall_series = history(database, acme.id).series, history(database).series
+    assert (
+        tenant_series.succeeded[0],
+        tenant_series.succeeded[58:],
+        tenant_series.failed[58:],
+        tenant_series.skipped[58:],
+    ) == (1, [3, 0], [1, 0], [0, 0])
+    assert (
+        overall_series.succeeded[0],
+        overall_series.succeeded[58:],
+        overall_series.failed[58:],
+        overall_series.skipped[58:],
+    ) == (1, [7, 0], [1, 0], [0, 1])
+    assert {len(series) for series in vars(overall_series).values()} == {60}
     assert sum(history(database, other.id).series.succeeded) == 4
 
 
-def test_history_covers_last_complete_hour(database: Database, ended: End, write: Write, acme: Tenant):
-    ended(acme.id, ago=0)
-    ended(acme.id, ago=61)
-    write()
+def test_history_covers_last_complete_hour(
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant
+):
+    record_ended(acme.id, ago=0)
+    record_ended(acme.id, ago=61)
+    record_minute()
     assert sum(history(database).series.succeeded) == 0
     assert sum(history(database, now=NOW + MINUTE).series.succeeded) == 1
 
 
-def test_runs_add_up_within_a_minute(database: Database, ended: End, write: Write, acme: Tenant):
-    ended(acme.id, times=2)
-    write()
-    ended(acme.id, times=3)
-    write()
-    write()
+def test_runs_add_up_within_a_minute(
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant
+):
+    record_ended(acme.id, times=2)
+    record_minute()
+    record_ended(acme.id, times=3)
+    record_minute()
+    record_minute()
     assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
 def test_run_is_bounded_and_next_continues(
-    database: Database, ended: End, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    record_ended: RecordEnded,
+    record_minute: RecordMinute,
+    acme: Tenant,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr("counterfoil.queues.MAX_ENDS", 2)
-    ended(acme.id, times=5)
-    write()
+    record_ended(acme.id, times=5)
+    record_minute()
     assert sum(history(database).series.succeeded) == 2
-    write()
-    write()
+    record_minute()
+    record_minute()
     assert sum(history(database).series.succeeded) == 5
 
 
-def test_deleted_tenant_does_not_stop_run(database: Database, ended: End, write: Write, acme: Tenant, other: Tenant):
-    ended(acme.id)
-    ended(uuid4())  # a deleted tenant
-    write()
+def test_deleted_tenant_does_not_stop_run(
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other: Tenant
+):
+    record_ended(acme.id)
+    record_ended(uuid4())  # a deleted tenant
+    record_minute()
     assert (sum(history(database).series.succeeded), sum(history(database, acme.id).series.succeeded)) == (2, 1)
 
 
-def test_old_minutes_are_deleted(ended: End, write: Write, acme: Tenant, admin: Connection):
-    ended(acme.id)
-    write()
-    write(200)
+def test_old_minutes_are_deleted(
+    record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, admin: Connection
+):
+    record_ended(acme.id)
+    record_minute()
+    record_minute(200)
     assert admin.execute("SELECT min(minute) FROM queue_minute_stats").fetchone() == (
         datetime(2026, 1, 2, 6, 24, tzinfo=UTC),
     )
 
 
-def test_backlog_is_reported_as_recorded(database: Database, write: Write, admin: Connection, acme: Tenant):
-    waiting = [make_task(admin, acme.id) for _ in range(3)]
-    start_revision(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
-    start_revision(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
-    write(depths={"tasks": 7})
+def test_backlog_is_reported_as_recorded(
+    database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
+):
+    pending_tasks = [make_task(admin, acme.id) for _ in range(3)]
+    start_revision(admin, "tasks", pending_tasks[:1], NOW - timedelta(seconds=200))
+    start_revision(admin, "tasks", pending_tasks[1:], NOW - timedelta(seconds=90))
+    record_minute(depths={"tasks": 7})
     assert history(database, acme.id).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
     assert history(database).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
     admin.execute("UPDATE task SET status = 'failed'")
-    write(1)
+    record_minute(1)
     later = NOW + MINUTE
     assert history(database, acme.id, now=later).waiting == Backlog()
     assert (history(database, now=later).series.depth[59], history(database, acme.id, now=later).series.depth[59]) == (
@@ -215,15 +239,19 @@ def test_backlog_is_reported_as_recorded(database: Database, write: Write, admin
     )
 
 
-def test_scheduled_work_item_is_pending_but_not_due(database: Database, write: Write, admin: Connection, acme: Tenant):
+def test_scheduled_work_item_is_pending_but_not_due(
+    database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
+):
     (task,) = tasks = [make_task(admin, acme.id)]
     start_revision(admin, "tasks", tasks, NOW - timedelta(seconds=200))
     admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
-    write()
+    record_minute()
     assert history(database).waiting == Backlog(pending=1, oldest_seconds=None)
 
 
-def test_pending_dead_letters_count_for_their_worker(database: Database, write: Write, admin: Connection, acme: Tenant):
+def test_pending_dead_letters_count_for_their_worker(
+    database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
+):
     count = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, delta, last_at)
                 VALUES (%s, 'f', 'echo', %s, %s, now())"""
     group = """INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
@@ -233,16 +261,18 @@ def test_pending_dead_letters_count_for_their_worker(database: Database, write: 
         admin.execute(count, [tenant, "pending", number])
         admin.execute(count, [tenant, "resolved", 9])
     admin.execute(count, [acme.id, "pending", -1])
-    write()
+    record_minute()
     assert (history(database, acme.id).waiting, history(database).waiting) == (
         Backlog(dead_letters=4),
         Backlog(dead_letters=6),
     )
 
 
-def test_backlog_is_unknown_without_watchdog(database: Database, write: Write, admin: Connection, acme: Tenant):
+def test_backlog_is_unknown_without_watchdog(
+    database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
+):
     make_task(admin, acme.id)
-    write()
+    record_minute()
     with database.delivery() as connection:
         assert last_recorded_at(connection, WORKERS, NOW) == NOW.replace(second=0)
         later = NOW + timedelta(hours=2)
@@ -255,22 +285,22 @@ def test_running_work_items_are_counted_live(database: Database, admin: Connecti
         make_task(admin, tenant.id, status="in-progress")
     make_document(admin, acme.id, matching_status="in-progress")
     with database.delivery() as connection:
-        all_ = running_counts(connection, WORKERS)
+        overall_counts = running_counts(connection, WORKERS)
     with database.tenant(acme.id) as connection:
-        ours = running_counts(connection, WORKERS)
-    assert (all_["tasks"], all_["matching"], all_["ingestion"]) == (3, 1, 0)
-    assert (ours["tasks"], ours["matching"]) == (2, 1)
+        tenant_counts = running_counts(connection, WORKERS)
+    assert (overall_counts["tasks"], overall_counts["matching"], overall_counts["ingestion"]) == (3, 1, 0)
+    assert (tenant_counts["tasks"], tenant_counts["matching"]) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
-@pytest.mark.parametrize("whose", ["counterfoil_delivery", "counterfoil_worker"])
-def test_running_work_is_found_by_index(kind: WorkKind, whose: str, admin: Connection, acme: Tenant):
+@pytest.mark.parametrize("scope", ["counterfoil_delivery", "counterfoil_worker"])
+def test_running_work_is_found_by_index(kind: WorkKind, scope: str, admin: Connection, acme: Tenant):
     with admin.transaction():
-        admin.execute(f"SET LOCAL ROLE {whose}".encode())
+        admin.execute(f"SET LOCAL ROLE {scope}".encode())
         admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(acme.id)])
         admin.execute("SET LOCAL enable_seqscan = off")
-        running = kind.sql("SELECT count(*) FROM {table} WHERE {status} = 'in-progress'")
-        plan = str(admin.execute(b"EXPLAIN " + running).fetchall())
+        query = kind.sql("SELECT count(*) FROM {table} WHERE {status} = 'in-progress'")
+        plan = str(admin.execute(b"EXPLAIN " + query).fetchall())
     assert "status" in plan
     assert "Index Cond" in plan
     assert "Seq Scan" not in plan
@@ -291,8 +321,8 @@ def test_history_query_uses_index_with_many_tenants(database: Database, admin: C
         with admin.transaction():
             admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
             admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id or "")])
-            whole = read_statement(tenant_id).as_bytes()
+            statement = read_statement(tenant_id).as_bytes()
             values = {"workers": WORKERS, "from": first_minute(NOW), "tenant": tenant_id}
-            plan = str(admin.execute(b"EXPLAIN " + whole, values).fetchall())
+            plan = str(admin.execute(b"EXPLAIN " + statement, values).fetchall())
         assert "queue_minute_stats_tenant_id_worker_minute_key" in plan
         assert "Seq Scan" not in plan

@@ -38,17 +38,17 @@ def test_headers_are_documented():
 
 def test_documented_numbers_match_the_code():
     settings = Settings()
-    waits = [int(seconds) // 60 for seconds in RedeliverPolicy().delays]
-    for promise in (
+    delay_minutes = [int(seconds) // 60 for seconds in RedeliverPolicy().delays]
+    for sentence in (
         f"more than **{TOLERANCE_SECONDS // 60} minutes** from your clock",
         f"no response within {TOTAL_SECONDS:g} seconds",
-        f"retried after {waits[0]} minutes and after {waits[1]}",
+        f"retried after {delay_minutes[0]} minutes and after {delay_minutes[1]}",
         f"After {settings.breaker_failure_threshold} consecutive failures a destination is not called for "
         f"{settings.breaker_open_seconds:g} seconds",
         f"For {destinations.SECRET_OVERLAP.total_seconds() / 3600:g} hours calls have a signature for each of the two",
         f"at port {' or '.join(str(port) for port in sorted(PORTS))}",
     ):
-        assert promise in PAGE
+        assert sentence in PAGE
     assert MAX_RETRY_AFTER.total_seconds() == 3600
     assert "a longer `Retry-After` (at most an hour)" in PAGE
 

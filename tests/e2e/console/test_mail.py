@@ -14,7 +14,7 @@ from tests.e2e.console.conftest import Console
 from tests.e2e.console.locators import rows
 from tests.e2e.console.page_checks import looks
 from tests.e2e.polling import until
-from tests.mails import mail, received, results_of
+from tests.mails import authentication_results, mail, received_mail
 from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +29,7 @@ def held(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> Non
     add_tenant(cloud, tenant.slug, addresses=[address])
     for number, (sender, attached) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
         made = mail(attached, to=address, sender=sender, message_id=f"<{number}@{tenant.slug}.example>")
-        content = received(made, delivered_to=address, results=results_of("fail", "none", "fail"))
+        content = received_mail(made, delivered_to=address, results=authentication_results("fail", "none", "fail"))
         (tmp_path / f"{number}.eml").write_bytes(content)
     list(upload(cloud, None, sorted(tmp_path.iterdir())))
     until(lambda: admin.execute(HELD, [tenant.id]).fetchone() == (len(SENDERS),), seconds=120)
