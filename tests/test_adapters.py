@@ -28,7 +28,7 @@ from counterfoil.errors import (
 )
 from tests import faulty_servers
 from tests.delivery.conftest import pending, tenant
-from tests.e2e.polling import until
+from tests.e2e.polling import wait_until
 from tests.factories import NOW
 from tests.faulty_servers import outcome
 
@@ -134,7 +134,7 @@ def test_session_ended_by_operator_is_unavailable(database: Database, admin: Con
 
 def terminate_when_asleep(admin: Connection, end: str, pid: int) -> None:
     asleep_query = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
-    until(lambda: admin.execute(asleep_query, [pid]).fetchone() == (True,))
+    wait_until(lambda: admin.execute(asleep_query, [pid]).fetchone() == (True,))
     admin.execute(f"SELECT {end}(%s)".encode(), [pid])
 
 

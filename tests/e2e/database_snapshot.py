@@ -100,7 +100,7 @@ def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
             retried_items=rows(_RETRIED)[0][0],
             edges=Counter(rows(_EDGES)),
             clusters=frozenset(frozenset(names) for (names,) in rows(_CLUSTERS)),
-            failed=Counter(work for work, _ in rows(_FAILED)),
+            failed=Counter(work_id for work_id, _ in rows(_FAILED)),
             failed_files=frozenset(name for _, name in rows(_FAILED)),
             dead_letters=Counter(rows(_DEAD_LETTERS)),
             notified=Counter(name for (name,) in rows(_NOTIFIED)),
@@ -108,7 +108,7 @@ def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
         )
 
 
-def queued(cloud: Cloud) -> dict[str, int]:
+def queued_messages(cloud: Cloud) -> dict[str, int]:
     """Return the message counts of non-empty queues, including hidden and delayed messages."""
     counts = {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
 from tests.e2e.load import GroundTruth
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Maximum attempts of a work item. A failed one must have used all of them."""
-FAILURE = "max_retries_exceeded"
+DLQ_REASON = "max_retries_exceeded"
 """Accepted reason of a failed work item."""
 
 
-def faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
+def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
     """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
 
     `uploaded` are the names of the files. Up to `max_failed` of them may have failed, each after three attempts and
@@ -45,16 +45,16 @@ def _lost_and_doubled(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator
 
 
 def _wrongly_failed(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
-    for worker, most in snapshot.attempts.items():
-        if most > ATTEMPTS:
-            yield f"{worker} made {most} attempts at one work item."
+    for worker, attempts in snapshot.attempts.items():
+        if attempts > MAX_ATTEMPTS:
+            yield f"{worker} made {attempts} attempts at one work item."
     for work, count in snapshot.failed.items():
-        if snapshot.dead_letters[work, FAILURE, ATTEMPTS] != count:
-            yield f"{work} has failed without a dead letter of {ATTEMPTS} attempts."
+        if snapshot.dead_letters[work, DLQ_REASON, MAX_ATTEMPTS] != count:
+            yield f"{work} has failed without a dead letter of {MAX_ATTEMPTS} attempts."
         if snapshot.notified[work] != count:
             yield f"{work} has failed with {snapshot.notified[work]} notifications."
     for dead_letter, count in snapshot.dead_letters.items():
-        if dead_letter[0] not in snapshot.failed or dead_letter[1:] != (FAILURE, ATTEMPTS) or count > 1:
+        if dead_letter[0] not in snapshot.failed or dead_letter[1:] != (DLQ_REASON, MAX_ATTEMPTS) or count > 1:
             yield f"{count} dead letters are wrong: {dead_letter}."
     for work in snapshot.notified.keys() - snapshot.failed.keys():
         yield f"{work} has a notification but has not failed."

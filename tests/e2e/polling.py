@@ -10,10 +10,10 @@ T = TypeVar("T")
 _PAUSE = threading.Event()
 
 
-def until(read: Callable[[], T], seconds: float = 60) -> T:
-    """Return the first true value that `read` returns."""
+def wait_until(condition: Callable[[], T], seconds: float = 60) -> T:
+    """Return the first true value that `condition` returns."""
     deadline = time.monotonic() + seconds
-    while not (value := read()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"after {seconds} s still {value!r}"
         _PAUSE.wait(0.05)
     return value

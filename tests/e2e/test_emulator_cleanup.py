@@ -31,31 +31,31 @@ def worker() -> Worker:
 
 
 @pytest.fixture
-def starting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+def starting_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     started: list[subprocess.Popen[str]] = []
 
-    class Recorded(subprocess.Popen[str]):
+    class RecordedProcess(subprocess.Popen[str]):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             started.append(self)
 
-    monkeypatch.setattr(subprocess, "Popen", Recorded)
-    made = worker()
-    yield made
-    made.kill()
+    monkeypatch.setattr(subprocess, "Popen", RecordedProcess)
+    worker_ = worker()
+    yield worker_
+    worker_.kill()
     for process in started:  # the emulator does not close their pipes
         with process:
             process.kill()
 
 
-def test_process_imports_code_lazily(starting: Worker) -> None:
-    assert starting.invoke({}, "1")["result"] == "loaded"
+def test_process_imports_code_lazily(starting_worker: Worker) -> None:
+    assert starting_worker.invoke({}, "1")["result"] == "loaded"
 
 
-def test_cleanup_deletes_code_of_a_starting_process(starting: Worker) -> None:
+def test_cleanup_deletes_code_of_a_starting_process(starting_worker: Worker) -> None:
     """If this fails, the emulator is fixed, and `is_emulator_failure` can be deleted."""
 
-    class Dying:
+    class DyingProcess:
         """A process that ends only after the other one has started."""
 
         def poll(self) -> None:
@@ -64,16 +64,16 @@ def test_cleanup_deletes_code_of_a_starting_process(starting: Worker) -> None:
         def terminate(self) -> None: ...
 
         def wait(self, timeout: float) -> None:
-            lambda_runtime.ensure_spawned(starting)
+            lambda_runtime.ensure_spawned(starting_worker)
 
     other = worker()
-    other._proc = Dying()
+    other._proc = DyingProcess()
 
-    lambda_runtime.kill_workers([starting, other])
+    lambda_runtime.kill_workers([starting_worker, other])
 
-    assert starting._proc.poll() is None  # it is still running
-    answer = starting.invoke({}, "1")
-    assert (answer["status"], "late" in answer["error"]) == ("error", True)
+    assert starting_worker._proc.poll() is None  # it is still running
+    response = starting_worker.invoke({}, "1")
+    assert (response["status"], "late" in response["error"]) == ("error", True)
 
 
 @pytest.mark.parametrize(

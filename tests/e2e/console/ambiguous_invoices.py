@@ -22,17 +22,17 @@ def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
     invoices: list[Path] = []
     numbers: list[str] = []
     for case in generate_cases(SEED).cases:
-        of = {paper.document.kind: paper.document for paper in reversed(case.documents)}
-        if len(numbers) < count and {Kind.PURCHASE_ORDER, Kind.INVOICE} <= of.keys():
-            order, invoice = of[Kind.PURCHASE_ORDER], of[Kind.INVOICE]
+        documents_by_kind = {generated.document.kind: generated.document for generated in reversed(case.documents)}
+        if len(numbers) < count and {Kind.PURCHASE_ORDER, Kind.INVOICE} <= documents_by_kind.keys():
+            order, invoice = documents_by_kind[Kind.PURCHASE_ORDER], documents_by_kind[Kind.INVOICE]
             name = str(len(numbers))
-            later = replace(order, issued=order.issued + timedelta(days=2))
+            later_order = replace(order, issued=order.issued + timedelta(days=2))
             orders += [
-                _written(folder, f"{name}-one", _about(order, 1)),
-                _written(folder, f"{name}-other", _about(later, 2)),
+                _write(folder, f"{name}-one", _with_unique_lines(order, 1)),
+                _write(folder, f"{name}-other", _with_unique_lines(later_order, 2)),
             ]
-            ambiguous = replace(_about(invoice, 3), references={"po_reference": order.number})
-            invoices.append(_written(folder, f"{name}-invoice", ambiguous))
+            ambiguous = replace(_with_unique_lines(invoice, 3), references={"po_reference": order.number})
+            invoices.append(_write(folder, f"{name}-invoice", ambiguous))
             numbers.append(ambiguous.number)
     assert len(numbers) == count
     for paths in (orders, invoices):  # the candidates must exist before the invoices
@@ -40,23 +40,23 @@ def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
     return numbers
 
 
-def _about(document: Document, which: int) -> Document:
+def _with_unique_lines(document: Document, number: int) -> Document:
     """Return a copy with articles that no other document contains."""
     lines = [
         replace(
             line,
-            article_number=f"{which}{place}77{document.number}",
+            article_number=f"{number}{index}77{document.number}",
             buyer_article_number=None,
-            description=f"{WORDS[which - 1]} {place}",
-            quantity=Decimal(3 + which),
-            unit_price=Decimal(7 * which + place),
+            description=f"{WORDS[number - 1]} {index}",
+            quantity=Decimal(3 + number),
+            unit_price=Decimal(7 * number + index),
         )
-        for place, line in enumerate(document.lines[:2])
+        for index, line in enumerate(document.lines[:2])
     ]
     return replace(document, lines=tuple(lines))
 
 
-def _written(folder: Path, name: str, document: Document) -> Path:
+def _write(folder: Path, name: str, document: Document) -> Path:
     path = folder / f"{name}.xml"
     path.write_bytes(write_ubl(document))
     return path

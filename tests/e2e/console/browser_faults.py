@@ -9,7 +9,7 @@ _EXPECTED = re.compile(r"Failed to load resource: the server responded with a st
 """Message about a 4xx response, which pages handle. Only a missing asset is a fault."""
 
 
-class Watch:
+class FaultRecorder:
     """Records the faults in all tabs of one browser context."""
 
     def __init__(self, context: BrowserContext, origin: str) -> None:
@@ -22,15 +22,15 @@ class Watch:
 
     def _on_message(self, message: ConsoleMessage) -> None:
         """Record errors, including violations of the content security policy."""
-        where = message.location["url"]
-        is_expected = _EXPECTED.match(message.text) and "/console/assets/" not in where
+        url = message.location["url"]
+        is_expected = _EXPECTED.match(message.text) and "/console/assets/" not in url
         if message.type == "error" and not is_expected:
-            self.faults.append(f"Error on the browser's console: {message.text} ({where})")
+            self.faults.append(f"Error on the browser's console: {message.text} ({url})")
 
     def _on_error(self, error: WebError) -> None:
         self.faults.append(f"A script failed: {error.error}")
 
     def _on_request(self, request: Request) -> None:
-        to = urlsplit(request.url)
-        if to.scheme not in {"data", "blob"} and f"{to.scheme}://{to.netloc}" != self._origin:
+        target = urlsplit(request.url)
+        if target.scheme not in {"data", "blob"} and f"{target.scheme}://{target.netloc}" != self._origin:
             self.faults.append(f"Request to another origin: {request.url}")

@@ -13,8 +13,8 @@ import psycopg
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from cli.local.uploads import upload
-from tests.e2e.console.console_users import People
-from tests.e2e.polling import until
+from tests.e2e.console.console_users import ConsoleUsers
+from tests.e2e.polling import wait_until
 from tests.llm.server import Failure, Raw, Request, Server, Step
 
 _TASK_DEAD_LETTERS = "SELECT work_id, job_id FROM dead_letter WHERE work_id = ANY(%s) AND status = 'pending'"
@@ -62,39 +62,39 @@ def configure_model(cloud: Cloud, model: Model) -> None:
 
 
 @dataclass(frozen=True)
-class Failing:
+class FailureFactory:
     """Creates dead letters and waits for them."""
 
     cloud: Cloud
-    people: People
+    people: ConsoleUsers
     model: Model
 
-    def tasks(self, tenant: Tenant, messages: Sequence[str]) -> list[UUID]:
+    def fail_messages(self, tenant: Tenant, messages: Sequence[str]) -> list[UUID]:
         """Submit messages that the model refuses, each in its own conversation.
 
         Returns the ids of the tasks, in the order of the messages. A retry succeeds after `recover`.
         """
         return self._fail(tenant, [{"task_type": "chat_completion", "payload": {"message": text}} for text in messages])
 
-    def call(self, tenant: Tenant) -> UUID:
+    def fail_http_request(self, tenant: Tenant) -> UUID:
         """Submit an HTTP request that fails and whose payload may be edited. Return the task id."""
         payload = {"method": "POST", "url": UNREACHABLE_URL}
-        (task,) = self._fail(tenant, [{"task_type": "http_request", "payload": payload, "max_retry": 0}])
-        return task
+        (task_id,) = self._fail(tenant, [{"task_type": "http_request", "payload": payload, "max_retry": 0}])
+        return task_id
 
     def _fail(self, tenant: Tenant, requests: Sequence[dict[str, Any]]) -> list[UUID]:
         with self.people.api("operator") as api:
-            answers = [api.post("tasks", json={**request, "tenant": tenant.slug}) for request in requests]
-        tasks = [UUID(answer.json()["job_id"]) for answer in answers if answer.status_code == 202]
-        assert len(tasks) == len(requests), [answer.text for answer in answers]
-        self.dead_letters(tasks)
-        return tasks
+            responses = [api.post("tasks", json={**request, "tenant": tenant.slug}) for request in requests]
+        task_ids = [UUID(response.json()["job_id"]) for response in responses if response.status_code == 202]
+        assert len(task_ids) == len(requests), [response.text for response in responses]
+        self.wait_for_dead_letters(task_ids)
+        return task_ids
 
     def recover(self, *messages: str) -> None:
         """Let the model answer these messages from now on."""
         self.model.answered.update(messages)
 
-    def dead_letters(self, tasks: Sequence[UUID]) -> list[UUID]:
+    def wait_for_dead_letters(self, tasks: Sequence[UUID]) -> list[UUID]:
         """Wait until each task has a pending dead letter. Return the ids of the dead letters."""
         with self._admin() as admin:
 
@@ -102,27 +102,27 @@ class Failing:
                 dead_letters: dict[UUID, UUID] = dict(admin.execute(_TASK_DEAD_LETTERS, [list(tasks)]).fetchall())
                 return dead_letters if len(dead_letters) == len(tasks) else None
 
-            dead_letters = until(find_all, 120)
+            dead_letters = wait_until(find_all, 120)
         assert dead_letters is not None
         return [dead_letters[task] for task in tasks]
 
-    def files(self, tenant: Tenant, paths: Sequence[Path]) -> None:
+    def upload_unreadable(self, tenant: Tenant, paths: Sequence[Path]) -> None:
         """Upload unreadable files for a tenant that has no such dead letters."""
         list(upload(self.cloud, tenant, paths))
         with self._admin() as admin:
-            until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)
+            wait_until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)
 
-    def poison(self, word: str) -> UUID:
-        """Send an invalid message that contains `word`. Return the id of its dead letter."""
+    def send_invalid_message(self, text: str) -> UUID:
+        """Send an invalid message that contains `text`. Return the id of its dead letter."""
         self.cloud.client("sqs").send_message(
-            QueueUrl=self.cloud.outputs["TasksQueueUrl"], MessageBody=json.dumps(word)
+            QueueUrl=self.cloud.outputs["TasksQueueUrl"], MessageBody=json.dumps(text)
         )
         with self._admin() as admin:
-            row = until(lambda: admin.execute(_UNASSIGNED_DEAD_LETTER, [word]).fetchone(), 120)
+            row = wait_until(lambda: admin.execute(_UNASSIGNED_DEAD_LETTER, [text]).fetchone(), 120)
         assert row is not None
         return UUID(str(row[0]))
 
-    def attempts(self, task: UUID) -> int:
+    def count_attempts(self, task: UUID) -> int:
         """Return the number of attempts of a task."""
         with self._admin() as admin:
             row = admin.execute(_ATTEMPTS, [task]).fetchone()

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from cli.local.place import ROOT
 
-PICTURES = ROOT / "build" / "console-pictures"
+SCREENSHOTS = ROOT / "build" / "console-pictures"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 740}
 """The narrowest supported phone."""
@@ -33,7 +33,7 @@ _RUN = "(options) => axe.run(document, options).then((found) => found.violations
 Mode = Literal["light", "dark", "narrow", "huge"]
 
 
-def looks(page: Page, name: str) -> None:
+def check_page(page: Page, name: str) -> None:
     """Check the current page in light and dark, on a phone and on a 4K screen.
 
     Raises:
@@ -44,20 +44,20 @@ def looks(page: Page, name: str) -> None:
     ).to_have_count(0)
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE.axe_script)
-    wrong = [fault for mode in get_args(Mode) for fault in _faults(page, name, mode)]
+    faults = [fault for mode in get_args(Mode) for fault in _faults(page, name, mode)]
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(WIDE)
-    assert not wrong, "\n".join([f"The page '{name}' has faults:", *wrong])
+    assert not faults, "\n".join([f"The page '{name}' has faults:", *faults])
 
 
-def picture(page: Page, name: str) -> Path:
+def take_screenshot(page: Page, name: str) -> Path:
     """Take a screenshot of the whole page. Return its path."""
-    path = PICTURES / f"{name}.png"
+    path = SCREENSHOTS / f"{name}.png"
     page.screenshot(path=path, full_page=True, animations="disabled")
     return path
 
 
-def size_when_huge(page: Page, selector: str) -> tuple[float, float]:
+def size_on_huge_screen(page: Page, selector: str) -> tuple[float, float]:
     """Return width and height of the first such element on a 4K screen, in rem."""
     page.set_viewport_size(HUGE)
     rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
@@ -73,22 +73,22 @@ def _faults(page: Page, name: str, mode: Mode) -> list[str]:
     faults = list(_violations(page, mode))
     if not faults and not TAKES_ALL:
         return []
-    see = f"(see {picture(page, f'{name}-{mode}').relative_to(ROOT)})"
-    return [f"- {mode}: {fault} {see}" for fault in faults]
+    screenshot = f"(see {take_screenshot(page, f'{name}-{mode}').relative_to(ROOT)})"
+    return [f"- {mode}: {fault} {screenshot}" for fault in faults]
 
 
 def _violations(page: Page, mode: Mode) -> Iterator[str]:
-    widest = page.evaluate("document.documentElement.scrollWidth")
-    if widest > page.evaluate("document.documentElement.clientWidth"):
-        yield f"{widest} pixels wide, which requires scrolling sideways"
+    width = page.evaluate("document.documentElement.scrollWidth")
+    if width > page.evaluate("document.documentElement.clientWidth"):
+        yield f"{width} pixels wide, which requires scrolling sideways"
     if mode == "huge":
         return  # a wider page has the same violations
     for violation in page.evaluate(_RUN, COLOR_RULES if mode == "dark" else RULES):
         if violation["impact"] in SERIOUS:
-            yield f"{violation['help']} ({violation['id']}) at {_places(violation)}"
+            yield f"{violation['help']} ({violation['id']}) at {_locations(violation)}"
 
 
-def _places(violation: dict[str, Any]) -> str:
-    shown = [node["html"][:160] for node in violation["nodes"][:3]]
-    more = len(violation["nodes"]) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+def _locations(violation: dict[str, Any]) -> str:
+    snippets = [node["html"][:160] for node in violation["nodes"][:3]]
+    omitted = len(violation["nodes"]) - len(snippets)
+    return ", ".join(snippets) + (f" and {omitted} more" if omitted else "")

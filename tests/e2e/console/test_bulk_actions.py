@@ -15,16 +15,16 @@ from cli.local.tenants import Tenant
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import ExportFile
 from counterfoil.dead_letters.search import DeadLetterFilter
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.console_users import People
-from tests.e2e.console.failures import Failing
+from tests.e2e.console.console_users import ConsoleUsers
+from tests.e2e.console.failures import FailureFactory
 from tests.e2e.console.locators import rows
-from tests.e2e.console.page_checks import looks
+from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 
-LONG_AGO = "2020-01-01"
+OLD_DATE = "2020-01-01"
 BULK_TIMEOUT = 150_000
 """Timeout of a bulk operation in milliseconds."""
 
@@ -36,24 +36,24 @@ def messages(tenant: Tenant) -> list[str]:
 
 
 @pytest.fixture
-def dead_letters(failing: Failing, tenant: Tenant, messages: list[str]) -> list[UUID]:
+def dead_letters(failures: FailureFactory, tenant: Tenant, messages: list[str]) -> list[UUID]:
     """Three dead letters of one group."""
-    return failing.dead_letters(failing.tasks(tenant, messages))
+    return failures.wait_for_dead_letters(failures.fail_messages(tenant, messages))
 
 
-def listed(console: Console, tenant: Tenant, count: int = 3) -> Page:
-    page = console.opened("operator", tenant)
+def listed_rows(console: Console, tenant: Tenant, count: int = 3) -> Page:
+    page = console.open("operator", tenant)
     expect(rows(page, "Dead letters")).to_have_count(count)
     return page
 
 
-def test_dead_letters_are_selected_by_keyboard(console: Console, shown: Tenant) -> None:
-    page = listed(console, shown, 6)
+def test_dead_letters_are_selected_by_keyboard(console: Console, failed_tenant: Tenant) -> None:
+    page = listed_rows(console, failed_tenant, 6)
     for key in "jxjx":
         page.keyboard.press(key)
     expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
     expect(page.get_by_text("2 selected")).to_be_visible()
-    looks(page, "dead-letters-chosen")
+    check_page(page, "dead-letters-chosen")
     page.keyboard.press("k")
     expect(rows(page, "Dead letters").first.get_by_role("link")).to_be_focused()
 
@@ -65,11 +65,11 @@ def test_dead_letters_are_selected_by_keyboard(console: Console, shown: Tenant) 
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_keyboard_shortcuts_can_be_disabled(console: Console, shown: Tenant) -> None:
-    page = listed(console, shown, 6)
+def test_keyboard_shortcuts_can_be_disabled(console: Console, failed_tenant: Tenant) -> None:
+    page = listed_rows(console, failed_tenant, 6)
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
-    looks(page, "keys")
+    check_page(page, "keys")
     page.get_by_label("Enable keyboard shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("j")
@@ -86,7 +86,7 @@ def test_keyboard_shortcuts_can_be_disabled(console: Console, shown: Tenant) -> 
 def test_selected_dead_letters_are_resolved_in_bulk(
     console: Console, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
-    page = listed(console, tenant)
+    page = listed_rows(console, tenant)
     for row in (0, 2):
         rows(page, "Dead letters").nth(row).get_by_role("checkbox").check()
     page.get_by_role("button", name="Resolve…").click()
@@ -94,29 +94,34 @@ def test_selected_dead_letters_are_resolved_in_bulk(
     page.get_by_role("button", name="Resolve 2").click()
 
     expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
-    with watched(cloud, 1, "Bulk"):
+    with watchdog_running(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
     expect(rows(page, "Dead letters")).to_have_count(2)
     expect(rows(page, "Dead letters").first).to_contain_text("Succeeded")
-    looks(page, "operation")
+    check_page(page, "operation")
     page.get_by_role("link", name="All operations").click()
     expect(rows(page, "Operations")).to_have_count(1)
-    looks(page, "operations")
+    check_page(page, "operations")
 
 
 def test_filtered_dead_letters_are_counted_and_retried(
-    console: Console, cloud: Cloud, failing: Failing, tenant: Tenant, messages: list[str], dead_letters: list[UUID]
+    console: Console,
+    cloud: Cloud,
+    failures: FailureFactory,
+    tenant: Tenant,
+    messages: list[str],
+    dead_letters: list[UUID],
 ) -> None:
-    failing.recover(*messages)
-    page = listed(console, tenant)
+    failures.recover(*messages)
+    page = listed_rows(console, tenant)
     page.get_by_role("button", name="Retry…").click()
     expect(page.get_by_role("dialog")).to_contain_text("3 dead letters match now")
-    looks(page, "operation-dialog")
+    check_page(page, "operation-dialog")
     page.get_by_label("Start with a canary").check()
     page.get_by_label("Canary size").fill("1")
     page.get_by_role("button", name="Retry 3").click()
 
-    with watched(cloud, 1, "Bulk"):
+    with watchdog_running(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=BULK_TIMEOUT)
     expect(rows(page, "Dead letters").filter(has_text="Succeeded")).to_have_count(3)
 
@@ -124,25 +129,25 @@ def test_filtered_dead_letters_are_counted_and_retried(
 def test_halted_operation_shows_its_reason(
     console: Console, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
-    page = listed(console, tenant)
+    page = listed_rows(console, tenant)
     page.get_by_role("button", name="Retry…").click()
     page.get_by_label("Start with a canary").check()
     page.get_by_label("Canary size").fill("1")
     page.get_by_role("button", name="Retry 3").click()
 
-    with watched(cloud, 1, "Bulk"):
+    with watchdog_running(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Halted", timeout=BULK_TIMEOUT)
-    why = page.get_by_text("failed again")
-    expect(why).to_be_visible()
+    reason = page.get_by_text("failed again")
+    expect(reason).to_be_visible()
     page.get_by_role("link", name="All operations").click()
-    expect(rows(page, "Operations").filter(has=why)).to_have_count(1)
-    looks(page, "operations-halted")
+    expect(rows(page, "Operations").filter(has=reason)).to_have_count(1)
+    check_page(page, "operations-halted")
 
 
 def test_an_operation_is_paused_resumed_and_canceled(
     console: Console, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
-    page = listed(console, tenant)
+    page = listed_rows(console, tenant)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
     page.get_by_role("dialog").get_by_role("textbox").fill("They were a test")
@@ -162,7 +167,7 @@ def test_an_operation_is_paused_resumed_and_canceled(
     expect(page.get_by_text("The rate is changed.")).to_be_focused()
     expect(page.get_by_text("at most 2 per second")).to_be_visible()
     page.get_by_role("button", name="Cancel…").click()
-    looks(page, "operation-cancel")
+    check_page(page, "operation-cancel")
     page.get_by_role("button", name="Keep it running").click()
     expect(heading).to_contain_text("Paused")
     page.get_by_role("button", name="Cancel…").click()
@@ -172,18 +177,18 @@ def test_an_operation_is_paused_resumed_and_canceled(
 
 
 def test_a_group_is_resolved_as_a_whole(
-    console: Console, cloud: Cloud, failing: Failing, tenant: Tenant, messages: list[str], tmp_path: Path
+    console: Console, cloud: Cloud, failures: FailureFactory, tenant: Tenant, messages: list[str], tmp_path: Path
 ) -> None:
-    failing.tasks(tenant, messages[:2])
+    failures.fail_messages(tenant, messages[:2])
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\n nothing")
-    failing.files(tenant, [tmp_path / "broken.pdf"])
-    page = console.opened("operator", tenant)
+    failures.upload_unreadable(tenant, [tmp_path / "broken.pdf"])
+    page = console.open("operator", tenant)
     group = rows(page, "Groups by error").filter(has_text="answered with HTTP")
     expect(group).to_contain_text("Open")
     group.get_by_role("button", name="Resolve").click()
     page.get_by_label("How was it resolved?").fill("The model is back")
     page.get_by_role("button", name="Resolve 2").click()
-    with watched(cloud, 1, "Bulk"):
+    with watchdog_running(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
 
     page.get_by_role("link", name="Dead letters", exact=True).click()
@@ -192,19 +197,19 @@ def test_a_group_is_resolved_as_a_whole(
 
 
 def test_closed_dead_letters_are_purged_and_restored(
-    console: Console, people: People, tenant: Tenant, dead_letters: list[UUID]
+    console: Console, users: ConsoleUsers, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     def ignore(*job_ids: UUID) -> None:
-        with people.api("operator", tenant) as api:
+        with users.api("operator", tenant) as api:
             for job_id in job_ids:
-                done = api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
-                assert done.status_code == 200, done.text
+                response = api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
+                assert response.status_code == 200, response.text
 
     ignore(dead_letters[0])
-    page = console.opened("admin", tenant, "operations")
+    page = console.open("admin", tenant, "operations")
     page.get_by_role("button", name="Purge dead letters…").click()
     day = page.get_by_label("Failed on or before")
-    day.fill(LONG_AGO)
+    day.fill(OLD_DATE)
     expect(page.get_by_role("dialog")).to_contain_text("0 dead letters")
     day.fill(page.evaluate("new Date().toLocaleDateString('sv')"))
     expect(page.get_by_role("dialog")).to_contain_text("1 dead letter of")
@@ -212,15 +217,15 @@ def test_closed_dead_letters_are_purged_and_restored(
     page.get_by_label("to confirm").fill(tenant.slug[:-1])
     expect(purge).to_be_disabled()
     page.get_by_label("to confirm").fill(tenant.slug)
-    looks(page, "purge-dialog")
+    check_page(page, "purge-dialog")
     ignore(dead_letters[1])  # by another user, while the dialog is open
     purge.click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing is purged")
     expect(page.get_by_role("dialog")).to_contain_text("2 dead letters of")
-    looks(page, "purge-count-changed")
+    check_page(page, "purge-count-changed")
     purge.click()
     expect(page.get_by_text("2 dead letters are hidden")).to_be_focused()
-    looks(page, "purges")
+    check_page(page, "purges")
 
     rows(page, "Operations").get_by_role("link").first.click()
     page.get_by_role("button", name="Undo").click()
@@ -231,7 +236,7 @@ def test_closed_dead_letters_are_purged_and_restored(
 
 
 def test_operator_cannot_purge(console: Console, tenant: Tenant) -> None:
-    page = console.opened("operator", tenant, "operations")
+    page = console.open("operator", tenant, "operations")
     expect(page.get_by_role("heading", name="Operations", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Purge dead letters…")).to_have_count(0)
 
@@ -239,9 +244,9 @@ def test_operator_cannot_purge(console: Console, tenant: Tenant) -> None:
 def test_filtered_dead_letters_are_exported(
     console: Console, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
 ) -> None:
-    page = listed(console, tenant)
+    page = listed_rows(console, tenant)
     page.get_by_role("button", name="Export…").click()
-    looks(page, "export")
+    check_page(page, "export")
     page.keyboard.press("Escape")
     for name in ("CSV", "JSON"):
         page.get_by_role("button", name="Export…").click()
@@ -257,24 +262,24 @@ def test_filtered_dead_letters_are_exported(
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def subject(people: People) -> str:
+def subject(users: ConsoleUsers) -> str:
     """Return the subject of the operator."""
-    user = people.cloud.client("cognito-idp").admin_get_user(
-        UserPoolId=people.cloud.outputs["UserPoolId"], Username=people.person("operator", ALL_TENANTS).email
+    user = users.cloud.client("cognito-idp").admin_get_user(
+        UserPoolId=users.cloud.outputs["UserPoolId"], Username=users.user("operator", ALL_TENANTS).email
     )
     return next(str(item["Value"]) for item in user["UserAttributes"] if item["Name"] == "sub")
 
 
 def test_large_export_survives_a_closed_dialog(
-    console: Console, people: People, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
+    console: Console, users: ConsoleUsers, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
 ) -> None:
-    page = listed(console, tenant)
+    page = listed_rows(console, tenant)
 
     def store(route: Route) -> None:
         """Store an operation, as the API does for a large export."""
         file, now = ExportFile("csv", redacted=True), datetime.now(UTC)
         with cloud.database.tenant(tenant.id) as connection:
-            export.request(connection, tenant.id, DeadLetterFilter(), file, by=subject(people), now=now)
+            export.request(connection, tenant.id, DeadLetterFilter(), file, by=subject(users), now=now)
         route.fulfill(status=202, json={})
 
     page.route("**/api/admin/dlq/export?*", store)
@@ -289,29 +294,29 @@ def test_large_export_survives_a_closed_dialog(
 
     page.reload()
     page.get_by_role("button", name="Export…").click()
-    with watched(cloud, 1, "Bulk"):
+    with watchdog_running(cloud, 1, "Bulk"):
         expect(entry).to_contain_text("Ready", timeout=BULK_TIMEOUT)
     expect(entry).to_contain_text("CSV, 3 dead letters, without secrets")
     expect(entry).to_contain_text("by you")
-    looks(page, "export-ready")
+    check_page(page, "export-ready")
     with page.expect_download() as download:
         entry.get_by_role("button", name="Download").click()
     download.value.save_as(tmp_path / "letters.csv")
 
-    written = csv.DictReader((tmp_path / "letters.csv").read_text("utf-8").splitlines())
-    assert {UUID(item["job_id"]) for item in written} == set(dead_letters)
+    exported_rows = csv.DictReader((tmp_path / "letters.csv").read_text("utf-8").splitlines())
+    assert {UUID(item["job_id"]) for item in exported_rows} == set(dead_letters)
     assert download.value.suggested_filename.startswith(f"dead-letters-{tenant.slug}-")
 
 
 def test_audit_trail_is_filtered_by_dead_letter(
-    console: Console, people: People, tenant: Tenant, dead_letters: list[UUID]
+    console: Console, users: ConsoleUsers, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
-    with people.api("operator", tenant) as api:
+    with users.api("operator", tenant) as api:
         for job_id in dead_letters[:2]:
             api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
-    page = console.opened("viewer", tenant, "audit")
+    page = console.open("viewer", tenant, "audit")
     expect(rows(page, "Entries")).to_have_count(3)  # including the entry of the added tenant
-    looks(page, "audit")
+    check_page(page, "audit")
     page.get_by_label("Changes to one object").fill(str(dead_letters[0]))
     page.keyboard.press("Enter")
     expect(rows(page, "Entries")).to_have_count(1)

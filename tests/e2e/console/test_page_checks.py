@@ -7,9 +7,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
-from tests.e2e.console.browser_faults import Watch
-from tests.e2e.console.page_checks import looks
-from tests.e2e.polling import until
+from tests.e2e.console.browser_faults import FaultRecorder
+from tests.e2e.console.page_checks import check_page
+from tests.e2e.polling import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -24,39 +24,39 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def watch(context: BrowserContext, cloud: Cloud) -> Watch:
-    return Watch(context, cloud.state.emulator.endpoint)
+def recorder(context: BrowserContext, cloud: Cloud) -> FaultRecorder:
+    return FaultRecorder(context, cloud.state.emulator.endpoint)
 
 
 @pytest.fixture
-def page(context: BrowserContext, watch: Watch, cloud: Cloud) -> Page:
+def page(context: BrowserContext, recorder: FaultRecorder, cloud: Cloud) -> Page:
     """The sign-in page, without faults."""
     page = context.new_page()
     page.goto(cloud.console_url)
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
-    assert watch.faults == []
+    assert recorder.faults == []
     return page
 
 
-def test_request_to_another_origin_is_reported(page: Page, watch: Watch) -> None:
+def test_request_to_another_origin_is_reported(page: Page, recorder: FaultRecorder) -> None:
     page.evaluate(f"""() => {{
         const script = document.createElement("img");
         script.src = "{OTHER_ORIGIN}/pixel.png";
         document.body.append(script);
     }}""")
-    until(lambda: watch.faults or page.title() is None)
+    wait_until(lambda: recorder.faults or page.title() is None)
 
-    assert any("Content Security Policy" in fault for fault in watch.faults), watch.faults
+    assert any("Content Security Policy" in fault for fault in recorder.faults), recorder.faults
 
 
-def test_unsafe_html_is_refused_and_reported(page: Page, watch: Watch) -> None:
-    refused = page.evaluate("""() => {
+def test_unsafe_html_is_refused_and_reported(page: Page, recorder: FaultRecorder) -> None:
+    errors = page.evaluate("""() => {
         try { document.body.innerHTML = "<b>text</b>"; return false; } catch { return true; }
     }""")
-    assert refused
-    until(lambda: watch.faults or page.title() is None)
+    assert errors
+    wait_until(lambda: recorder.faults or page.title() is None)
 
-    assert any("TrustedHTML" in fault for fault in watch.faults), watch.faults
+    assert any("TrustedHTML" in fault for fault in recorder.faults), recorder.faults
 
 
 def test_inaccessible_page_fails_the_check(page: Page) -> None:
@@ -67,10 +67,10 @@ def test_inaccessible_page_fails_the_check(page: Page) -> None:
         document.querySelector("main").append(image, wide);
     }""")
 
-    with pytest.raises(AssertionError) as wrong:
-        looks(page, "frame-wrong")
+    with pytest.raises(AssertionError) as caught:
+        check_page(page, "frame-wrong")
 
-    lines = str(wrong.value).splitlines()
+    lines = str(caught.value).splitlines()
     for mode in ("light", "narrow"):
         assert any("(image-alt)" in line and line.startswith(f"- {mode}") for line in lines)
     assert [line.split(":")[0] for line in lines if "(color-contrast)" in line] == ["- dark"]
