@@ -84,7 +84,7 @@ bench-offers: setup  ## Compare the offers of 100,000 people with plain Python a
 
 bench-console: setup  ## Load the console in a browser with an empty cache, then poll as its open pages do
 	@.venv/bin/python -m tests.benchmarks.console
-	@.venv/bin/python -m tests.benchmarks.polled
+	@.venv/bin/python -m tests.benchmarks.console_polling
 
 fuzz: setup  ## Fuzz every parser of external data (SECONDS=600 each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)

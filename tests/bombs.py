@@ -33,9 +33,9 @@ def _pdf(*objects: bytes) -> bytes:
     return bytes(file)
 
 
-def _stream(data: bytes, filters: Sequence[bytes], more: bytes = b"") -> bytes:
+def _stream(data: bytes, filters: Sequence[bytes], extra: bytes = b"") -> bytes:
     names = b" ".join(b"/" + name for name in filters)
-    return b"<< %s /Length %d /Filter [%s] >>\nstream\n%s\nendstream" % (more, len(data), names, data)
+    return b"<< %s /Length %d /Filter [%s] >>\nstream\n%s\nendstream" % (extra, len(data), names, data)
 
 
 _PAGES = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
@@ -64,8 +64,8 @@ def pdf_with_attachments() -> bytes:
         for number in range(count)
     )
     catalog = b"<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Names [%s] >> >> >>" % names
-    attached = _stream(blanks(24), [b"FlateDecode"], b"/Type /EmbeddedFile")
-    return _pdf(catalog, _PAGES, _PAGE, _stream(zlib.compress(b" "), [b"FlateDecode"]), *[attached] * count)
+    attachment = _stream(blanks(24), [b"FlateDecode"], b"/Type /EmbeddedFile")
+    return _pdf(catalog, _PAGES, _PAGE, _stream(zlib.compress(b" "), [b"FlateDecode"]), *[attachment] * count)
 
 
 def pdf_of_words(pages: int) -> bytes:
@@ -87,10 +87,10 @@ def xml_of_attributes() -> bytes:
 
 
 def _name(number: int) -> bytes:
-    letters = b"abcdefghijklmnopqrstuvwxyz"
-    name = bytes([letters[number % 26]])
+    alphabet = b"abcdefghijklmnopqrstuvwxyz"
+    name = bytes([alphabet[number % 26]])
     while number := number // 26:
-        name += bytes([letters[number % 26]])
+        name += bytes([alphabet[number % 26]])
     return name
 
 
@@ -98,8 +98,8 @@ def pdf_with_xml() -> bytes:
     """About 60 KB: `xml_of_attributes` embedded under the name of an e-invoice."""
     names = b"(factur-x.xml) << /Type /Filespec /F (factur-x.xml) /EF << /F 5 0 R >> >>"
     catalog = b"<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Names [%s] >> >> >>" % names
-    attached = _stream(zlib.compress(xml_of_attributes(), 9), [b"FlateDecode"], b"/Type /EmbeddedFile")
-    return _pdf(catalog, _PAGES, _PAGE, _stream(zlib.compress(b" "), [b"FlateDecode"]), attached)
+    attachment = _stream(zlib.compress(xml_of_attributes(), 9), [b"FlateDecode"], b"/Type /EmbeddedFile")
+    return _pdf(catalog, _PAGES, _PAGE, _stream(zlib.compress(b" "), [b"FlateDecode"]), attachment)
 
 
 def zip_of_blanks() -> bytes:

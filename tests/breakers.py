@@ -21,11 +21,11 @@ class Process(Database):
     transactions = 0
 
     @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
+    def delivery(self, **options: Any) -> Iterator[Connection]:
         if self.failure is not None:
             raise self.failure
         self.transactions += 1
-        with super().delivery(**how) as connection:
+        with super().delivery(**options) as connection:
             yield connection
 
 

@@ -11,17 +11,17 @@ XML = b'<?xml version="1.0"?>\n<Invoice xmlns="urn:oasis:names:specification:ubl
 LOGO = picture("PNG", (180, 60))
 SCAN = picture("PNG", (1240, 1754))
 
-Attached = tuple[str | None, bytes]
+Attachment = tuple[str | None, bytes]
 """File name (or None) and content."""
 
 
 def mail(
-    *attached: Attached,
+    *attachments: Attachment,
     to: str = "Rechnungen <rechnung@acme.example>",
     sender: str = "Nordwind GmbH <buchhaltung@nordwind.example>",
     subject: str = "Ihre Rechnung 2026-17",
     message_id: str | None = "<17@nordwind.example>",
-    inline: Sequence[Attached] = (),
+    inline: Sequence[Attachment] = (),
     text: str = "Guten Tag,\n\nanbei unsere Rechnung.\n",
 ) -> EmailMessage:
     """Return a mail with a text in two formats, inline images and attachments."""
@@ -31,38 +31,38 @@ def mail(
         message["Message-ID"] = message_id
     message.set_content(text)
     message.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
-    forms: Any = message.get_payload()
+    alternatives: Any = message.get_payload()
     for name, content in inline:
-        forms[1].add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
-    for name, content in attached:
+        alternatives[1].add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
+    for name, content in attachments:
         message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
     return message
 
 
-def results_of(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> str:
+def authentication_results(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> str:
     """Return the header fields with SES's results of sender authentication."""
-    checked = (
+    spf_result = (
         f"{spf} (spfCheck: domain of nordwind.example designates 192.0.2.17 as permitted sender) "
         "client-ip=192.0.2.17; envelope-from=buchhaltung@nordwind.example; helo=mail.nordwind.example;"
     )
     return (
-        f"Received-SPF: {checked}\r\n"
-        f"Authentication-Results: amazonses.com;\r\n spf={checked}\r\n"
+        f"Received-SPF: {spf_result}\r\n"
+        f"Authentication-Results: amazonses.com;\r\n spf={spf_result}\r\n"
         f" dkim={dkim} header.i=@nordwind.example;\r\n"
         f" dmarc={dmarc} header.from=nordwind.example;\r\n"
     )
 
 
-def received(
+def received_mail(
     message: EmailMessage | bytes,
     *,
     delivered_to: str = "rechnung@acme.example",
     spam: str = "PASS",
     virus: str = "PASS",
-    results: str = results_of(),
+    results: str = authentication_results(),
 ) -> bytes:
     """Return a mail as SES stores it, with the header fields that SES adds."""
-    head = (
+    header = (
         "Return-Path: <buchhaltung@nordwind.example>\r\n"
         "Received: from mail.nordwind.example (mail.nordwind.example [192.0.2.17])\r\n"
         " by inbound-smtp.eu-west-1.amazonaws.com with SMTP id 5q3vl6o8\r\n"
@@ -73,4 +73,4 @@ def received(
         f"{results}"
         "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
     )
-    return head.encode() + (message if isinstance(message, bytes) else message.as_bytes())
+    return header.encode() + (message if isinstance(message, bytes) else message.as_bytes())

@@ -22,5 +22,5 @@ def peak_megabytes_of_children() -> float:
     return _megabytes(resource.RUSAGE_CHILDREN)
 
 
-def _megabytes(who: int) -> float:
-    return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+def _megabytes(usage_of: int) -> float:
+    return resource.getrusage(usage_of).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)

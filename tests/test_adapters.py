@@ -26,11 +26,11 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from tests import faulty
+from tests import faulty_servers
 from tests.delivery.conftest import pending, tenant
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tests.factories import NOW
-from tests.faulty import outcome
+from tests.faulty_servers import outcome
 
 __all__ = ["pending", "tenant"]
 
@@ -39,15 +39,15 @@ __all__ = ["pending", "tenant"]
 
 def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_database: str) -> None:
     """Cuts happen within messages, between messages and during the commit."""
-    with faulty.cutting(postgres.port) as proxy:
-        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+    with faulty_servers.cutting_proxy(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
 
         def transact(database: Database) -> None:
             with database.delivery() as connection:
                 connection.execute("SELECT repeat('x', 40), generate_series(1, 3)").fetchall()
 
-        def cut(after: int | None) -> type[BaseException] | None:
-            proxy.after = after
+        def cut(cut_after: int | None) -> type[BaseException] | None:
+            proxy.cut_after = cut_after
             database = Database(url, max_connections=1)
             try:
                 return outcome(lambda: transact(database))[0]
@@ -55,22 +55,22 @@ def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_d
                 database.close()
 
         assert cut(None) is None
-        whole = proxy.passed
+        total_bytes = proxy.forwarded
         with psycopg.connect(url) as connection:
             connection.execute("SELECT 1")
-            signed_in = proxy.passed
-        outcomes = {after: cut(after) for after in range(signed_in + 60, whole)}
+            sign_in_bytes = proxy.forwarded
+        outcomes = {cut_after: cut(cut_after) for cut_after in range(sign_in_bytes + 60, total_bytes)}
 
     assert len(outcomes) > 200
     assert set(outcomes.values()) == {DatabaseUnavailableError, CommitUnknownError}
-    assert outcomes[whole - 1] is CommitUnknownError
+    assert outcomes[total_bytes - 1] is CommitUnknownError
 
 
 @pytest.fixture
-def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.Cutting, Database]]:
+def hung_database(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty_servers.CuttingProxy, Database]]:
     """A proxy for PostgreSQL, and a database with an idle connection through it."""
-    with faulty.cutting(postgres.port) as proxy:
-        url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
+    with faulty_servers.cutting_proxy(postgres.port) as proxy:
+        url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
         database = Database(url, max_connections=2)
         with database.delivery() as connection:
             connection.execute("SELECT 1")
@@ -80,26 +80,26 @@ def hanging(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty.C
 
 @pytest.mark.parametrize("sent", ["BEGIN", "SELECT", "COMMIT"])
 def test_hung_server_is_unavailable_at_deadline(
-    hanging: tuple[faulty.Cutting, Database], monkeypatch: pytest.MonkeyPatch, sent: str
+    hung_database: tuple[faulty_servers.CuttingProxy, Database], monkeypatch: pytest.MonkeyPatch, sent: str
 ) -> None:
-    proxy, database = hanging
+    proxy, database = hung_database
     monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
 
     def transact() -> None:
         if sent == "BEGIN":
-            proxy.speaks.clear()
+            proxy.responding.clear()
         with database.delivery(seconds=0.3) as connection:
             if sent == "SELECT":
-                proxy.speaks.clear()
+                proxy.responding.clear()
             connection.execute("SELECT 1")
-            proxy.speaks.clear()
+            proxy.responding.clear()
 
-    began = monotonic()
+    start = monotonic()
     expected = CommitUnknownError if sent == "COMMIT" else DatabaseUnavailableError
     assert outcome(transact)[0] is expected
-    assert 0.5 <= monotonic() - began < 5
+    assert 0.5 <= monotonic() - start < 5
 
-    proxy.speaks.set()
+    proxy.responding.set()
     with database.delivery() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
@@ -107,8 +107,8 @@ def test_hung_server_is_unavailable_at_deadline(
 def test_connections_probe_silent_peers(database: Database) -> None:
     with database.delivery() as connection, socket.socket(fileno=os.dup(connection.fileno())) as peer:
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        idle = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
-        assert [peer.getsockopt(socket.IPPROTO_TCP, option) for option in idle] == [5, 5, 3]
+        keepalive_options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+        assert [peer.getsockopt(socket.IPPROTO_TCP, option) for option in keepalive_options] == [5, 5, 3]
 
 
 def test_unreachable_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,15 +126,15 @@ def test_session_ended_by_operator_is_unavailable(database: Database, admin: Con
     def transact() -> None:
         with database.delivery() as connection:
             pid = connection.info.backend_pid
-            threading.Thread(target=end_when_asleep, args=(admin, end, pid), daemon=True).start()
+            threading.Thread(target=terminate_when_asleep, args=(admin, end, pid), daemon=True).start()
             connection.execute("SELECT pg_sleep(60)")
 
     assert outcome(transact)[0] is DatabaseUnavailableError
 
 
-def end_when_asleep(admin: Connection, end: str, pid: int) -> None:
-    asleep = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
-    until(lambda: admin.execute(asleep, [pid]).fetchone() == (True,))
+def terminate_when_asleep(admin: Connection, end: str, pid: int) -> None:
+    asleep_query = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = %s"
+    wait_until(lambda: admin.execute(asleep_query, [pid]).fetchone() == (True,))
     admin.execute(f"SELECT {end}(%s)".encode(), [pid])
 
 
@@ -190,14 +190,14 @@ def test_text_unsupported_by_postgres_is_rejected(database: Database, text: str)
 
 
 def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) -> None:
-    long = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long even when compressed
+    long_text = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long even when compressed
 
     def transact() -> None:
         with database.delivery() as connection:
             connection.execute(
                 "INSERT INTO acquisition_job (id, bucket, key, sequencer, size, created_at) "
                 "VALUES (gen_random_uuid(), 'b', %s, '1', 1, now())",
-                [long],
+                [long_text],
             )
 
     cls, text = outcome(transact)
@@ -209,10 +209,10 @@ def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) 
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty.Answering]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty_servers.ScriptedServer]:
     """A fake endpoint for all AWS services, called by the real clients."""
-    with faulty.answering() as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty.HOST}:{server.port}")
+    with faulty_servers.scripted_server() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty_servers.HOST}:{server.port}")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
@@ -239,7 +239,11 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
     "reset": (None, ServiceUnavailableError, ServiceUnavailableError),
     "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
     "only 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", ServiceUnavailableError, ServiceUnavailableError),
-    "truncated": (faulty.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
+    "truncated": (
+        faulty_servers.http_response(200, b"abc", length=100),
+        ServiceUnavailableError,
+        ServiceUnavailableError,
+    ),
     "cut in a chunk": (
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
         ServiceUnavailableError,
@@ -247,46 +251,68 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
     ),
     "an invalid length": (HEAD + b"Content-Length: x\r\n\r\n{}", ServiceUnavailableError, None),
     "a wrong checksum": (
-        faulty.answer(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
+        faulty_servers.http_response(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
         ServiceUnavailableError,
         None,
     ),
-    "an invalid date": (faulty.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
-    "a list": (faulty.answer(200, b"[1]"), None, ServiceUnavailableError),
-    "invalid UTF-8": (faulty.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
-    "an unreadable error": (faulty.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
-    "a list as error": (faulty.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
-    "a redirect": (faulty.answer(301), ServiceUnavailableError, RejectedRequestError),
-    "not modified": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
-    "a proxy's page": (faulty.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
-    "too many requests": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
-    "an S3 error": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
-    "an SQS error": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
-    "denied by S3": (faulty.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
-    "denied by SQS": (faulty.answer(403, json("AccessDenied")), RejectedRequestError, RejectedRequestError),
+    "an invalid date": (
+        faulty_servers.http_response(200, b"{}", "Last-Modified: someday"),
+        ServiceUnavailableError,
+        None,
+    ),
+    "a list": (faulty_servers.http_response(200, b"[1]"), None, ServiceUnavailableError),
+    "invalid UTF-8": (faulty_servers.http_response(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
+    "an unreadable error": (faulty_servers.http_response(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
+    "a list as error": (faulty_servers.http_response(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
+    "a redirect": (faulty_servers.http_response(301), ServiceUnavailableError, RejectedRequestError),
+    "not modified": (faulty_servers.http_response(304), RejectedRequestError, RejectedRequestError),
+    "a proxy's page": (faulty_servers.http_response(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
+    "too many requests": (faulty_servers.http_response(429), ServiceUnavailableError, ServiceUnavailableError),
+    "an S3 error": (
+        faulty_servers.http_response(400, xml("RequestTimeout")),
+        ServiceUnavailableError,
+        RejectedRequestError,
+    ),
+    "an SQS error": (
+        faulty_servers.http_response(403, json("RequestThrottled")),
+        RejectedRequestError,
+        ServiceUnavailableError,
+    ),
+    "denied by S3": (
+        faulty_servers.http_response(403, xml("AccessDenied")),
+        RejectedRequestError,
+        RejectedRequestError,
+    ),
+    "denied by SQS": (
+        faulty_servers.http_response(403, json("AccessDenied")),
+        RejectedRequestError,
+        RejectedRequestError,
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty.Answering, fault: str) -> None:
-    service.response, of_s3, of_sqs = FAULTS[fault]
+def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty_servers.ScriptedServer, fault: str) -> None:
+    service.response, s3_error, sqs_error = FAULTS[fault]
 
     def change_visibility() -> None:
         with aws.translate_errors():
             aws.client("sqs").change_message_visibility_batch(
-                QueueUrl=f"http://{faulty.HOST}:{service.port}/0/queue",
+                QueueUrl=f"http://{faulty_servers.HOST}:{service.port}/0/queue",
                 Entries=[{"Id": "0", "ReceiptHandle": "handle", "VisibilityTimeout": 300}],
             )
 
-    read, changed = outcome(lambda: read_file(File("bucket", "key", None))), outcome(change_visibility)
+    read_outcome, change_outcome = outcome(lambda: read_file(File("bucket", "key", None))), outcome(change_visibility)
 
-    assert (read[0], changed[0]) == (of_s3, of_sqs)
-    assert "secret" not in read[1] + changed[1]
+    assert (read_outcome[0], change_outcome[0]) == (s3_error, sqs_error)
+    assert "secret" not in read_outcome[1] + change_outcome[1]
 
 
-def test_unreadable_sqs_response_leaves_messages_in_outbox(service: faulty.Answering, database: Database) -> None:
-    outbox = Outbox(database, {"matching": f"http://{faulty.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
-    service.response = faulty.answer(200, b"[1]")
+def test_unreadable_sqs_response_leaves_messages_in_outbox(
+    service: faulty_servers.ScriptedServer, database: Database
+) -> None:
+    outbox = Outbox(database, {"matching": f"http://{faulty_servers.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
+    service.response = faulty_servers.http_response(200, b"[1]")
 
     sent = outbox.send(
         [OutboxMessage(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)]

@@ -17,14 +17,14 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
-from tests.dead_letters.letters import NOON
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
+from tests.dead_letters.dead_letter_factory import NOON
 
 Record = Callable[..., int]
 
 
-def operation(action: str = "resolved", **more: object) -> AuditRecord:
-    return AuditRecord(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **more)  # type: ignore[arg-type]
+def operation(action: str = "resolved", **fields: object) -> AuditRecord:
+    return AuditRecord(actor="kim", action=action, targets=[str(uuid4())], at=NOON, **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -36,20 +36,20 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 def record(database: Database, tenant_id: UUID) -> Record:
     """`record(operation, tenant)` adds an entry in a separate transaction."""
 
-    def add(change: AuditRecord | None = None, tenant: UUID | None = None) -> int:
+    def append(change: AuditRecord | None = None, tenant: UUID | None = None) -> int:
         with database.tenant(tenant or tenant_id) as connection:
             return audit.record(connection, tenant or tenant_id, change or operation())
 
-    return add
+    return append
 
 
 @pytest.fixture
 def verify(database: Database, tenant_id: UUID) -> Callable[[], Broken | None]:
-    def check() -> Broken | None:
+    def verify_chain() -> Broken | None:
         with database.tenant(tenant_id) as connection:
-            return broken(connection, tenant_id)
+            return first_broken_entry(connection, tenant_id)
 
-    return check
+    return verify_chain
 
 
 Verify = Callable[[], Broken | None]
@@ -59,12 +59,12 @@ Verify = Callable[[], Broken | None]
 def tamper(admin: Connection) -> Callable[[str], None]:
     """`tamper(statement)` runs a statement as a superuser without triggers."""
 
-    def act(statement: str) -> None:
+    def execute(statement: str) -> None:
         with admin.transaction():
             admin.execute("SET LOCAL session_replication_role = replica")
             admin.execute(statement.encode())
 
-    return act
+    return execute
 
 
 def test_entry_records_change_without_note_text(record: Record, database: Database, tenant_id: UUID):
@@ -87,8 +87,8 @@ def test_note_hash_is_keyed_by_salt(is_assigned: bool, admin: Connection, databa
     with database.tenant(tenant_id) if is_assigned else database.delivery() as connection:
         audit.record(connection, tenant, operation(note="typo"))
         [entry] = audit.page(connection, tenant, limit=1)
-    salts = "SELECT audit_salt FROM tenant" if is_assigned else "SELECT salt FROM audit_salt_global"
-    [(salt,)] = admin.execute(salts).fetchall()
+    salt_query = "SELECT audit_salt FROM tenant" if is_assigned else "SELECT salt FROM audit_salt_global"
+    [(salt,)] = admin.execute(salt_query).fetchall()
     assert len(salt) == 32
     assert entry.note_hash == hmac.digest(salt, b"typo", "sha256")
 
@@ -107,9 +107,9 @@ def test_entries_are_filtered_by_target(record: Record, database: Database, tena
         record(replace(operation(), targets=targets))
     with database.tenant(tenant_id) as connection:
         pages = [audit.page(connection, tenant_id, limit=20, target=name) for name in "abcd"]
-        before = audit.page(connection, tenant_id, limit=20, target="b", before=3)
+        page_before = audit.page(connection, tenant_id, limit=20, target="b", before=3)
     assert [[entry.number for entry in page] for page in pages] == [[1], [3, 2], [2], []]
-    assert [entry.number for entry in before] == [2]
+    assert [entry.number for entry in page_before] == [2]
 
 
 def test_intact_chain_verifies(record: Record, verify: Verify, make_tenant: Callable[..., UUID]):
@@ -129,17 +129,17 @@ def test_verification_ignores_time_zone(record: Record, verify: Verify, admin: C
 
 
 def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
-    many = Database(database_url, max_connections=8)
+    pooled_database = Database(database_url, max_connections=8)
 
-    def add(_: int) -> int:
-        with many.tenant(tenant_id) as connection:
+    def append(_: int) -> int:
+        with pooled_database.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
             connection.execute("SELECT txid_current()")  # another statement while other threads wait
             return number
 
     with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(add, range(80)))
-    many.close()
+        numbers = list(pool.map(append, range(80)))
+    pooled_database.close()
     assert sorted(numbers) == list(range(1, 81))
     assert verify() is None
 
@@ -164,7 +164,7 @@ def test_unassigned_entries_have_separate_chain(record: Record, database: Databa
         with database.delivery() as connection:
             assert audit.record(connection, None, operation()) == number
     with database.delivery() as connection:
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
         assert len(audit.page(connection, None, limit=20)) == 2
         assert audit.page(connection, tenant_id, limit=20) == []
 
@@ -210,7 +210,7 @@ def test_entries_cannot_be_changed_by_any_role(
     assert verify() is None
 
 
-LENGTH = 6
+CHAIN_LENGTH = 6
 CHANGES = (
     "actor = 'somebody else'",
     "action = 'ignored'",
@@ -226,63 +226,66 @@ CHANGES = (
 )
 
 
-def tampering(how: str, what: str, place: int, until: int, where: str) -> list[str]:
-    """Return statements that tamper with the entry at position `place` of a chain."""
-    copied = (
+def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
+    """Return statements that tamper with the entry at position `position` of a chain."""
+    copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )
-    if how == "changed":
-        return [f"UPDATE audit_entry SET {what} {where} = {place}"]
-    if how == "removed":
-        return [f"DELETE FROM audit_entry {where} BETWEEN {place} AND {until}"]
-    if how == "inserted":
+    if kind == "changed":
+        return [f"UPDATE audit_entry SET {assignment} {condition} = {position}"]
+    if kind == "removed":
+        return [f"DELETE FROM audit_entry {condition} BETWEEN {position} AND {end}"]
+    if kind == "inserted":
         return [
-            f"UPDATE audit_entry SET number = number + 100 {where} >= {place}",
-            f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied} FROM audit_entry {where} = {place - 1}",
-            f"UPDATE audit_entry SET number = number - 99 {where} > 100",
+            f"UPDATE audit_entry SET number = number + 100 {condition} >= {position}",
+            f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied_columns} "
+            f"FROM audit_entry {condition} = {position - 1}",
+            f"UPDATE audit_entry SET number = number - 99 {condition} > 100",
         ]
     return [  # moved behind the next entry
-        f"UPDATE audit_entry SET number = 100 {where} = {place}",
-        f"UPDATE audit_entry SET number = {place} {where} = {place + 1}",
-        f"UPDATE audit_entry SET number = {place + 1} {where} = 100",
+        f"UPDATE audit_entry SET number = 100 {condition} = {position}",
+        f"UPDATE audit_entry SET number = {position} {condition} = {position + 1}",
+        f"UPDATE audit_entry SET number = {position + 1} {condition} = 100",
     ]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    how=st.sampled_from(["changed", "removed", "inserted", "moved"]),
-    what=st.sampled_from(CHANGES),
-    place=st.integers(2, LENGTH - 1),
-    more=st.integers(0, LENGTH),
+    kind=st.sampled_from(["changed", "removed", "inserted", "moved"]),
+    assignment=st.sampled_from(CHANGES),
+    position=st.integers(2, CHAIN_LENGTH - 1),
+    offset=st.integers(0, CHAIN_LENGTH),
 )
 def test_tampering_is_detected_at_its_position(
-    how: str,
-    what: str,
-    place: int,
-    more: int,
+    kind: str,
+    assignment: str,
+    position: int,
+    offset: int,
     record: Record,
     tamper: Callable[[str], None],
     database: Database,
     make_tenant: Callable[..., UUID],
 ):
     tenant = make_tenant(str(uuid4()))
-    for number in range(LENGTH):
+    for number in range(CHAIN_LENGTH):
         record(operation(note="why", version_before=1, version_after=2, detail={"revision": number}), tenant)
-    for statement in tampering(how, what, place, place + more, f"WHERE tenant_id = '{tenant}' AND number"):
+    for statement in tampering_statements(
+        kind, assignment, position, position + offset, f"WHERE tenant_id = '{tenant}' AND number"
+    ):
         tamper(statement)
     with database.tenant(tenant) as connection:
-        result = broken(connection, tenant)
+        result = first_broken_entry(connection, tenant)
     assert result is not None
-    assert result.number == place
+    assert result.number == position
 
 
-@pytest.mark.parametrize(("until", "expected"), [(1, 1), (5, 1), (3, 1)])
+@pytest.mark.parametrize(("end", "expected"), [(1, 1), (5, 1), (3, 1)])
 def test_missing_first_entries_are_detected(
-    until: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
+    end: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
 ):
     for _ in range(5):
         record()
-    tamper(f"DELETE FROM audit_entry WHERE number <= {until}")
+    tamper(f"DELETE FROM audit_entry WHERE number <= {end}")
     result = verify()
     assert result is not None
     assert result.number == expected
@@ -293,11 +296,11 @@ def test_forged_valid_entry_is_detected(
 ):
     record()
     with database.tenant(tenant_id) as connection:
-        [last] = audit.page(connection, tenant_id, limit=1)
-    forged = audit.AuditEntry(2, NOON + timedelta(1), "kim", "ignored", [], None, None, None, {}, last.hash, b"")
+        [last_entry] = audit.page(connection, tenant_id, limit=1)
+    forged = audit.AuditEntry(2, NOON + timedelta(1), "kim", "ignored", [], None, None, None, {}, last_entry.hash, b"")
     tamper(
         "INSERT INTO audit_entry (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash) VALUES"
-        f" ('{tenant_id}', 2, '{forged.recorded_at}', 'kim', 'ignored', '{{}}', '\\x{last.hash.hex()}',"
+        f" ('{tenant_id}', 2, '{forged.recorded_at}', 'kim', 'ignored', '{{}}', '\\x{last_entry.hash.hex()}',"
         f" '\\x{forged.expected_hash(tenant_id).hex()}')"
     )
     result = verify()

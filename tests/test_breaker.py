@@ -1,4 +1,4 @@
-"""Circuit breakers shared by all processes: opening, is_probing and closing."""
+"""Circuit breakers shared by all processes: opening, probing and closing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,14 +25,18 @@ from counterfoil.settings import Settings
 from tests.breakers import FAILURES, LLM, PROBE_SECONDS, ProcessBreakers, Start, end, processes
 from tests.delivery.harness import Clock
 
-NO_ANSWER = [
+INCONCLUSIVE_ERRORS = [
     CancelledError("stopped"),
     StaleClaimError("newer"),
     DatabaseUnavailableError("away"),
     ValueError("a bug"),
     KeyboardInterrupt(),
 ]
-ANSWERS = [RejectedRequestError("401"), ContextWindowError("too long"), InvalidLlmResponseError("not valid JSON")]
+RESPONSE_ERRORS = [
+    RejectedRequestError("401"),
+    ContextWindowError("too long"),
+    InvalidLlmResponseError("not valid JSON"),
+]
 
 
 @pytest.fixture
@@ -54,18 +58,18 @@ def breakers(start: Start) -> ProcessBreakers:
 def call(breakers: Breakers, error: BaseException | None = None, name: str = LLM) -> bool:
     """Make one call that ends with `error`; return whether it was allowed."""
     is_allowed = False
-    raised: BaseException | None = None
+    caught: BaseException | None = None
     try:
         with breakers.guard(name):
             is_allowed = True
             if error is not None:
                 raise error
     except BaseException as outcome:  # noqa: BLE001
-        raised = outcome
+        caught = outcome
     if not is_allowed:
-        assert isinstance(raised, BreakerOpenError)
+        assert isinstance(caught, BreakerOpenError)
     else:
-        assert raised is error, "the guard changed the outcome of a call"
+        assert caught is error, "the guard changed the outcome of a call"
     return is_allowed
 
 
@@ -74,7 +78,7 @@ def fail(breakers: Breakers, times: int = 1, retry_after: float | None = None) -
         assert call(breakers, ServiceUnavailableError("503", retry_after=retry_after))
 
 
-def refused_until(breakers: Breakers, name: str = LLM) -> datetime:
+def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
     with pytest.raises(BreakerOpenError) as refusal, breakers.guard(name):
         pytest.fail("the call was allowed")
     return refusal.value.until
@@ -95,18 +99,18 @@ def test_nth_consecutive_failure_opens_breaker_for_all_processes(start: Start, c
     expire_cache(clock)
     fail(first, FAILURES - 1)
     fail(other)
-    assert refused_until(first) == refused_until(other) == refused_until(start()) == clock() + timedelta(seconds=30)
+    assert rejected_until(first) == rejected_until(other) == rejected_until(start()) == clock() + timedelta(seconds=30)
 
 
-@pytest.mark.parametrize("answer", [None, *ANSWERS], ids=lambda answer: type(answer).__name__)
-def test_any_response_resets_failure_count(answer: Exception | None, breakers: ProcessBreakers) -> None:
+@pytest.mark.parametrize("error", [None, *RESPONSE_ERRORS], ids=lambda error: type(error).__name__)
+def test_any_response_resets_failure_count(error: Exception | None, breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES - 1)
-    assert call(breakers, answer)
+    assert call(breakers, error)
     fail(breakers, FAILURES - 1)
     assert call(breakers)
 
 
-@pytest.mark.parametrize("error", NO_ANSWER, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", INCONCLUSIVE_ERRORS, ids=lambda error: type(error).__name__)
 def test_unrelated_errors_are_not_counted(error: BaseException, breakers: ProcessBreakers) -> None:
     for _ in range(FAILURES):
         assert call(breakers, error)
@@ -124,28 +128,28 @@ def test_breakers_of_services_are_independent(breakers: ProcessBreakers) -> None
 
 
 def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock) -> None:
-    late_failure, late_answer = start().guard(LLM), start().guard(LLM)
+    late_failure, late_success = start().guard(LLM), start().guard(LLM)
     late_failure.__enter__()
-    late_answer.__enter__()
+    late_success.__enter__()
     fail(start(), FAILURES)
     opened = start().open_breakers()
     clock.pass_(seconds=20)
-    end(late_answer)
+    end(late_success)
     end(late_failure, ServiceUnavailableError("late"))
     assert start().open_breakers() == opened
 
 
 def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) -> None:
-    failure, answer = start().guard(LLM), start().guard(LLM)
+    failure, success = start().guard(LLM), start().guard(LLM)
     failure.__enter__()
-    answer.__enter__()
+    success.__enter__()
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     assert call(start())
     end(failure, ServiceUnavailableError("late"))
     fail(start(), FAILURES - 1)
     assert start().open_breakers() == {}
-    end(answer)
+    end(success)
     fail(start())
     assert LLM in start().open_breakers()
 
@@ -156,21 +160,21 @@ def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) ->
 def test_rejected_calls_retry_spread_over_half_duration(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     opened_until = clock() + timedelta(seconds=30)
-    assert refused_until(start(spread=0)) == opened_until
-    assert refused_until(start(spread=0.999)) == opened_until + timedelta(seconds=15 * 0.999)
+    assert rejected_until(start(spread=0)) == opened_until
+    assert rejected_until(start(spread=0.999)) == opened_until + timedelta(seconds=15 * 0.999)
 
 
 def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
-    since = clock()
-    waits = []
+    opened_at = clock()
+    durations = []
     for _ in range(7):
-        until = refused_until(breakers)
-        waits.append((until - clock()).total_seconds())
-        clock.now = until
+        retry_at = rejected_until(breakers)
+        durations.append((retry_at - clock()).total_seconds())
+        clock.now = retry_at
         fail(breakers)
-    assert waits == [30, 60, 120, 240, 480, 600, 600]
-    assert breakers.open_breakers()[LLM].since == since  # still one outage after several probes
+    assert durations == [30, 60, 120, 240, 480, 600, 600]
+    assert breakers.open_breakers()[LLM].since == opened_at  # still one outage after several probes
 
 
 def test_long_outage_is_probed_every_ten_minutes() -> None:
@@ -187,54 +191,54 @@ def test_retry_after_is_capped_at_one_hour(
     retry_after: float | None, seconds: float, breakers: ProcessBreakers, clock: Clock
 ) -> None:
     fail(breakers, FAILURES, retry_after)
-    assert refused_until(breakers) == clock() + timedelta(seconds=seconds)
+    assert rejected_until(breakers) == clock() + timedelta(seconds=seconds)
 
 
 def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     clock.pass_(seconds=30)
     fail(breakers, retry_after=900)
-    assert refused_until(breakers) == clock() + timedelta(seconds=900)
+    assert rejected_until(breakers) == clock() + timedelta(seconds=900)
 
 
 # Half-open
 
 
-@pytest.mark.parametrize("answer", [None, *ANSWERS], ids=lambda answer: type(answer).__name__)
-def test_answered_probe_closes_breaker(answer: Exception | None, start: Start, clock: Clock) -> None:
+@pytest.mark.parametrize("error", [None, *RESPONSE_ERRORS], ids=lambda error: type(error).__name__)
+def test_answered_probe_closes_breaker(error: Exception | None, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
-    assert call(start(), answer)
+    assert call(start(), error)
     first = start()
     fail(first, FAILURES - 1)  # the failure count starts at zero
     assert call(first)
     fail(first, FAILURES)
-    assert refused_until(first) == clock() + timedelta(seconds=30)  # the duration is reset as well
+    assert rejected_until(first) == clock() + timedelta(seconds=30)  # the duration is reset as well
 
 
 def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=31)
     with start().guard(LLM):
-        assert refused_until(start()) == clock() + timedelta(seconds=30)
+        assert rejected_until(start()) == clock() + timedelta(seconds=30)
         clock.pass_(seconds=PROBE_SECONDS - 1)
-        assert refused_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost by then
+        assert rejected_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost by then
 
 
 def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     crashed, replacement = start(), start()
-    lost = crashed.guard(LLM)
-    lost.__enter__()
+    lost_call = crashed.guard(LLM)
+    lost_call.__enter__()
     assert not call(replacement)
     clock.pass_(seconds=PROBE_SECONDS)
     fail(replacement)
-    end(lost)  # the first probe was only slow
-    assert refused_until(start()) == clock() + timedelta(seconds=60)
+    end(lost_call)  # the first probe was only slow
+    assert rejected_until(start()) == clock() + timedelta(seconds=60)
 
 
-@pytest.mark.parametrize("error", NO_ANSWER, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", INCONCLUSIVE_ERRORS, ids=lambda error: type(error).__name__)
 def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
@@ -248,17 +252,17 @@ def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: 
 # Threads and processes
 
 
-def run_together(*functions: Callable[[], None]) -> None:
+def run_concurrently(*functions: Callable[[], None]) -> None:
     """Run each function in a thread, and raise the first error."""
     errors: list[BaseException] = []
 
-    def guarded(function: Callable[[], None]) -> None:
+    def call_guarded(function: Callable[[], None]) -> None:
         try:
             function()
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
-    threads = [Thread(target=guarded, args=[function]) for function in functions]
+    threads = [Thread(target=call_guarded, args=[function]) for function in functions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -269,12 +273,12 @@ def run_together(*functions: Callable[[], None]) -> None:
 
 
 def test_exactly_one_thread_gets_the_probe(start: Start, clock: Clock) -> None:
-    several = [start(max_connections=3) for _ in range(3)]
-    fail(several[0], FAILURES)
-    together, finished, probes = Barrier(9), Semaphore(0), []
+    processes = [start(max_connections=3) for _ in range(3)]
+    fail(processes[0], FAILURES)
+    barrier, finished, probes = Barrier(9), Semaphore(0), []
 
     def probe(breakers: ProcessBreakers) -> None:
-        together.wait(30)
+        barrier.wait(30)
         try:
             with breakers.guard(LLM):
                 probes.append(breakers)
@@ -288,19 +292,19 @@ def test_exactly_one_thread_gets_the_probe(start: Start, clock: Clock) -> None:
 
     for round_ in range(1, 6):
         clock.now = start().open_breakers()[LLM].until
-        run_together(*[lambda breakers=breakers: probe(breakers) for breakers in several * 3])
+        run_concurrently(*[lambda breakers=breakers: probe(breakers) for breakers in processes * 3])
         assert len(probes) == round_
 
 
 def test_concurrent_failures_are_each_counted_once(start: Start, admin: Connection) -> None:
-    several = [start(max_connections=2, failures=41) for _ in range(4)]
+    processes = [start(max_connections=2, failures=41) for _ in range(4)]
 
     def fail_repeatedly(breakers: ProcessBreakers) -> None:
         fail(breakers, times=5)
 
-    run_together(*[lambda breakers=breakers: fail_repeatedly(breakers) for breakers in several * 2])
+    run_concurrently(*[lambda breakers=breakers: fail_repeatedly(breakers) for breakers in processes * 2])
     assert admin.execute("SELECT failures, opened_at FROM breaker").fetchall() == [(40, None)]
-    fail(several[0])
+    fail(processes[0])
     assert not call(start())
 
 
@@ -318,21 +322,21 @@ def test_slow_call_reads_twice_without_writing(breakers: ProcessBreakers, admin:
     fail(breakers)
     assert call(breakers)
     clock.pass_(seconds=10)
-    read_before = breakers.process.transactions
-    written = "SELECT pg_snapshot_xmax(pg_current_snapshot())"
-    before = admin.execute(written).fetchone()
+    transactions_before = breakers.process.transactions
+    snapshot_query = "SELECT pg_snapshot_xmax(pg_current_snapshot())"
+    snapshot_before = admin.execute(snapshot_query).fetchone()
     with breakers.guard(LLM):
         clock.pass_(seconds=10)
-    assert breakers.process.transactions - read_before == 2
-    assert admin.execute(written).fetchone() == before
+    assert breakers.process.transactions - transactions_before == 2
+    assert admin.execute(snapshot_query).fetchone() == snapshot_before
 
 
 def test_rejected_batch_reads_breaker_once(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
-    before = breakers.process.transactions
+    transactions_before = breakers.process.transactions
     for _ in range(10):
         assert not call(breakers)
-    assert breakers.process.transactions - before == 1
+    assert breakers.process.transactions - transactions_before == 1
 
 
 def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> None:
@@ -348,7 +352,7 @@ def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> No
 
 
 def test_no_transaction_is_open_during_call(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
-    open_transactions = """
+    open_transactions_query = """
         SELECT count(*) FROM pg_stat_activity
         WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
         AND backend_type = 'client backend' -- autovacuum may run at any time
@@ -357,7 +361,7 @@ def test_no_transaction_is_open_during_call(breakers: ProcessBreakers, admin: Co
     clock.pass_(seconds=30)
     for _ in ("the probe", "an ordinary call"):
         with breakers.guard(LLM):
-            assert admin.execute(open_transactions).fetchone() == (0,)
+            assert admin.execute(open_transactions_query).fetchone() == (0,)
             with breakers.process.delivery() as connection:  # the pool's only connection is free
                 connection.execute("SELECT 1")
 
@@ -370,12 +374,12 @@ UNAVAILABLE = [DatabaseUnavailableError("away"), ConflictError("lock time-out")]
 
 @pytest.mark.parametrize("failure", UNAVAILABLE, ids=lambda error: type(error).__name__)
 def test_unreadable_breaker_allows_calls_without_counting(failure: Exception, start: Start) -> None:
-    cut_off = start()
-    cut_off.process.failure = failure
-    fail(cut_off, FAILURES)
-    assert call(cut_off)
-    cut_off.process.failure = None
-    fail(cut_off, FAILURES - 1)
+    disconnected = start()
+    disconnected.process.failure = failure
+    fail(disconnected, FAILURES)
+    assert call(disconnected)
+    disconnected.process.failure = None
+    fail(disconnected, FAILURES - 1)
     assert call(start())
 
 
@@ -388,7 +392,9 @@ def test_open_breaker_stays_open_while_cached(breakers: ProcessBreakers, clock: 
     assert call(breakers)
 
 
-@pytest.mark.parametrize("error", [None, ServiceUnavailableError("503"), ANSWERS[0]], ids=["answer", "failure", "4xx"])
+@pytest.mark.parametrize(
+    "error", [None, ServiceUnavailableError("503"), RESPONSE_ERRORS[0]], ids=["answer", "failure", "4xx"]
+)
 def test_database_outage_does_not_change_call_outcome(error: Exception | None, start: Start, clock: Clock) -> None:
     breakers = start()
     fail(breakers, FAILURES)

@@ -79,25 +79,25 @@ class History(RuleBasedStateMachine):
         self.clock.pass_(seconds=tick)
         expected = self.model.enter(self.clock())
         guard = self.processes[process].guard(self.name)
-        refused_until = None
+        rejected_until = None
         try:
             guard.__enter__()
-        except BreakerOpenError as refusal:
-            refused_until = refusal.until
-        assert refused_until == (expected if isinstance(expected, datetime) else None)
-        if refused_until is None:
+        except BreakerOpenError as error:
+            rejected_until = error.until
+        assert rejected_until == (expected if isinstance(expected, datetime) else None)
+        if rejected_until is None:
             self.calls.append((guard, expected))
 
     @precondition(lambda self: self.calls)
     @rule(
-        pick=st.integers(0, 99),
+        index=st.integers(0, 99),
         outcome=st.sampled_from(["answer", "failure", "nothing"]),
         tick=TICKS,
         retry_after=st.sampled_from([0, 45, 900]),
     )
-    def finish(self, pick: int, outcome: str, tick: int, retry_after: float) -> None:
+    def finish(self, index: int, outcome: str, tick: int, retry_after: float) -> None:
         self.clock.pass_(seconds=tick)
-        guard, epoch = self.calls.pop(pick % len(self.calls))
+        guard, epoch = self.calls.pop(index % len(self.calls))
         errors = {
             "failure": ServiceUnavailableError("503", retry_after=retry_after),
             "nothing": CancelledError("stopped"),
@@ -106,10 +106,10 @@ class History(RuleBasedStateMachine):
         end(guard, errors.get(outcome))
 
     @precondition(lambda self: self.calls)
-    @rule(pick=st.integers(0, 99))
-    def kill(self, pick: int) -> None:
+    @rule(index=st.integers(0, 99))
+    def kill(self, index: int) -> None:
         """Kill a process during a call, so that its outcome is lost."""
-        guard, _ = self.calls.pop(pick % len(self.calls))
+        guard, _ = self.calls.pop(index % len(self.calls))
         self._end_unrecorded(guard)
 
     @invariant()
@@ -132,11 +132,11 @@ class History(RuleBasedStateMachine):
 def test_every_history_matches_model(database_url: str) -> None:
     clock = Clock()
     with processes(database_url, clock) as start:
-        several = [start() for _ in range(3)]
+        running_processes = [start() for _ in range(3)]
 
         class DatabaseHistory(History):
             def __init__(self) -> None:
-                super().__init__(several, clock)
+                super().__init__(running_processes, clock)
 
         run_state_machine_as_test(
             DatabaseHistory,

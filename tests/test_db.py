@@ -11,7 +11,7 @@ from counterfoil.db import Database
 from counterfoil.errors import RejectedStatementError
 
 TENANT = UUID(int=1)
-LISTS = st.one_of(
+TYPED_LISTS = st.one_of(
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))),
     st.lists(st.sampled_from(["", "NULL", "null", '"', "\\", "{}", "a,b", " ", "\u2003", '\\"', "'"])),
     st.lists(st.uuids()),
@@ -22,17 +22,17 @@ LISTS = st.one_of(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(LISTS)
-def test_list_round_trips(database: Database, listed: list[Any]) -> None:
+@given(TYPED_LISTS)
+def test_list_round_trips(database: Database, values: list[Any]) -> None:
     kinds = {bool: "bool", int: "int8", UUID: "uuid"}
-    kind = kinds.get(type(listed[0]), "text") if listed else "text"
+    kind = kinds.get(type(values[0]), "text") if values else "text"
     with database.tenant(TENANT) as connection:
-        row = connection.execute(f"SELECT %s::{kind}[]", [listed]).fetchone()
-    assert row == (listed,)
+        row = connection.execute(f"SELECT %s::{kind}[]", [values]).fetchone()
+    assert row == (values,)
 
 
 @pytest.mark.parametrize(
-    ("listed", "kind"),
+    ("values", "kind"),
     [
         ([UUID(int=1)], "uuid[]"),
         ([True, False], "boolean[]"),
@@ -43,9 +43,9 @@ def test_list_round_trips(database: Database, listed: list[Any]) -> None:
         ([2**63], "numeric[]"),
     ],
 )
-def test_list_has_type_of_its_elements(database: Database, listed: list[Any], kind: str) -> None:
+def test_list_has_type_of_its_elements(database: Database, values: list[Any], kind: str) -> None:
     with database.tenant(TENANT) as connection:
-        assert connection.execute("SELECT pg_typeof(%s)::text", [listed]).fetchone() == (kind,)
+        assert connection.execute("SELECT pg_typeof(%s)::text", [values]).fetchone() == (kind,)
 
 
 def test_lists_of_different_types_can_be_combined(database: Database) -> None:

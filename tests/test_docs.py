@@ -55,24 +55,24 @@ def test_runbook_has_page_for_every_worker_alarm(row: WorkerSpec) -> None:
     assert {row.runbook_page(alarm) for alarm in row.alarms} <= RUNBOOK.keys()
 
 
-@pytest.mark.parametrize("watch", ALARMS, ids=lambda watch: watch.name)
-def test_runbook_describes_every_alarm_condition(watch: AlarmSpec) -> None:
+@pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
+def test_runbook_describes_every_alarm_condition(alarm: AlarmSpec) -> None:
     subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a queue for retries"}
-    subject = subjects.get(watch.scope, "all")
-    requeued = "" if watch.requeued is None else f" (with a queue for retries: {watch.requeued:g})"
-    lasts = watch.minutes * watch.periods
-    how = "" if lasts == 1 else f" over {lasts} minutes" if watch.periods == 1 else f" for {lasts} minutes"
+    subject = subjects.get(alarm.scope, "all")
+    requeue_threshold = "" if alarm.requeued is None else f" (with a queue for retries: {alarm.requeued:g})"
+    minutes = alarm.minutes * alarm.periods
+    duration = "" if minutes == 1 else f" over {minutes} minutes" if alarm.periods == 1 else f" for {minutes} minutes"
 
     line = (
-        f"| [{watch.name}]({watch.name}.md) | {subject} | value > {watch.threshold:g}{requeued}{how} |"
-        f" {watch.severity} |"
+        f"| [{alarm.name}]({alarm.name}.md) | {subject} | value > {alarm.threshold:g}{requeue_threshold}{duration} |"
+        f" {alarm.severity} |"
     )
     assert line in ALARM_TABLE.splitlines()
-    assert watch.name in RUNBOOK
+    assert alarm.name in RUNBOOK
 
 
 def test_runbook_describes_only_existing_alarms() -> None:
-    pages = {watch.name for watch in ALARMS} | {row.runbook_page(alarm) for row in WORKERS for alarm in row.alarms}
+    pages = {spec.name for spec in ALARMS} | {row.runbook_page(alarm) for row in WORKERS for alarm in row.alarms}
 
     assert RUNBOOK.keys() == pages
 
@@ -97,10 +97,10 @@ def test_index_lists_every_decision() -> None:
 def test_operations_page_lists_exactly_the_emitted_metrics() -> None:
     table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
 
-    listed = [
+    documented = [
         name for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
     ]
-    assert sorted(listed) == sorted(Metric)
+    assert sorted(documented) == sorted(Metric)
 
 
 STATEMENTS = [
@@ -118,9 +118,9 @@ def test_every_runbook_statement_runs_as_maintenance(statement: str, maintenance
 
 def test_deploy_page_lists_every_context_value() -> None:
     section = DEPLOY.split("## Settings")[1].split("\n### ")[0]
-    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
-    assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
+    assert documented == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
 
 
 def test_readme_names_every_domain() -> None:
@@ -151,15 +151,15 @@ def test_task_type_example_works() -> None:
 
 def test_lexicon_entry_example_works(monkeypatch: pytest.MonkeyPatch) -> None:
     example = example_of("Add a lexicon entry", "toml")
-    ((concept, (added,)),) = lexicon.parse(example).items()
-    ((term,),) = added.terms.values()
-    assert term not in lexicon.READER.terms(f"titles.{concept}", added.means)
+    ((concept, (added_words,)),) = lexicon.parse(example).items()
+    ((term,),) = added_words.terms.values()
+    assert term not in lexicon.READER.terms(f"titles.{concept}", added_words.means)
 
-    extended = lexicon.parse((lexicon.FOLDER / "titles.toml").read_text() + example)
-    monkeypatch.setattr(lexicon, "groups", {"titles": extended}.__getitem__)
+    extended_titles = lexicon.parse((lexicon.FOLDER / "titles.toml").read_text() + example)
+    monkeypatch.setattr(lexicon, "groups", {"titles": extended_titles}.__getitem__)
 
-    for user in added.used_by:
-        assert term in lexicon.Vocabulary(user).terms(f"titles.{concept}", added.means)
+    for user in added_words.used_by:
+        assert term in lexicon.Vocabulary(user).terms(f"titles.{concept}", added_words.means)
 
 
 def test_einvoice_format_example_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +191,6 @@ def test_every_internal_link_has_target(page: str) -> None:
         if target.startswith("http"):
             continue
         name, _, anchor = target.partition("#")
-        linked = (path.parent / name) if name else path
-        assert linked.exists(), target
-        assert not anchor or anchor in anchors(linked.read_text()), target
+        target_path = (path.parent / name) if name else path
+        assert target_path.exists(), target
+        assert not anchor or anchor in anchors(target_path.read_text()), target

@@ -13,7 +13,7 @@ import pytest
 from counterfoil import http
 from counterfoil.egress import Egress, is_public, resolve_host
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
-from tests.certificates import certify
+from tests.certificates import write_certificate
 from tests.llm.server import Raw, Server
 
 NAME = "hooks.example.com"
@@ -29,14 +29,14 @@ class Resolver:
 
     def __call__(self, host: str, port: int) -> Sequence[str]:
         self.queries.append((host, port))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        addresses = self.answers.pop(0)
+        if isinstance(addresses, Exception):
+            raise addresses
+        return addresses
 
 
-def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), allow: Sequence[str] = ()) -> str:
-    return Egress(allow, Resolver(addresses)).address(*url)
+def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), allowlist: Sequence[str] = ()) -> str:
+    return Egress(allowlist, Resolver(addresses)).address(*url)
 
 
 # Public addresses
@@ -138,18 +138,18 @@ def test_loopback_is_rejected_in_every_spelling(host: str):
 
 
 def test_allowlisted_host_and_port_can_be_called():
-    allow = ("Internal:8080",)
-    assert address("10.0.0.1", url=("http", "internal", 8080), allow=allow) == "10.0.0.1"
+    allowlist = ("Internal:8080",)
+    assert address("10.0.0.1", url=("http", "internal", 8080), allowlist=allowlist) == "10.0.0.1"
     for other in (("http", "internal", 8081), ("http", "external", 8080)):
         with pytest.raises(RejectedRequestError):
-            address("10.0.0.1", url=other, allow=allow)
+            address("10.0.0.1", url=other, allowlist=allowlist)
 
 
 def test_allowlisted_network_can_be_called_by_any_name():
-    assert address("10.1.2.3", url=("http", "any", 81), allow=("10.1.0.0/16", "fd00::/8")) == "10.1.2.3"
-    assert address("fd00::1", url=("https", "any", 443), allow=("10.1.0.0/16", "fd00::/8")) == "fd00::1"
+    assert address("10.1.2.3", url=("http", "any", 81), allowlist=("10.1.0.0/16", "fd00::/8")) == "10.1.2.3"
+    assert address("fd00::1", url=("https", "any", 443), allowlist=("10.1.0.0/16", "fd00::/8")) == "fd00::1"
     with pytest.raises(RejectedRequestError):
-        address("10.2.0.1", url=("https", "any", 443), allow=("10.1.0.0/16",))
+        address("10.2.0.1", url=("https", "any", 443), allowlist=("10.1.0.0/16",))
 
 
 def test_rejection_does_not_quote_address():
@@ -159,10 +159,10 @@ def test_rejection_does_not_quote_address():
 
 
 def test_unresolvable_name_is_a_transient_failure(monkeypatch: pytest.MonkeyPatch):
-    def unknown(*_: Any, **__: Any) -> Any:
+    def fail_lookup(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", fail_lookup)
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} could not be resolved: gaierror$"):
         resolve_host(NAME, 443)
 
@@ -213,10 +213,10 @@ def test_allowed_url_is_accepted_without_resolving(url: str):
     ],
 )
 def test_invalid_url_is_rejected_without_resolving(url: str, reason: str):
-    objection = Egress(LOOPBACK, Resolver()).rejection_reason(url)
-    assert objection is not None
-    assert reason in objection
-    assert "secret" not in objection
+    rejection_reason = Egress(LOOPBACK, Resolver()).rejection_reason(url)
+    assert rejection_reason is not None
+    assert reason in rejection_reason
+    assert "secret" not in rejection_reason
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "LocalHost", "localhost.", "db.localhost"])
@@ -229,28 +229,28 @@ def test_loopback_is_rejected_without_resolving(host: str):
 
 
 @pytest.fixture
-def scripted() -> Iterator[Server]:
+def scripted_server() -> Iterator[Server]:
     with Server() as server:
         yield server
 
 
-def post(server: Server, resolver: Resolver, host: str = NAME, **more: Any) -> int:
+def post(server: Server, resolver: Resolver, host: str = NAME, **options: Any) -> int:
     url = f"{server.url.replace('127.0.0.1', host)}/path?secret=1"
-    return Egress(LOOPBACK, resolver).post(url, b"body", {"x-key": "k"}, **more)
+    return Egress(LOOPBACK, resolver).post(url, b"body", {"x-key": "k"}, **options)
 
 
-def test_call_connects_to_checked_address_with_host_name(scripted: Server):
-    scripted.then(Raw(204))
+def test_call_connects_to_checked_address_with_host_name(scripted_server: Server):
+    scripted_server.then(Raw(204))
     resolver = Resolver(["127.0.0.1"])
-    assert post(scripted, resolver) == 204
-    (request,) = scripted.requests
+    assert post(scripted_server, resolver) == 204
+    (request,) = scripted_server.requests
     assert (request.path, request.body, request.headers["x-key"]) == ("/path?secret=1", b"body", "k")
-    port = int(scripted.url.rpartition(":")[2])
+    port = int(scripted_server.url.rpartition(":")[2])
     assert request.headers["host"] == f"{NAME}:{port}"
     assert resolver.queries == [(NAME, port)]
 
 
-def test_dns_rebinding_cannot_redirect_call(scripted: Server, monkeypatch: pytest.MonkeyPatch):
+def test_dns_rebinding_cannot_redirect_call(scripted_server: Server, monkeypatch: pytest.MonkeyPatch):
     """DNS returns an allowed address first and a different one later."""
     answers = [["127.0.0.1"], *([["127.0.0.2"]] * 9)]
     resolver = Resolver(*answers)
@@ -258,57 +258,59 @@ def test_dns_rebinding_cannot_redirect_call(scripted: Server, monkeypatch: pytes
     def fail_unchecked(*_: Any, **__: Any) -> Any:
         raise AssertionError("resolved without the check")
 
-    real = socket.getaddrinfo
+    original_getaddrinfo = socket.getaddrinfo
     monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *a, **k: real(host, *a, **k) if host == "127.0.0.1" else fail_unchecked()
+        socket,
+        "getaddrinfo",
+        lambda host, *a, **k: original_getaddrinfo(host, *a, **k) if host == "127.0.0.1" else fail_unchecked(),
     )
-    scripted.then(Raw(200))
-    assert Egress(("127.0.0.1/32",), resolver).post(scripted.url.replace("127.0.0.1", NAME), b"", {}) == 200
+    scripted_server.then(Raw(200))
+    assert Egress(("127.0.0.1/32",), resolver).post(scripted_server.url.replace("127.0.0.1", NAME), b"", {}) == 200
     assert len(resolver.queries) == 1
     with pytest.raises(RejectedRequestError):  # the next call resolves and checks again
-        Egress(("127.0.0.1/32",), resolver).post(scripted.url.replace("127.0.0.1", NAME), b"", {})
-    assert len(scripted.requests) == 1
+        Egress(("127.0.0.1/32",), resolver).post(scripted_server.url.replace("127.0.0.1", NAME), b"", {})
+    assert len(scripted_server.requests) == 1
 
 
-def test_proxy_of_environment_is_ignored(scripted: Server, monkeypatch: pytest.MonkeyPatch):
+def test_proxy_of_environment_is_ignored(scripted_server: Server, monkeypatch: pytest.MonkeyPatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    scripted.then(Raw(200))
-    assert post(scripted, Resolver(["127.0.0.1"])) == 200
+    scripted_server.then(Raw(200))
+    assert post(scripted_server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_rejected_address_receives_no_request(scripted: Server):
+def test_rejected_address_receives_no_request(scripted_server: Server):
     with pytest.raises(RejectedRequestError):
-        Egress((), Resolver(["127.0.0.1"])).post(scripted.url.replace("127.0.0.1", NAME), b"body", {})
-    assert scripted.requests == []
+        Egress((), Resolver(["127.0.0.1"])).post(scripted_server.url.replace("127.0.0.1", NAME), b"body", {})
+    assert scripted_server.requests == []
 
 
-def test_redirect_is_rejected(scripted: Server):
-    scripted.then(Raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}))
+def test_redirect_is_rejected(scripted_server: Server):
+    scripted_server.then(Raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}))
     resolver = Resolver(["127.0.0.1"])
     with pytest.raises(RejectedRequestError, match=f"^{NAME} answered with HTTP 302$"):
-        post(scripted, resolver)
+        post(scripted_server, resolver)
     assert len(resolver.queries) == 1
 
 
-def test_endless_response_succeeds_after_headers(scripted: Server):
-    scripted.then(Raw(200, b"x" * 10, how="slow_body"))
-    assert post(scripted, Resolver(["127.0.0.1"])) == 200
+def test_endless_response_succeeds_after_headers(scripted_server: Server):
+    scripted_server.then(Raw(200, b"x" * 10, how="slow_body"))
+    assert post(scripted_server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_slow_resolver_counts_toward_timeout(scripted: Server):
-    ended = Event()
+def test_slow_resolver_counts_toward_timeout(scripted_server: Server):
+    finished = Event()
 
     class Slow(Resolver):
         def __call__(self, host: str, port: int) -> Sequence[str]:
-            ended.wait(30)
+            finished.wait(30)
             return ["127.0.0.1"]
 
-    began = monotonic()
+    start = monotonic()
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer within"):
-        post(scripted, Slow(), seconds=0.2)
-    assert monotonic() - began < 2
-    ended.set()
+        post(scripted_server, Slow(), seconds=0.2)
+    assert monotonic() - start < 2
+    finished.set()
 
 
 @pytest.mark.parametrize("url", ["https://", "https:///x", "//x", "", "gopher://x/", "https://x:y/"])
@@ -326,8 +328,8 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     servers: list[Server] = []
     http._ssl_context.cache_clear()
 
-    def make(name: str) -> Server:
-        path = certify(tmp_path / f"{name}.pem", name)
+    def make_server(name: str) -> Server:
+        path = write_certificate(tmp_path / f"{name}.pem", name)
         monkeypatch.setenv("SSL_CERT_FILE", str(path))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
@@ -336,7 +338,7 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         servers.append(server)
         return server
 
-    yield make
+    yield make_server
     for server in servers:
         server.__exit__()
     http._ssl_context.cache_clear()

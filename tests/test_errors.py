@@ -9,7 +9,7 @@ import pytest
 from counterfoil.errors import InvalidDocumentError, own_frames
 
 
-def in_module(name: str, source: str, **variables: Any) -> Any:
+def compile_in_module(name: str, source: str, **variables: Any) -> Any:
     """Return the function `run` of a module with this name."""
     code = compile(source, "work.py", "exec")
     (body,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
@@ -23,10 +23,12 @@ def frames(function: Any, *arguments: Any) -> str | None:
 
 
 def test_own_frames_are_listed() -> None:
-    read = in_module("counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads)
-    work = in_module("functions.ingestion.work", "def run(text):\n\n    return read(text)", read=read)
+    run_reader = compile_in_module(
+        "counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads
+    )
+    run_work = compile_in_module("functions.ingestion.work", "def run(text):\n\n    return read(text)", read=run_reader)
 
-    assert frames(work, "{secret: hunter2") == (
+    assert frames(run_work, "{secret: hunter2") == (
         "functions.ingestion.work:3 in run\ncounterfoil.documents.pdf:2 in run\nJSONDecodeError"
     )
 
@@ -37,7 +39,7 @@ def test_causes_come_first() -> None:
         int(text)
     except ValueError as error:
         raise Invalid(text, code="damaged_pdf") from error"""
-    work = in_module("functions.ingestion.work", source, Invalid=InvalidDocumentError)
+    work = compile_in_module("functions.ingestion.work", source, Invalid=InvalidDocumentError)
 
     assert frames(work, "hunter2") == (
         "functions.ingestion.work:3 in run\nValueError\n\nfunctions.ingestion.work:5 in run\nInvalidDocumentError"
@@ -50,7 +52,7 @@ def test_foreign_frames_are_omitted() -> None:
 
 def test_long_tracebacks_keep_inner_end() -> None:
     source = "def run(depth):\n    return run(depth - 1) if depth else 1 / 0"
-    work = in_module("functions.tasks.work", source)
+    work = compile_in_module("functions.tasks.work", source)
     work.__globals__["run"] = work
 
     traceback = frames(work, 200)

@@ -61,8 +61,8 @@ def encrypted(certificate: Path) -> Iterator[str]:
         thread = Thread(target=serve)
         thread.start()
         yield f"https://127.0.0.1:{server.getsockname()[1]}/"
-        with socket.socket() as last:  # ends the wait if no client has connected
-            last.connect_ex(server.getsockname())
+        with socket.socket() as wakeup:  # ends the wait if no client has connected
+            wakeup.connect_ex(server.getsockname())
         thread.join()
 
 

@@ -55,12 +55,14 @@ def test_many_values_are_split_into_lines(lines: Lines):
 
     emit({Metric.SUCCEEDED: 250, Metric.ATTEMPT_SECONDS: durations}, worker="matching")
 
-    written = lines()
-    assert [len(line["AttemptSeconds"]) for line in written] == [100, 100, 50]
-    assert [value for line in written for value in line["AttemptSeconds"]] == durations
-    assert [line.get("Succeeded") for line in written] == [[250.0], None, None]
-    named = [[metric["Name"] for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]] for line in written]
-    assert named == [["Succeeded", "AttemptSeconds"], ["AttemptSeconds"], ["AttemptSeconds"]]
+    metric_lines = lines()
+    assert [len(line["AttemptSeconds"]) for line in metric_lines] == [100, 100, 50]
+    assert [value for line in metric_lines for value in line["AttemptSeconds"]] == durations
+    assert [line.get("Succeeded") for line in metric_lines] == [[250.0], None, None]
+    metric_names = [
+        [metric["Name"] for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]] for line in metric_lines
+    ]
+    assert metric_names == [["Succeeded", "AttemptSeconds"], ["AttemptSeconds"], ["AttemptSeconds"]]
 
 
 def test_empty_metrics_are_omitted_but_zero_is_recorded(lines: Lines):

@@ -17,9 +17,9 @@ from cli.local.cloud import Cloud
 from cli.local.console import ALL_TENANTS
 from cli.local.place import CloudFolder
 from tests.e2e.conftest import CommandLine
-from tests.e2e.console.looks import WIDE
-from tests.e2e.console.people import SESSION, People, sign_in
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import SESSION, ConsoleUsers, sign_in
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import WIDE
 from tools.setup import BROWSER_HINT, browser
 
 GOAL_MS = 1000.0
@@ -91,7 +91,7 @@ def signed_in(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
     page = chromium.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(cloud.console_url)
-    sign_in(page, People(cloud).person("viewer", ALL_TENANTS))
+    sign_in(page, ConsoleUsers(cloud).user("viewer", ALL_TENANTS))
     session = str(page.evaluate(f"sessionStorage.getItem('{SESSION}')"))
     icon = str(page.evaluate("document.querySelector('link[rel=icon]').href"))
     page.close()
@@ -105,23 +105,23 @@ def visit(chromium: Browser, url: str, session: str) -> Load:
         page = context.new_page()
         answers: list[Response] = []
         page.on("response", lambda answer: answers.append(answer))  # noqa: PLW0108  # Playwright sets attributes on handlers
-        began = perf_counter()
+        start = perf_counter()
         page.goto(f"{url}/{START_VIEW}", wait_until="commit")
         rows(page, "Queues").first.wait_for()
         seen = perf_counter()
         page.keyboard.press("?")
         page.get_by_role("dialog").wait_for()
         usable = perf_counter()
-        return Load((seen - began) * 1000, (usable - began) * 1000, _bytes(answers))
+        return Load((seen - start) * 1000, (usable - start) * 1000, _bytes(answers))
 
 
 def bare(chromium: Browser, url: str) -> float:
     """Return the milliseconds to load a page without scripts or styles."""
     with _fresh(chromium) as context:
         page = context.new_page()
-        began = perf_counter()
+        start = perf_counter()
         page.goto(url)
-        return (perf_counter() - began) * 1000
+        return (perf_counter() - start) * 1000
 
 
 def _bytes(answers: Sequence[Response]) -> int:

@@ -23,7 +23,7 @@ from cli.local.postgres import PostgresServer
 from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import groups, search
 from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter, Status
-from tests.benchmarks import letters_export
+from tests.benchmarks import dead_letter_export
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 
@@ -117,7 +117,7 @@ def run(
                 ).fetchall()
             print(f"{letters} dead letters generated in {seconds:.0f} s; {size:.1f} GB with indexes")  # noqa: T201
             slow = report(server.url("letters", "counterfoil_worker"), letters, rounds)
-            faults = letters_export.report(server, "letters", tenant_id(0), Path(directory))
+            faults = dead_letter_export.report(server, "letters", tenant_id(0), Path(directory))
         finally:
             embedded.remove()
     for fault in faults:

@@ -11,7 +11,7 @@ from cli.local.postgres import Server
 from counterfoil.db import Database
 from counterfoil.dead_letters import groups
 from counterfoil.dead_letters.search import STATUSES
-from tests.benchmarks import dead_letters, letters_export
+from tests.benchmarks import dead_letter_export, dead_letters
 from tests.benchmarks.scale import database as scale
 
 LETTERS = 20_000
@@ -53,7 +53,7 @@ def test_bulk_counts_match_the_dead_letters(worker_url: str):
 def test_exports_have_each_dead_letter_once(
     worker_url: str, postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    faults = letters_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=3_000)
+    faults = dead_letter_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=3_000)
 
     assert faults == []
     table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
@@ -64,16 +64,16 @@ def test_exports_have_each_dead_letter_once(
 def test_excessive_export_memory_is_a_fault(
     worker_url: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(letters_export, "MAX_MEGABYTES", 1.0)
+    monkeypatch.setattr(dead_letter_export, "MAX_MEGABYTES", 1.0)
 
-    faults = letters_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=10)
+    faults = dead_letter_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=10)
 
     assert faults == [f"{format_}: more than 1 MB (10^6 bytes) of memory" for format_ in ("csv", "json")]
 
 
 def test_missing_and_duplicate_dead_letters_are_counted():
     first, second, stranger = uuid4(), uuid4(), uuid4()
-    found = letters_export.faults([first, first, stranger], {first, second})
+    found = dead_letter_export.faults([first, first, stranger], {first, second})
     assert found == ["1 dead letters are missing", "1 dead letters are unexpected", "1 dead letters are duplicate"]
 
 

@@ -12,7 +12,9 @@ import pytest
 from counterfoil.documents.matching.keys import PARENT_KINDS
 from tests.benchmarks.matching import text
 from tests.benchmarks.matching.__main__ import main
+from tests.benchmarks.matching.comparison import ROOT, Absent, best_threshold, compare, reach
 from tests.benchmarks.matching.errors import mistakes, write_mistakes
+from tests.benchmarks.matching.labeled_sets import by_tenant, origin, read_samples
 from tests.benchmarks.matching.pairs import read_half, records, whole_text
 from tests.benchmarks.matching.peers import (
     Peer,
@@ -24,8 +26,6 @@ from tests.benchmarks.matching.peers import (
     splink_labeled,
 )
 from tests.benchmarks.matching.quality import Figures, Scored, average
-from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
-from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold, compare, reach
 from tests.documents.matching.samples import OTHER_SELLER, contract, delivery, invoice, line, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tools.evaluation.agreement import Agreement, Edge
@@ -176,7 +176,7 @@ def test_peak_memory_covers_this_process_only():
 
 
 def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tests.benchmarks.matching.side_by_side.PEERS", {"Splink 5, EM": None})
+    monkeypatch.setattr("tests.benchmarks.matching.comparison.PEERS", {"Splink 5, EM": None})
     hidden = run([sys.executable, "-c", "import splink"], capture_output=True, check=False, cwd=ROOT).returncode
     if not hidden:
         pytest.skip("Splink is installed")

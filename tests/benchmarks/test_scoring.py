@@ -3,8 +3,8 @@
 import pytest
 
 from tests.benchmarks.extraction.__main__ import main
+from tests.benchmarks.extraction.page_text import PageText
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header, is_same
-from tests.benchmarks.extraction.stated import PageText
 from tests.documents.text.text_pages import draw_page
 
 

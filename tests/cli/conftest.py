@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.reaching import connect_commands
+from tests.cli.api_connection import connect_commands
 from tests.cli.storage import storage
 from tests.functions.admin_api.conftest import CallApi, call_api, queue
 

@@ -25,7 +25,7 @@ from cli.local.cloud import Cloud, State
 from cli.local.deployment import DeployOptions
 from cli.local.scripted_model import FakeLlm
 from counterfoil.db import Connection
-from tests.cli.reaching import connect
+from tests.cli.api_connection import connect
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 

@@ -16,7 +16,7 @@ from cli.client import Api, By
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
 from counterfoil.db import Connection
-from tests.cli.reaching import connect
+from tests.cli.api_connection import connect
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

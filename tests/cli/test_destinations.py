@@ -12,7 +12,7 @@ from cli.commands.tenants import app
 from cli.failures import UsageError
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 
 URL = "https://hooks.example.com/results"
@@ -53,7 +53,7 @@ def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Conne
     call("acme", "--remove", "office", "--by", "bob")
     ((tenant_id, id_),) = admin.execute("SELECT tenant_id, id FROM destination").fetchall()
 
-    assert recorded(admin, tenant_id) == [
+    assert verified_changes(admin, tenant_id) == [
         ("ann", "destination added", [str(id_)]),
         ("ann", "webhook secret rotated", [str(id_)]),
         ("bob", "destination removed", [str(id_)]),

@@ -15,17 +15,17 @@ from cli.commands.dlq import app
 from cli.failures import UsageError
 from cli.output import bars
 from counterfoil.db import Connection, Database
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 
 
 @pytest.fixture
-def die(
+def make_dead_letter(
     make_tenant: Callable[..., UUID],
     api: None,
     database: Database,
-) -> Die:
-    """`die(...)` creates a dead letter of the only tenant."""
-    return dying(database, make_tenant("acme"))
+) -> MakeDeadLetter:
+    """`make_dead_letter(...)` creates a dead letter of the only tenant."""
+    return dead_letter_factory(database, make_tenant("acme"))
 
 
 def run(*words: object, columns: int = 120) -> str:
@@ -44,8 +44,11 @@ def listed(*words: object) -> list[str]:
     return [dead_letter["job_id"] for dead_letter in call("list", *words)]
 
 
-def test_dead_letters_are_listed_newest_first(die: Die) -> None:
-    first, second = die("The disk is full"), die("Reading timed out", minute=1, task_type="echo")
+def test_dead_letters_are_listed_newest_first(make_dead_letter: MakeDeadLetter) -> None:
+    first, second = (
+        make_dead_letter("The disk is full"),
+        make_dead_letter("Reading timed out", minute=1, task_type="echo"),
+    )
 
     output = run("list").splitlines()
 
@@ -84,16 +87,20 @@ def test_dead_letters_are_listed_newest_first(die: Die) -> None:
         (["--tenant", "acme"], [2, 1, 0]),
     ],
 )
-def test_list_is_filtered(words: list[str], expected: list[int], die: Die, admin: Connection) -> None:
-    job_ids = [die("Page 1 timed out"), die("Page 2 timed out", minute=1, task_type="echo")]
-    job_ids.append(die("The disk is full", minute=2, file_name="order.pdf"))
+def test_list_is_filtered(
+    words: list[str], expected: list[int], make_dead_letter: MakeDeadLetter, admin: Connection
+) -> None:
+    job_ids = [make_dead_letter("Page 1 timed out"), make_dead_letter("Page 2 timed out", minute=1, task_type="echo")]
+    job_ids.append(make_dead_letter("The disk is full", minute=2, file_name="order.pdf"))
     admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [job_ids[0]])
 
     assert listed(*words) == [str(job_ids[number]) for number in expected]
 
 
-def test_unassigned_dead_letters_are_listed_and_counted(die: Die, database: Database, admin: Connection) -> None:
-    theirs, unassigned = die("The disk is full"), die("The disk is full", minute=1)
+def test_unassigned_dead_letters_are_listed_and_counted(
+    make_dead_letter: MakeDeadLetter, database: Database, admin: Connection
+) -> None:
+    theirs, unassigned = make_dead_letter("The disk is full"), make_dead_letter("The disk is full", minute=1)
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [unassigned])
 
     assert listed() == [str(unassigned), str(theirs)]
@@ -102,11 +109,11 @@ def test_unassigned_dead_letters_are_listed_and_counted(die: Die, database: Data
 
 
 def test_limit_bounds_the_list_of_several_tenants(
-    die: Die, make_tenant: Callable[..., UUID], database: Database
+    make_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database
 ) -> None:
-    others = dying(database, make_tenant("globex"))
+    others = dead_letter_factory(database, make_tenant("globex"))
     for minute in range(4):
-        die("The disk is full", minute=minute)
+        make_dead_letter("The disk is full", minute=minute)
         newest = others("Reading timed out", minute=minute + 0.5)
 
     assert len(listed("--limit", 3)) == 3
@@ -114,17 +121,19 @@ def test_limit_bounds_the_list_of_several_tenants(
     assert len(call("groups", "--limit", 1)) == 1
 
 
-def test_search_reads_pages_until_the_limit(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
-    job_ids = [die(f"File '{'even' if number % 2 else 'odd'}' is missing", minute=number) for number in range(12)]
+def test_search_reads_pages_until_the_limit(make_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_ids = [
+        make_dead_letter(f"File '{'even' if number % 2 else 'odd'}' is missing", minute=number) for number in range(12)
+    ]
     monkeypatch.setattr("counterfoil.dead_letters.search.RARE_WORD_LIMIT", 1)
     monkeypatch.setattr("counterfoil.dead_letters.search.SCAN_LIMIT", (2,))
 
     assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
 
 
-def test_group_is_found_by_fingerprint_prefix(die: Die) -> None:
-    job_id = die("Page 1 timed out")
-    die("The disk is full")
+def test_group_is_found_by_fingerprint_prefix(make_dead_letter: MakeDeadLetter) -> None:
+    job_id = make_dead_letter("Page 1 timed out")
+    make_dead_letter("The disk is full")
     fingerprint = call("show", job_id)["fingerprint"]
 
     assert listed("--group", fingerprint[:4]) == listed("--group", fingerprint) == [str(job_id)]
@@ -133,10 +142,10 @@ def test_group_is_found_by_fingerprint_prefix(die: Die) -> None:
             run("list", "--group", text)
 
 
-def test_show_finds_a_dead_letter_by_id_suffix(die: Die, admin: Connection) -> None:
+def test_show_finds_a_dead_letter_by_id_suffix(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     work_id = uuid4()
-    die("The disk is full", work_id=work_id)
-    job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
+    make_dead_letter("The disk is full", work_id=work_id)
+    job_id = make_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
     admin.execute(
         """UPDATE dead_letter SET status = 'resolved', resolved_by = 'ann', resolved_at = dlq_timestamp,
                                   resolution = '{"action": "resolved", "notes": "The disk is larger now."}'"""
@@ -161,9 +170,9 @@ def test_show_finds_a_dead_letter_by_id_suffix(die: Die, admin: Connection) -> N
     )
 
 
-def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> None:
+def test_show_prints_log_commands_of_attempts(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     work_id = uuid4()
-    job_id = die(work_id=work_id, revision=2)
+    job_id = make_dead_letter(work_id=work_id, revision=2)
     for revision, minute in ((1, 0), (2, 10), (2, 20)):
         admin.execute(
             "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome)"
@@ -182,8 +191,8 @@ def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> No
     ]
 
 
-def test_show_prints_trace_commands_in_batches_of_five(die: Die, admin: Connection) -> None:
-    job_id = die(work_id=uuid4())
+def test_show_prints_trace_commands_in_batches_of_five(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
+    job_id = make_dead_letter(work_id=uuid4())
     admin.execute(
         "INSERT INTO work_attempt "
         "(tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, trace_id)"
@@ -198,8 +207,8 @@ def test_show_prints_trace_commands_in_batches_of_five(die: Die, admin: Connecti
     assert output[-2:] == [f"aws xray batch-get-traces --trace-ids {ids}" for ids in (first, last)]
 
 
-def test_unknown_id_status_tenant_and_time_are_refused(die: Die) -> None:
-    die()
+def test_unknown_id_status_tenant_and_time_are_refused(make_dead_letter: MakeDeadLetter) -> None:
+    make_dead_letter()
     for text in ("ffff", "f", "'; --"):
         with pytest.raises(UsageError, match="No dead letter id ends with"):
             run("show", text)
@@ -212,8 +221,8 @@ def test_unknown_id_status_tenant_and_time_are_refused(die: Die) -> None:
         run("list", "--from", "soon")
 
 
-def test_long_payload_is_truncated(die: Die, admin: Connection) -> None:
-    job_id = die()
+def test_long_payload_is_truncated(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
+    job_id = make_dead_letter()
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('body', repeat('x', 100000))")
 
     output = run("show", job_id)
@@ -223,11 +232,11 @@ def test_long_payload_is_truncated(die: Die, admin: Connection) -> None:
     assert len(call("show", job_id)["payload"]["body"]) == 100_000
 
 
-def test_groups_show_counts_and_last_times(die: Die) -> None:
+def test_groups_show_counts_and_last_times(make_dead_letter: MakeDeadLetter) -> None:
     minutes = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
     for hour in (5, 3, 3):
-        die(f"Page {hour} timed out", minute=minutes - 60 * hour - 1)
-    die("The disk is full", minute=minutes - 3 * 24 * 60 - 1)
+        make_dead_letter(f"Page {hour} timed out", minute=minutes - 60 * hour - 1)
+    make_dead_letter("The disk is full", minute=minutes - 3 * 24 * 60 - 1)
 
     header, timed_out, disk_full = run("groups").splitlines()
 
@@ -238,10 +247,10 @@ def test_groups_show_counts_and_last_times(die: Die) -> None:
     assert [(entry["count"], sum(entry["trend"])) for entry in call("groups")] == [(3, 3), (1, 0)]
 
 
-def test_dead_letters_are_counted(die: Die, admin: Connection) -> None:
-    job_id = die(task_type="echo")
-    die(task_type="echo")
-    die()
+def test_dead_letters_are_counted(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
+    job_id = make_dead_letter(task_type="echo")
+    make_dead_letter(task_type="echo")
+    make_dead_letter()
     admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [job_id])
 
     rows = [line.split() for line in run("stats").splitlines() if line.strip()]
@@ -263,8 +272,10 @@ def test_dead_letters_are_counted(die: Die, admin: Connection) -> None:
     }
 
 
-def test_tables_name_each_of_several_tenants(die: Die, make_tenant: Callable[..., UUID], database: Database) -> None:
-    ours, theirs = die(), dying(database, make_tenant("zenith"))(minute=1)
+def test_tables_name_each_of_several_tenants(
+    make_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database
+) -> None:
+    ours, theirs = make_dead_letter(), dead_letter_factory(database, make_tenant("zenith"))(minute=1)
 
     assert [(entry["tenant"], entry["job_id"]) for entry in call("list")] == [
         ("zenith", str(theirs)),
@@ -277,15 +288,15 @@ def test_tables_name_each_of_several_tenants(die: Die, make_tenant: Callable[...
         assert "zenith" not in run(command, "--tenant", "acme")
 
 
-def test_unassigned_dead_letter_is_found_by_id_suffix(die: Die, admin: Connection) -> None:
-    job_id = str(die())
+def test_unassigned_dead_letter_is_found_by_id_suffix(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
+    job_id = str(make_dead_letter())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
 
     assert listed("--tenant", "-") == [job_id]
     assert call("show", job_id[-8:])["tenant"] == "-"
 
 
-@pytest.mark.usefixtures("die")
+@pytest.mark.usefixtures("make_dead_letter")
 def test_empty_tables_print_a_sentence() -> None:
     assert run("list") == run("groups") == "No dead letters found.\n"
     assert run("stats") == "There are no dead letters.\n"
@@ -293,8 +304,12 @@ def test_empty_tables_print_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_tables_fit_the_terminal_despite_long_errors(columns: int, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
-    job_id = die("\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion")
+def test_tables_fit_the_terminal_despite_long_errors(
+    columns: int, make_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = make_dead_letter(
+        "\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion"
+    )
     monkeypatch.setattr("cli.output.MIN_WIDTH", columns)
 
     for words in (["list"], ["groups"], ["stats"], ["show", job_id]):

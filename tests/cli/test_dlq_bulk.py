@@ -14,33 +14,35 @@ from cli.commands.operations import app as operations_app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.operations import store
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import dying
+from tests.dead_letters.bulk_harness import BulkHarness
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import rows
 
 CONFIRMED = ("--yes", "--by", "kim")
 
 
 @pytest.fixture
-def yard(
+def harness(
     make_tenant: Callable[..., UUID],
     api: None,
     database: Database,
     admin: Connection,
-) -> Yard:
+) -> BulkHarness:
     tenant = make_tenant("acme")
-    return Yard(database, admin, tenant, dying(database, tenant), now=datetime.now(UTC) + timedelta(hours=1))
+    return BulkHarness(
+        database, admin, tenant, dead_letter_factory(database, tenant), now=datetime.now(UTC) + timedelta(hours=1)
+    )
 
 
 @pytest.fixture
-def working(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def working(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a step of the bulk worker whenever a command sleeps."""
 
     def wait(_: float) -> None:
-        for row in rows(yard.admin, "operation"):
-            with yard.database.tenant(yard.tenant_id) as connection:
+        for row in rows(harness.admin, "operation"):
+            with harness.database.tenant(harness.tenant_id) as connection:
                 operation = store.show(connection, UUID(row["id"]))
-            yard.step(operation, at_once=2)
+            harness.step(operation, at_once=2)
 
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
 
@@ -55,8 +57,8 @@ def run(*words: object, code: int = 0) -> str:
     return result.stdout
 
 
-def operation_of(yard: Yard) -> dict[str, Any]:
-    (operation,) = rows(yard.admin, "operation")
+def operation_of(harness: BulkHarness) -> dict[str, Any]:
+    (operation,) = rows(harness.admin, "operation")
     return operation
 
 
@@ -64,42 +66,42 @@ def operation_of(yard: Yard) -> dict[str, Any]:
     ("command", "done"),
     [("bulk-retry", "retried"), ("bulk-resolve", "resolved"), ("bulk-ignore", "ignored")],
 )
-def test_dry_run_counts_the_selected_dead_letters(yard: Yard, command: str, done: str):
-    job_ids = yard.fail(12)
+def test_dry_run_counts_the_selected_dead_letters(harness: BulkHarness, command: str, done: str):
+    job_ids = harness.fail(12)
     output = run(command)
     assert output.splitlines()[0] == f"12 dead letters of acme would be {done}."
     assert str(job_ids[-1])[-8:] in output
     assert str(job_ids[0])[-8:] not in output
-    assert rows(yard.admin, "operation") == []
+    assert rows(harness.admin, "operation") == []
     as_json = json.loads(run(command, "--json"))
     assert (as_json["count"], len(as_json["sample"])) == (12, 10)
 
 
-def test_dry_run_reports_an_empty_selection(yard: Yard):
+def test_dry_run_reports_an_empty_selection(harness: BulkHarness):
     assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be retried.\n"
 
 
 @pytest.mark.usefixtures("working")
-def test_yes_option_runs_operation_to_completion(yard: Yard):
-    job_ids = yard.fail(5)
+def test_yes_option_runs_operation_to_completion(harness: BulkHarness):
+    job_ids = harness.fail(5)
     output = run("bulk-retry", *CONFIRMED, "--reason", "It is back", "--rate", 500)
     assert "is done: 5 of 5 dead letters succeeded, 0 failed, 0 skipped." in output
-    assert set(yard.statuses().values()) == {"retried"}
-    assert len(yard.owed()) == len(job_ids)
-    assert (operation_of(yard)["requested_by"], operation_of(yard)["note"]) == ("kim", "It is back")
+    assert set(harness.statuses().values()) == {"retried"}
+    assert len(harness.outbox_rows()) == len(job_ids)
+    assert (operation_of(harness)["requested_by"], operation_of(harness)["note"]) == ("kim", "It is back")
 
 
 @pytest.mark.usefixtures("working")
-def test_dead_letters_are_selected_by_id_suffix(yard: Yard):
-    first, _, third = yard.fail(3)
+def test_dead_letters_are_selected_by_id_suffix(harness: BulkHarness):
+    first, _, third = harness.fail(3)
     run("bulk-resolve", str(first)[-8:], third, *CONFIRMED, "--reason", "By hand")
-    assert yard.statuses()[first] == yard.statuses()[third] == "resolved"
-    assert sorted(yard.statuses().values()) == ["pending", "resolved", "resolved"]
+    assert harness.statuses()[first] == harness.statuses()[third] == "resolved"
+    assert sorted(harness.statuses().values()) == ["pending", "resolved", "resolved"]
 
 
 @pytest.mark.usefixtures("working")
-def test_ignoring_a_group_ignores_its_dead_letters(yard: Yard):
-    yard.fail(2)
+def test_ignoring_a_group_ignores_its_dead_letters(harness: BulkHarness):
+    harness.fail(2)
     (group,) = json.loads(run("groups", "--json"))
     assert group["state"] == "open"
     run("bulk-ignore", "--group", group["fingerprint"][:8], *CONFIRMED, "--reason", "A trial")
@@ -108,24 +110,24 @@ def test_ignoring_a_group_ignores_its_dead_letters(yard: Yard):
 
 
 @pytest.mark.usefixtures("working")
-def test_failed_items_fail_the_command(yard: Yard):
-    yard.fail(2)
-    yard.admin.execute("UPDATE task SET status = 'succeeded'")
+def test_failed_items_fail_the_command(harness: BulkHarness):
+    harness.fail(2)
+    harness.admin.execute("UPDATE task SET status = 'succeeded'")
     output = run("bulk-retry", *CONFIRMED, code=1)
     assert "0 of 2 dead letters succeeded, 2 failed" in output
-    shown = run("operations", "show", operation_of(yard)["id"][-8:])
+    shown = run("operations", "show", operation_of(harness)["id"][-8:])
     assert shown.count("The work item has succeeded. Resolve the dead letter.") == 2
 
 
-def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    yard.fail(3)
+def test_unsuccessful_canary_fails_the_command(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
+    harness.fail(3)
 
     def wait(_: float) -> None:
-        with yard.database.tenant(yard.tenant_id) as connection:
-            (operation,) = store.page(connection, yard.tenant_id, limit=1)
-        yard.run(operation)
-        yard.admin.execute("UPDATE task SET attempts = 1 WHERE status = 'pending'")
-        yard.now += timedelta(minutes=30)
+        with harness.database.tenant(harness.tenant_id) as connection:
+            (operation,) = store.page(connection, harness.tenant_id, limit=1)
+        harness.run(operation)
+        harness.admin.execute("UPDATE task SET attempts = 1 WHERE status = 'pending'")
+        harness.now += timedelta(minutes=30)
 
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
     output = run("bulk-retry", *CONFIRMED, "--canary", 1, code=1)
@@ -134,17 +136,17 @@ def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.M
     assert message in " ".join(output.split())
 
 
-def test_no_wait_option_returns_immediately(yard: Yard):
-    yard.fail(2)
+def test_no_wait_option_returns_immediately(harness: BulkHarness):
+    harness.fail(2)
     output = run("bulk-retry", *CONFIRMED, "--no-wait", "--canary", 1)
     assert "is canary: 0 of 2 dead letters succeeded" in output
-    assert operation_of(yard)["canary"] == 1
+    assert operation_of(harness)["canary"] == 1
 
 
-def test_operation_is_listed_paused_resumed_and_canceled(yard: Yard):
-    yard.fail(3)
+def test_operation_is_listed_paused_resumed_and_canceled(harness: BulkHarness):
+    harness.fail(3)
     run("bulk-retry", *CONFIRMED, "--no-wait", "--reason", "It is back", "--type", "echo")
-    id_ = operation_of(yard)["id"]
+    id_ = operation_of(harness)["id"]
     for listed in (run("operations"), run("operations", "list")):
         assert [id_[-8:], "retry", "running", "3", "0", "0", "0", "50/s", "kim"] == [
             word for word in listed.splitlines()[1].split() if "-" not in word and ":" not in word
@@ -168,9 +170,9 @@ def test_operation_is_listed_paused_resumed_and_canceled(yard: Yard):
     ]
 
 
-def test_operations_table_fits_eighty_columns(yard: Yard):
+def test_operations_table_fits_eighty_columns(harness: BulkHarness):
     run("bulk-retry", *CONFIRMED, "--no-wait")
-    yard.admin.execute(
+    harness.admin.execute(
         "UPDATE operation SET selected = 1000000, processed = 999999, succeeded = 999990, failed = 4, skipped = 5"
     )
     result = CliRunner().invoke(operations_app, [], env={"COLUMNS": "80"})
@@ -178,7 +180,7 @@ def test_operations_table_fits_eighty_columns(yard: Yard):
     assert "1,000,000" in result.stdout
 
 
-def test_empty_list_prints_a_sentence(yard: Yard):
+def test_empty_list_prints_a_sentence(harness: BulkHarness):
     assert run("operations") == "There are no operations.\n"
 
 
@@ -197,7 +199,7 @@ def test_empty_list_prints_a_sentence(yard: Yard):
         (("operations", "--limit", "3", "show", "0000ffff"), "--limit"),
     ],
 )
-def test_invalid_bulk_command_is_refused(yard: Yard, words: tuple[str, ...], message: str):
+def test_invalid_bulk_command_is_refused(harness: BulkHarness, words: tuple[str, ...], message: str):
     with pytest.raises(UsageError, match=message):
         run(*words)
-    assert rows(yard.admin, "operation") == []
+    assert rows(harness.admin, "operation") == []

@@ -12,8 +12,8 @@ from cli.commands import audit as trail
 from cli.commands.dlq import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from tests.cli.reaching import connect_commands
-from tests.dead_letters.letters import NOON, dying
+from tests.cli.api_connection import connect_commands
+from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 
@@ -30,7 +30,7 @@ def job_id(
     """Id of the dead letter of a failed task of the only tenant."""
     acme = make_tenant("acme")
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
-    return dying(database, acme)(worker="tasks", task_type="echo", work_id=task)
+    return dead_letter_factory(database, acme)(worker="tasks", task_type="echo", work_id=task)
 
 
 def run(*words: object, application: Any = app, stdin: str | None = None, code: int = 0) -> str:
@@ -103,7 +103,7 @@ def test_audit_trail_is_listed_and_verified(job_id: UUID) -> None:
 
 def test_audit_lists_changes_of_one_dead_letter(job_id: UUID, database: Database, admin: Connection) -> None:
     (acme,) = (row["tenant_id"] for row in rows(admin, "dead_letter"))
-    other = dying(database, acme)()
+    other = dead_letter_factory(database, acme)()
     run("ignore", job_id, *REASON)
     assert run("audit", other) == "There are no changes of this dead letter.\n"
     run("resolve", other, *REASON)

@@ -20,28 +20,30 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import store
 from functions.admin_api.api import exporting
 from tests.cli.test_dlq_changes import run
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
 
 
 @pytest.fixture
-def die(
+def make_dead_letter(
     make_tenant: Callable[..., UUID],
     api: None,
     database: Database,
-) -> Die:
-    """`die(...)` creates a dead letter of acme, the first of two tenants."""
+) -> MakeDeadLetter:
+    """`make_dead_letter(...)` creates a dead letter of acme, the first of two tenants."""
     acme = make_tenant("acme")
     make_tenant("zenith")
-    return dying(database, acme)
+    return dead_letter_factory(database, acme)
 
 
 def exported(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_export_contains_secrets_and_is_audited(die: Die, tmp_path: Path, admin: Connection) -> None:
-    job_ids = [str(die("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
+def test_export_contains_secrets_and_is_audited(
+    make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection
+) -> None:
+    job_ids = [str(make_dead_letter("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
     file = tmp_path / "letters.jsonl"
 
     output = run("export", file, "--tenant", "acme", "--by", "kim")
@@ -57,10 +59,10 @@ def test_export_contains_secrets_and_is_audited(die: Die, tmp_path: Path, admin:
 
 
 def test_csv_export_spans_all_tenants(
-    die: Die, tmp_path: Path, admin: Connection, make_tenant: Callable[..., UUID]
+    make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
-    die("=cmd()")
-    die(tenant=make_tenant("third"))
+    make_dead_letter("=cmd()")
+    make_dead_letter(tenant=make_tenant("third"))
     file = tmp_path / "letters.csv"
 
     run("export", file)
@@ -71,9 +73,9 @@ def test_csv_export_spans_all_tenants(
     assert len(rows(admin, "audit_entry")) == 3  # zenith has no dead letter, but its export is audited
 
 
-def test_export_applies_filters(die: Die, tmp_path: Path, admin: Connection) -> None:
-    die("One", minute=0)
-    two = str(die("Two", minute=5))
+def test_export_applies_filters(make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection) -> None:
+    make_dead_letter("One", minute=0)
+    two = str(make_dead_letter("Two", minute=5))
     admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [two])
     (group,) = (row["fingerprint"] for row in rows(admin, "dead_letter") if row["job_id"] == two)
     for filters in (
@@ -89,8 +91,10 @@ def test_export_applies_filters(die: Die, tmp_path: Path, admin: Connection) -> 
     assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
 
 
-def test_failed_export_keeps_the_existing_file(die: Die, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    die()
+def test_failed_export_keeps_the_existing_file(
+    make_dead_letter: MakeDeadLetter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dead_letter()
     file = tmp_path / "letters.csv"
     file.write_text("before")
 
@@ -104,7 +108,7 @@ def test_failed_export_keeps_the_existing_file(die: Die, tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
-@pytest.mark.usefixtures("die")
+@pytest.mark.usefixtures("make_dead_letter")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -159,9 +163,9 @@ def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
 
 
 def test_large_export_is_fetched_from_s3(
-    die: Die, slow: Callable[[str], None], tmp_path: Path, s3_requests: list[httpx.Request]
+    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, s3_requests: list[httpx.Request]
 ) -> None:
-    die()
+    make_dead_letter()
     slow("done")
 
     output = run("export", tmp_path / "letters.csv", "--tenant", "acme")
@@ -172,9 +176,9 @@ def test_large_export_is_fetched_from_s3(
 
 
 def test_export_wait_survives_a_database_outage(
-    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    die()
+    make_dead_letter()
     slow("done")
     show, calls = store.show, list[Any]()
 
@@ -196,9 +200,9 @@ def test_export_wait_survives_a_database_outage(
 
 
 def test_failed_export_leaves_no_file_and_hides_link(
-    die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    die()
+    make_dead_letter()
     slow("halted")
     with pytest.raises(CommandError, match="The export of acme is halted"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
@@ -218,9 +222,11 @@ def test_failed_export_leaves_no_file_and_hides_link(
 
 
 @pytest.fixture
-def earlier_export(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
+def earlier_export(
+    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, admin: Connection
+) -> str:
     """Id of a completed export whose file was not fetched."""
-    die()
+    make_dead_letter()
     slow("canceled")
     with pytest.raises(CommandError, match="canceled"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme", "--by", "kim")
@@ -267,8 +273,8 @@ def test_fetch_waits_for_an_export_in_progress(
     assert (tmp_path / "fetched").read_bytes() == TWO
 
 
-def test_fetch_refuses_other_operations(die: Die, tmp_path: Path, admin: Connection) -> None:
-    die()
+def test_fetch_refuses_other_operations(make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection) -> None:
+    make_dead_letter()
     operation = json.loads(
         run("bulk-ignore", "--tenant", "acme", "--reason", "A trial", "--yes", "--no-wait", "--json")
     )

@@ -14,7 +14,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.operations import engine
 from tests.cli.test_dlq_changes import run
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import rows
 
 FILTER = ("--before", "2026-03-03", "--status", "resolved", "--status", "ignored", "--by", "kim")
@@ -28,9 +28,9 @@ def dead_letters(
     admin: Connection,
 ) -> None:
     """A resolved, an ignored, a retried and a pending dead letter of the only tenant."""
-    die = dying(database, make_tenant("acme"))
+    make_dead_letter = dead_letter_factory(database, make_tenant("acme"))
     for minute, status in enumerate(("resolved", "ignored", "retried", "pending")):
-        admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, die(minute=minute)])
+        admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, make_dead_letter(minute=minute)])
 
 
 def run_operations(*words: str) -> str:

@@ -14,7 +14,7 @@ from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from tests.cli.storage import Storage
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import rows
 from tests.documents.matching.samples import invoice, order
 from tests.documents.matching.tenant_harness import TenantHarness
@@ -133,7 +133,7 @@ def test_failed_files_of_all_tenants_share_the_limit(
         for owner, day in ((office, 1), (other, 2), (office, 3))
     ]
     for id_, owner in zip(failed, (office, other, office), strict=True):
-        dying(office.database, owner.tenant_id)(worker="acquisition", work_id=UUID(id_))
+        dead_letter_factory(office.database, owner.tenant_id)(worker="acquisition", work_id=UUID(id_))
 
     assert [row["id"] for row in call("list", "--limit", "2", "--json")] == failed[:0:-1]
     listed = call("list", "--limit", "4", "--json")

@@ -15,7 +15,7 @@ from cli.commands import uploads
 from cli.commands.ingest import ingest
 from cli.failures import CommandError, UsageError
 from counterfoil.db import Connection
-from tests.cli.reaching import connect
+from tests.cli.api_connection import connect
 from tests.cli.storage import Storage
 from tests.documents.test_upload_list import upload
 from tests.functions.admin_api.conftest import BUCKET

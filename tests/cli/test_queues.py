@@ -19,8 +19,8 @@ from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
-from tests.cli.reaching import connect_commands
-from tests.dead_letters.letters import dying
+from tests.cli.api_connection import connect_commands
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.fake_lambda import MAPPING, FakeLambda
@@ -100,10 +100,10 @@ def test_status_and_queues_count_dead_letters_alike(
     tenants = [make_tenant(slug) for slug in ("acme", "beta")]
     for tenant in tenants:
         for status in ("pending", "pending", "ignored", "resolved"):
-            job_id = dying(database, tenant)(worker="tasks")
+            job_id = dead_letter_factory(database, tenant)(worker="tasks")
             admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE status = 'ignored'")
-    dying(database, tenants[0])(worker="ingestion")
+    dead_letter_factory(database, tenants[0])(worker="ingestion")
     with maintenance_connection(maintenance_database) as connection:
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
     outputs = {"TasksQueueUrl": "q/counterfoil-tasks", "TasksDeadLetterQueueUrl": "q/counterfoil-tasks-dlq"}

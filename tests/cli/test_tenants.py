@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cli.commands.tenants import app
 from cli.failures import UsageError
 from counterfoil.db import Connection
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 
 pytestmark = pytest.mark.usefixtures("api")
@@ -49,7 +49,7 @@ def test_tenant_is_added_with_its_setup(admin: Connection) -> None:
         "SELECT t.id, t.name, o.name FROM tenant t JOIN organization o ON o.id = organization_id"
     ).fetchall()
     assert (name, organization) == ("Acme GmbH", "Local")
-    assert {actor for actor, _, _ in recorded(admin, tenant)} == {"kim"}
+    assert {actor for actor, _, _ in verified_changes(admin, tenant)} == {"kim"}
     again = call("add", "acme", *words, "--webhook", "erp=https://erp.example.com/hook?a=b")
     assert (again["is_new"], again["destinations"]) == (False, [])
 

@@ -16,7 +16,7 @@ from cli.failures import UsageError
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 
 CLUSTER = UUID(int=7)
@@ -44,7 +44,10 @@ def test_changes_of_tolerances_reach_the_audit_trail(acme: UUID, admin: Connecti
     call("acme", "--set", "price", "--within", "2%", "--supplier", "Globex", "--by", "ann")
     call("acme", "--remove", "price", "--supplier", "Globex", "--by", "bob")
 
-    assert recorded(admin, acme) == [("ann", "tolerance set", ["price"]), ("bob", "tolerance removed", ["price"])]
+    assert verified_changes(admin, acme) == [
+        ("ann", "tolerance set", ["price"]),
+        ("bob", "tolerance removed", ["price"]),
+    ]
     ((detail,),) = admin.execute("SELECT detail FROM audit_entry WHERE number = 1").fetchall()
     assert detail == {
         "supplier": audit.hmac_digest(admin, acme, b"Globex").hex(),

@@ -10,12 +10,12 @@ from counterfoil.errors import (
 
 def test_every_error_is_transient_or_permanent() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
-    undecided = {
+    unclassified = {
         cls.__name__
         for cls in classes
         if not issubclass(cls, errors.TransientError | errors.PermanentError) and cls is not errors.CounterfoilError
     }
-    assert undecided == {"StaleClaimError", "DeferredError", "BreakerOpenError"}
+    assert unclassified == {"StaleClaimError", "DeferredError", "BreakerOpenError"}
 
 
 def test_only_own_error_messages_are_shown() -> None:

@@ -60,9 +60,9 @@ def test_last_delay_repeats_for_further_attempts() -> None:
 
 
 def test_requeue_delay_doubles() -> None:
-    waits = [RequeuePolicy().wait(attempts).total_seconds() for attempts in range(1, 10)]
+    delays = [RequeuePolicy().wait(attempts).total_seconds() for attempts in range(1, 10)]
 
-    assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300]
+    assert delays == [2, 4, 8, 16, 32, 64, 128, 256, 300]
 
 
 def test_listed_delays_have_no_jitter() -> None:
@@ -99,10 +99,15 @@ def test_requeue_ignores_receives(receives: int) -> None:
 
 @pytest.mark.parametrize("policy", [RedeliverPolicy(), RequeuePolicy()])
 def test_work_item_limit_overrides_policy(policy: RedeliverPolicy | RequeuePolicy) -> None:
-    def given_up(attempts: int, bound: int) -> bool:
-        return isinstance(policy.decide(ServiceUnavailableError("x"), attempts, 1, NOW, max_attempts=bound), GiveUp)
+    def is_exhausted(attempts: int, limit: int) -> bool:
+        return isinstance(policy.decide(ServiceUnavailableError("x"), attempts, 1, NOW, max_attempts=limit), GiveUp)
 
-    assert [given_up(1, 1), given_up(1, 2), given_up(20, 21), given_up(21, 21)] == [True, False, False, True]
+    assert [is_exhausted(1, 1), is_exhausted(1, 2), is_exhausted(20, 21), is_exhausted(21, 21)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +129,12 @@ def test_cap_does_not_shorten_retry_after() -> None:
 
 
 def test_redelivery_adds_jitter_to_retry_after() -> None:
-    requested, own = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
+    with_retry_after, without_retry_after = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
     policy = RedeliverPolicy(jitter=10)
 
-    assert policy.decide(requested, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(seconds=1205))
-    assert policy.decide(requested, 1, 3, NOW, spread=0.5) == Park(NOW + timedelta(seconds=1205))
-    assert policy.decide(own, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(minutes=5))
+    assert policy.decide(with_retry_after, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(seconds=1205))
+    assert policy.decide(with_retry_after, 1, 3, NOW, spread=0.5) == Park(NOW + timedelta(seconds=1205))
+    assert policy.decide(without_retry_after, 1, 1, NOW, spread=0.5) == Redeliver(NOW + timedelta(minutes=5))
 
 
 def test_unknown_error_is_not_requeued() -> None:

@@ -6,10 +6,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import NOON, Die, dying
-
-__all__ = ["NOON", "Die"]
+from tests.dead_letters.bulk_harness import BulkHarness
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 
 
 @pytest.fixture
@@ -18,14 +16,14 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 @pytest.fixture
-def die(database: Database, tenant_id: UUID) -> Die:
+def make_dead_letter(database: Database, tenant_id: UUID) -> MakeDeadLetter:
     """`die(...)` creates a dead letter and returns its job id."""
-    return dying(database, tenant_id)
+    return dead_letter_factory(database, tenant_id)
 
 
 @pytest.fixture
-def yard(database: Database, admin: Connection, tenant_id: UUID, die: Die) -> Yard:
-    return Yard(database, admin, tenant_id, die)
+def harness(database: Database, admin: Connection, tenant_id: UUID, make_dead_letter: MakeDeadLetter) -> BulkHarness:
+    return BulkHarness(database, admin, tenant_id, make_dead_letter)
 
 
 @pytest.fixture

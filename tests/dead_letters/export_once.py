@@ -25,15 +25,15 @@ from tests.memory import peak_megabytes
 class _S3:
     """Fake of the S3 calls that exports use."""
 
-    def __init__(self, into: BinaryIO) -> None:
-        self._into = into
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self.parts: list[int] = []
 
     def create_multipart_upload(self, **_: Any) -> dict[str, str]:
         return {"UploadId": "1"}
 
     def upload_part(self, *, Body: bytes, **_: Any) -> dict[str, str]:  # noqa: N803  # S3's name
-        self._into.write(Body)
+        self._file.write(Body)
         self.parts.append(len(Body))
         return {"ETag": "etag"}
 
@@ -60,18 +60,23 @@ def main() -> None:
         filter_ = DeadLetterFilter(from_date=options.since)
         operation = export.request(connection, options.tenant, filter_, file, by="ann", now=now)
     definition = ExportSteps("uploads")
-    with options.into.open("wb") as into:
-        s3 = _S3(into)
+    with options.into.open("wb") as output:
+        s3 = _S3(output)
         aws.client = lambda _: s3  # type: ignore[assignment]
-        began = perf_counter()
+        start = perf_counter()
         while (step := engine.step(database, definition, operation.id, options.tenant, now)) and step.is_busy:
             pass
-        seconds = perf_counter() - began
+        seconds = perf_counter() - start
     with database.tenant(options.tenant) as connection:
-        written = store.show(connection, operation.id)
+        exported = store.show(connection, operation.id)
     database.close()
-    assert written.state == "done"
-    summary = {"dead_letters": written.succeeded, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
+    assert exported.state == "done"
+    summary = {
+        "dead_letters": exported.succeeded,
+        "bytes": sum(s3.parts),
+        "parts": len(s3.parts),
+        "seconds": seconds,
+    }
     print(json.dumps({**summary, "peak": peak_megabytes()}))  # noqa: T201
 
 

@@ -1,6 +1,6 @@
 """Shapes in which secrets occur in payloads, headers and error messages.
 
-The author of `FRESH` had not read the rules. Add shapes; never remove one.
+The author of `INITIAL_SHAPES` had not read the rules. Add shapes; never remove one.
 """
 
 import json
@@ -19,7 +19,7 @@ class Shape(NamedTuple):
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiI0NzExIiwibmFtZSI6IkFkYSJ9" + ".Jf36POk6yJV_adQssw5cAbc0Wq1Zt9kLmN2"
 PEM_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
-FRESH = (
+INITIAL_SHAPES = (
     # Connection strings and URLs.
     Shape("postgresql url", 'connection to "postgresql://app:Tr0ub4dor@db.intern:5432/shop" failed', "Tr0ub4dor"),
     Shape("libpq keywords", "could not connect: host=db user=app password=Tr0ub4dor dbname=shop", "Tr0ub4dor"),
@@ -166,7 +166,7 @@ FRESH = (
     Shape("log line", 'level=error token=Tr0ub4dor msg="denied"', "Tr0ub4dor"),
 )
 
-REPORTED = (
+REVIEW_FINDINGS = (
     # Found unredacted in a security review.
     Shape(
         "account key", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Tr0ub4dor/x+y==;Suffix=b", "Tr0ub4dor"
@@ -214,7 +214,7 @@ REPORTED = (
     Shape("key key", {"key": "Tr0ub4dor"}, "Tr0ub4dor"),
 )
 
-FURTHER = (
+STRUCTURED_SHAPES = (
     Shape("value before name", {"parameters": [{"value": "Tr0ub4dor", "name": "password"}]}, "Tr0ub4dor"),
     Shape("tags", {"Tags": [{"Key": "db-password", "Value": "Tr0ub4dor"}]}, "Tr0ub4dor"),
     Shape("values of a name", {"header": "X-Api-Key", "values": ["Tr0ub4dor"]}, "Tr0ub4dor"),
@@ -279,7 +279,7 @@ FURTHER = (
     Shape("html input", '<input type="password" name="pw" value="Tr0ub4dor">', "Tr0ub4dor"),
 )
 
-LATER = (
+FOLLOW_UP_SHAPES = (
     # Missed among 90 shapes by an author without knowledge of the rules, and similar shapes.
     Shape("oracle thin", "cannot connect to jdbc:oracle:thin:batch/Tr0ub4dor@//db.intern:1521/FIN", "Tr0ub4dor"),
     Shape(
@@ -315,7 +315,7 @@ LATER = (
 )
 
 BLIND_SECRET = "Zk9vQ2mT"
-BLIND = (
+BLIND_SHAPES = (
     # By another author without knowledge of the rules: 32 of 51 were hidden.
     Shape("basic auth header in list", [["authorization", "Basic " + "dXNlcjpaazl2UTJtVA=="]], "dXNlcjpaazl2UTJtVA"),
     Shape("graphql variables", {"variables": {"newPassword": BLIND_SECRET}}, BLIND_SECRET),
@@ -394,64 +394,74 @@ BLIND = (
     Shape("http basic url encoded", "https://ada%40x.de:" + BLIND_SECRET + "@a.example", BLIND_SECRET),
 )
 
-OWN_SECRET = "Wq7xLd93Rt"
-OWN = (
-    # By the author of the rules for `BLIND`, before testing any: 30 of 44 were hidden.
-    Shape("terraform variable", 'variable "db_password" {\n  default = "' + OWN_SECRET + '"\n}', OWN_SECRET),
-    Shape("hcl assignment", 'resource x { master_password = "' + OWN_SECRET + '" }', OWN_SECRET),
-    Shape("php array", "$config['db']['password'] = '" + OWN_SECRET + "';", OWN_SECRET),
-    Shape("java properties colon", "db.password: " + OWN_SECRET, OWN_SECRET),
+WORDED_SECRET = "Wq7xLd93Rt"
+WORDED_SHAPES = (
+    # By the author of the rules for `BLIND_SHAPES`, before testing any: 30 of 44 were hidden.
+    Shape("terraform variable", 'variable "db_password" {\n  default = "' + WORDED_SECRET + '"\n}', WORDED_SECRET),
+    Shape("hcl assignment", 'resource x { master_password = "' + WORDED_SECRET + '" }', WORDED_SECRET),
+    Shape("php array", "$config['db']['password'] = '" + WORDED_SECRET + "';", WORDED_SECRET),
+    Shape("java properties colon", "db.password: " + WORDED_SECRET, WORDED_SECRET),
     Shape(
-        "xml attribute pair", '<property name="hibernate.connection.password">' + OWN_SECRET + "</property>", OWN_SECRET
+        "xml attribute pair",
+        '<property name="hibernate.connection.password">' + WORDED_SECRET + "</property>",
+        WORDED_SECRET,
     ),
-    Shape("url fragment id_token", "https://a.example/#id_token=" + OWN_SECRET + OWN_SECRET, OWN_SECRET),
-    Shape("grpc metadata", "metadata: [('authorization', 'bearer " + OWN_SECRET + "'), ('x-trace', '1')]", OWN_SECRET),
-    Shape("http trace of x-amz-security-token", "x-amz-security-token: " + OWN_SECRET * 3, OWN_SECRET),
+    Shape("url fragment id_token", "https://a.example/#id_token=" + WORDED_SECRET + WORDED_SECRET, WORDED_SECRET),
+    Shape(
+        "grpc metadata",
+        "metadata: [('authorization', 'bearer " + WORDED_SECRET + "'), ('x-trace', '1')]",
+        WORDED_SECRET,
+    ),
+    Shape("http trace of x-amz-security-token", "x-amz-security-token: " + WORDED_SECRET * 3, WORDED_SECRET),
     Shape(
         "kafka sasl config",
-        'sasl.jaas.config=org.apache.kafka...ScramLoginModule required username="a" password="' + OWN_SECRET + '";',
-        OWN_SECRET,
+        'sasl.jaas.config=org.apache.kafka...ScramLoginModule required username="a" password="' + WORDED_SECRET + '";',
+        WORDED_SECRET,
     ),
-    Shape("ansible vault become", {"ansible_become_pass": OWN_SECRET}, OWN_SECRET),
+    Shape("ansible vault become", {"ansible_become_pass": WORDED_SECRET}, WORDED_SECRET),
     Shape(
         "docker config auth in text",
         '{"auths": {"r.io": {"auth": "YWRhOldxN3hMZDkzUnQ="}}} could not be read',
         "YWRhOldxN3hMZDkzUnQ",
     ),
-    Shape("redis requirepass", "requirepass " + OWN_SECRET, OWN_SECRET),
-    Shape("redis acl", "ACL SETUSER ada on >" + OWN_SECRET + " ~*", OWN_SECRET),
-    Shape("mongo createUser", 'db.createUser({user: "ada", pwd: "' + OWN_SECRET + '"})', OWN_SECRET),
-    Shape("alter role", "ALTER ROLE app WITH ENCRYPTED PASSWORD '" + OWN_SECRET + "';", OWN_SECRET),
-    Shape("snowflake identified", "alter user ada set password = '" + OWN_SECRET + "'", OWN_SECRET),
-    Shape("wifi psk", 'network={ ssid="Lager" psk="' + OWN_SECRET + '" }', OWN_SECRET),
-    Shape("wpa text", "WLAN-Schlüssel: " + OWN_SECRET, OWN_SECRET),
-    Shape("basic in url query", "https://a.example/?user=ada&passwd=" + OWN_SECRET, OWN_SECRET),
-    Shape("ftp command log", "---> PASS " + OWN_SECRET, OWN_SECRET),
-    Shape("imap login", "a001 LOGIN ada@example.com " + OWN_SECRET, OWN_SECRET),
-    Shape("pop3", "C: PASS " + OWN_SECRET, OWN_SECRET),
-    Shape("webhook secret in toml", 'webhook_signing_secret = "' + OWN_SECRET + '"', OWN_SECRET),
+    Shape("redis requirepass", "requirepass " + WORDED_SECRET, WORDED_SECRET),
+    Shape("redis acl", "ACL SETUSER ada on >" + WORDED_SECRET + " ~*", WORDED_SECRET),
+    Shape("mongo createUser", 'db.createUser({user: "ada", pwd: "' + WORDED_SECRET + '"})', WORDED_SECRET),
+    Shape("alter role", "ALTER ROLE app WITH ENCRYPTED PASSWORD '" + WORDED_SECRET + "';", WORDED_SECRET),
+    Shape("snowflake identified", "alter user ada set password = '" + WORDED_SECRET + "'", WORDED_SECRET),
+    Shape("wifi psk", 'network={ ssid="Lager" psk="' + WORDED_SECRET + '" }', WORDED_SECRET),
+    Shape("wpa text", "WLAN-Schlüssel: " + WORDED_SECRET, WORDED_SECRET),
+    Shape("basic in url query", "https://a.example/?user=ada&passwd=" + WORDED_SECRET, WORDED_SECRET),
+    Shape("ftp command log", "---> PASS " + WORDED_SECRET, WORDED_SECRET),
+    Shape("imap login", "a001 LOGIN ada@example.com " + WORDED_SECRET, WORDED_SECRET),
+    Shape("pop3", "C: PASS " + WORDED_SECRET, WORDED_SECRET),
+    Shape("webhook secret in toml", 'webhook_signing_secret = "' + WORDED_SECRET + '"', WORDED_SECRET),
     Shape("totp uri", "otpauth://totp/Acme:ada?secret=JBSWY3DPEHPK3PXP&issuer=Acme", "JBSWY3DPEHPK3PXP"),
-    Shape("gpg symmetric", "echo " + OWN_SECRET + " | gpg --passphrase-fd 0 -c f", OWN_SECRET),
-    Shape("echo to passwd stdin", "echo '" + OWN_SECRET + "' | docker login --password-stdin -u ada", OWN_SECRET),
-    Shape("net use", r"net use Z: \\srv\share " + OWN_SECRET + " /user:ada", OWN_SECRET),
-    Shape("keytool", "keytool -list -keystore k.jks -storepass " + OWN_SECRET, OWN_SECRET),
-    Shape("git credential fill", "protocol=https\nhost=a.example\nusername=ada\npassword=" + OWN_SECRET, OWN_SECRET),
-    Shape("german sentence with Kennwort", "Das Kennwort für ada ist " + OWN_SECRET + ".", OWN_SECRET),
-    Shape("english temporary", "Your temporary password: " + OWN_SECRET + " (expires in 24 h)", OWN_SECRET),
-    Shape("dutch sentence", "Uw wachtwoord is " + OWN_SECRET, OWN_SECRET),
-    Shape("russian", "Пароль: " + OWN_SECRET, OWN_SECRET),
-    Shape("japanese", "パスワード\uff1a" + OWN_SECRET, OWN_SECRET),
-    Shape("turkish", "Şifre: " + OWN_SECRET, OWN_SECRET),
-    Shape("security answer", {"security_question": "pet", "security_answer": "Rex" + OWN_SECRET}, OWN_SECRET),
-    Shape("camel privateKeyPem", {"privateKeyPem": OWN_SECRET + OWN_SECRET}, OWN_SECRET),
-    Shape("nested tuple of form fields", {"form": [["user", "ada"], ["pass", OWN_SECRET]]}, OWN_SECRET),
-    Shape("env dump in one line", "env: HOME=/root SMTP_PW=" + OWN_SECRET + " LANG=C", OWN_SECRET),
-    Shape("atlassian token", "ATATT3xFfGF0" + OWN_SECRET * 6, OWN_SECRET),
+    Shape("gpg symmetric", "echo " + WORDED_SECRET + " | gpg --passphrase-fd 0 -c f", WORDED_SECRET),
+    Shape("echo to passwd stdin", "echo '" + WORDED_SECRET + "' | docker login --password-stdin -u ada", WORDED_SECRET),
+    Shape("net use", r"net use Z: \\srv\share " + WORDED_SECRET + " /user:ada", WORDED_SECRET),
+    Shape("keytool", "keytool -list -keystore k.jks -storepass " + WORDED_SECRET, WORDED_SECRET),
     Shape(
-        "azure client secret", "AADSTS7000215: invalid client secret " + "abc8Q~" + OWN_SECRET * 3 + "ab", OWN_SECRET
+        "git credential fill", "protocol=https\nhost=a.example\nusername=ada\npassword=" + WORDED_SECRET, WORDED_SECRET
+    ),
+    Shape("german sentence with Kennwort", "Das Kennwort für ada ist " + WORDED_SECRET + ".", WORDED_SECRET),
+    Shape("english temporary", "Your temporary password: " + WORDED_SECRET + " (expires in 24 h)", WORDED_SECRET),
+    Shape("dutch sentence", "Uw wachtwoord is " + WORDED_SECRET, WORDED_SECRET),
+    Shape("russian", "Пароль: " + WORDED_SECRET, WORDED_SECRET),
+    Shape("japanese", "パスワード\uff1a" + WORDED_SECRET, WORDED_SECRET),
+    Shape("turkish", "Şifre: " + WORDED_SECRET, WORDED_SECRET),
+    Shape("security answer", {"security_question": "pet", "security_answer": "Rex" + WORDED_SECRET}, WORDED_SECRET),
+    Shape("camel privateKeyPem", {"privateKeyPem": WORDED_SECRET + WORDED_SECRET}, WORDED_SECRET),
+    Shape("nested tuple of form fields", {"form": [["user", "ada"], ["pass", WORDED_SECRET]]}, WORDED_SECRET),
+    Shape("env dump in one line", "env: HOME=/root SMTP_PW=" + WORDED_SECRET + " LANG=C", WORDED_SECRET),
+    Shape("atlassian token", "ATATT3xFfGF0" + WORDED_SECRET * 6, WORDED_SECRET),
+    Shape(
+        "azure client secret",
+        "AADSTS7000215: invalid client secret " + "abc8Q~" + WORDED_SECRET * 3 + "ab",
+        WORDED_SECRET,
     ),
     Shape("new relic key", "NRAK-" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ1", "ABCDEFGHIJKLMNOPQRSTUVWXYZ1"),
-    Shape("firebase server key", "AAAAabcDEF1:APA91b" + OWN_SECRET * 13, OWN_SECRET),
+    Shape("firebase server key", "AAAAabcDEF1:APA91b" + WORDED_SECRET * 13, WORDED_SECRET),
     Shape(
         "base64 pem in json",
         {"cert_bundle": {"key_pem": "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t"}},
@@ -459,4 +469,4 @@ OWN = (
     ),
 )
 
-SHAPES = FRESH + REPORTED + FURTHER + LATER + BLIND + OWN
+SHAPES = INITIAL_SHAPES + REVIEW_FINDINGS + STRUCTURED_SHAPES + FOLLOW_UP_SHAPES + BLIND_SHAPES + WORDED_SHAPES

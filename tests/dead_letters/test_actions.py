@@ -24,47 +24,47 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionConflictError
 from counterfoil.kinds import WORK_KINDS
-from tests.dead_letters.letters import NOON, Die
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import FakeSqs, rows
-from tests.delivery.requeued import QUEUE, RETRY_QUEUE
+from tests.delivery.requeue_harness import QUEUE, RETRY_QUEUE
 from tests.factories import make_destination, make_document, make_shard, make_task
 
 Fail = Callable[..., UUID]
 
 
 @pytest.fixture
-def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
+def fail(admin: Connection, tenant_id: UUID, make_dead_letter: MakeDeadLetter) -> Fail:
     """`fail(**columns)` creates a failed task with a dead letter."""
 
-    def make(**columns: Any) -> UUID:
+    def make_failed_task(**columns: Any) -> UUID:
         values = {"status": "failed", "error": "It failed", "attempts": 6, "failed_at": NOON} | columns
-        return die(worker="tasks", task_type="echo", work_id=make_task(admin, tenant_id, **values))
+        return make_dead_letter(worker="tasks", task_type="echo", work_id=make_task(admin, tenant_id, **values))
 
-    return make
+    return make_failed_task
 
 
 @pytest.fixture
 def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
-    fake = FakeSqs()
-    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake}[service])
-    return fake
+    fake_sqs = FakeSqs()
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake_sqs}[service])
+    return fake_sqs
 
 
 def change(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> ChangeRequest:
     return ChangeRequest(job_id, version, "kim", NOON, note)
 
 
-def shown(database: Database, tenant_id: UUID, job_id: UUID) -> DeadLetterDetails:
+def load(database: Database, tenant_id: UUID, job_id: UUID) -> DeadLetterDetails:
     with database.tenant(tenant_id) as connection:
         details = search.show(connection, tenant_id, job_id)
     assert details is not None
     return details
 
 
-def trail(database: Database, tenant_id: UUID) -> list[AuditEntry]:
+def audit_entries(database: Database, tenant_id: UUID) -> list[AuditEntry]:
     with database.tenant(tenant_id) as connection:
-        assert broken(connection, tenant_id) is None
+        assert first_broken_entry(connection, tenant_id) is None
         return audit.page(connection, tenant_id, limit=100)
 
 
@@ -76,18 +76,18 @@ def test_retry_starts_new_revision_and_enqueues_message(
 ):
     job_id = fail()
 
-    done = actions.retry(database, tenant_id, change(job_id), bucket=None)
+    result = actions.retry(database, tenant_id, change(job_id), bucket=None)
 
-    dead_letter = shown(database, tenant_id, job_id)
-    assert (dead_letter.status, dead_letter.version, done.version) == ("retried", 2, 2)
+    dead_letter = load(database, tenant_id, job_id)
+    assert (dead_letter.status, dead_letter.version, result.version) == ("retried", 2, 2)
     assert dead_letter.resolution == {"action": "retried", "notes": "The service is back"}
     assert (dead_letter.resolved_by, dead_letter.resolved_at) == ("kim", NOON)
     [task] = rows(admin, "task")
     assert (task["status"], task["revision"], task["attempts"], task["error"]) == ("pending", 2, 0, None)
     [outbox_row] = rows(admin, "outbox")
     assert (outbox_row["work_id"], outbox_row["revision"], outbox_row["send_number"]) == (task["id"], 2, 0)
-    assert [send.message for send in done.sends] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
-    [entry] = trail(database, tenant_id)
+    assert [send.message for send in result.sends] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
+    [entry] = audit_entries(database, tenant_id)
     assert (entry.actor, entry.action, entry.targets) == ("kim", "retried", [str(job_id)])
     assert (entry.version_before, entry.version_after, entry.detail) == (1, 2, {"revision": 2})
     assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
@@ -97,21 +97,21 @@ def test_concurrent_retries_start_one_revision(
     fail: Fail, database_url: str, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
-    many = Database(database_url, max_connections=8)
+    pooled_database = Database(database_url, max_connections=8)
 
     def retry(_: int) -> ChangeResult | VersionConflictError:
         try:
-            return actions.retry(many, tenant_id, change(job_id), bucket=None)
+            return actions.retry(pooled_database, tenant_id, change(job_id), bucket=None)
         except VersionConflictError as error:
             return error
 
     with ThreadPoolExecutor(8) as pool:
-        ended = list(pool.map(retry, range(16)))
-    many.close()
-    assert sum(isinstance(item, ChangeResult) for item in ended) == 1
+        results = list(pool.map(retry, range(16)))
+    pooled_database.close()
+    assert sum(isinstance(item, ChangeResult) for item in results) == 1
     assert len(rows(admin, "outbox")) == 1
     assert [task["revision"] for task in rows(admin, "task")] == [2]
-    assert len(trail(database, tenant_id)) == 1
+    assert len(audit_entries(database, tenant_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_retry_rejects_work_item_with_other_status(
     columns: dict[str, Any], reason: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail(**columns)
-    before = rows(admin, "task")
+    tasks_before = rows(admin, "task")
     with pytest.raises(NotRetryableError, match=reason):
         actions.retry(database, tenant_id, change(job_id), bucket=None)
-    assert (rows(admin, "task"), rows(admin, "outbox"), trail(database, tenant_id)) == (before, [], [])
-    assert shown(database, tenant_id, job_id).status == "pending"
+    assert (rows(admin, "task"), rows(admin, "outbox"), audit_entries(database, tenant_id)) == (tasks_before, [], [])
+    assert load(database, tenant_id, job_id).status == "pending"
 
 
 def test_retry_rejects_deleted_work_item(fail: Fail, database: Database, tenant_id: UUID, admin: Connection):
@@ -143,7 +143,9 @@ def test_retry_rejects_deleted_work_item(fail: Fail, database: Database, tenant_
 
 
 @pytest.mark.parametrize("worker", WORK_KINDS)
-def test_every_worker_supports_retry(worker: str, die: Die, database: Database, tenant_id: UUID, admin: Connection):
+def test_every_worker_supports_retry(
+    worker: str, make_dead_letter: MakeDeadLetter, database: Database, tenant_id: UUID, admin: Connection
+):
     work_id = uuid4()
     kind = WORK_KINDS[worker]
     make = {
@@ -163,7 +165,7 @@ def test_every_worker_supports_retry(worker: str, die: Die, database: Database, 
         admin.execute(make[worker].encode(), {"id": work_id, "tenant": tenant_id})
     admin.execute(kind.sql("UPDATE {table} SET {status} = 'failed', {revision} = 1 WHERE id = %s"), [work_id])
     admin.execute("DELETE FROM outbox")
-    job_id = die(worker=worker, work_id=work_id)
+    job_id = make_dead_letter(worker=worker, work_id=work_id)
 
     [send] = actions.retry(database, tenant_id, change(job_id), bucket=None).sends
 
@@ -197,22 +199,22 @@ def test_connection_loss_before_commit_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ):
     job_id = fail()
-    before = [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")]
+    rows_before = [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")]
 
     def disconnect_after(original: Callable[..., Any]) -> Callable[..., Any]:
-        def act(connection: Connection, *args: Any, **named: Any) -> Any:
-            original(connection, *args, **named)
+        def wrapper(connection: Connection, *args: Any, **keywords: Any) -> Any:
+            original(connection, *args, **keywords)
             admin.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
             return connection.execute("SELECT 1")
 
-        return act
+        return wrapper
 
-    where = actions if step == "start_revision" else audit
-    with monkeypatch.context() as patched:
-        patched.setattr(where, step, disconnect_after(getattr(where, step)))
+    module = actions if step == "start_revision" else audit
+    with monkeypatch.context() as patch:
+        patch.setattr(module, step, disconnect_after(getattr(module, step)))
         with pytest.raises(DatabaseUnavailableError):
             actions.retry(database, tenant_id, change(job_id), bucket=None)
-    assert [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")] == before
+    assert [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")] == rows_before
     assert (rows(admin, "outbox"), rows(admin, "audit_entry")) == ([], [])
 
     assert actions.retry(database, tenant_id, change(job_id), bucket=None).version == 2
@@ -222,7 +224,7 @@ def test_connection_loss_before_commit_changes_nothing(
 
 
 @pytest.fixture
-def unreadable(database: Database) -> Callable[..., UUID]:
+def make_unreadable(database: Database) -> Callable[..., UUID]:
     """`unreadable(...)` creates a dead letter of an unreadable message."""
 
     def make(body: str = '{"hello": 1}', encoding: str = "text", worker: str = "tasks") -> UUID:
@@ -247,25 +249,25 @@ def unreadable(database: Database) -> Callable[..., UUID]:
 
 @pytest.mark.parametrize("worker", ["tasks", "ingestion"])
 def test_unreadable_message_is_retried_unchanged(
-    worker: str, unreadable: Callable[..., UUID], database: Database, sqs: FakeSqs, admin: Connection
+    worker: str, make_unreadable: Callable[..., UUID], database: Database, sqs: FakeSqs, admin: Connection
 ):
-    job_id = unreadable(worker=worker)
+    job_id = make_unreadable(worker=worker)
     outbox = Outbox(database, {"tasks": QUEUE, "ingestion": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
 
-    done = actions.retry(database, None, change(job_id), bucket=None)
-    assert outbox.send(done.sends) == 1
+    result = actions.retry(database, None, change(job_id), bucket=None)
+    assert outbox.send(result.sends) == 1
 
     assert [entry["MessageBody"] for entry in sqs.sent[QUEUE]] == ['{"hello": 1}']
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("retried", 2)]
     with database.delivery() as connection:
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
         assert [entry.action for entry in audit.page(connection, None, limit=2)] == ["retried"]
 
 
 def test_watchdog_sends_messages_of_lost_sender(
-    unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
+    make_unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
 ):
-    actions.retry(database, None, change(unreadable()), bucket=None)
+    actions.retry(database, None, change(make_unreadable()), bucket=None)
     actions.retry(database, tenant_id, change(fail()), bucket=None)
     outbox = Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
 
@@ -277,16 +279,16 @@ def test_watchdog_sends_messages_of_lost_sender(
     assert len(bodies) == 2
 
 
-def test_retry_rejects_message_invalid_for_sqs(unreadable: Callable[..., UUID], database: Database):
-    job_id = unreadable("ff00", "hex")
+def test_retry_rejects_message_invalid_for_sqs(make_unreadable: Callable[..., UUID], database: Database):
+    job_id = make_unreadable("ff00", "hex")
     with pytest.raises(NotRetryableError, match="cannot be sent to SQS"):
         actions.retry(database, None, change(job_id), bucket=None)
 
 
 def test_unassigned_dead_letter_is_hidden_from_tenants(
-    unreadable: Callable[..., UUID], database: Database, tenant_id: UUID
+    make_unreadable: Callable[..., UUID], database: Database, tenant_id: UUID
 ):
-    job_id = unreadable()
+    job_id = make_unreadable()
     with pytest.raises(DeadLetterNotFoundError):
         actions.resolve(database, tenant_id, change(job_id))
     assert actions.resolve(database, None, change(job_id)).version == 2
@@ -301,10 +303,10 @@ def test_dead_letter_is_closed_with_note(
 ):
     job_id = fail()
     close(database, tenant_id, change(job_id, note="Booked by hand"))
-    dead_letter = shown(database, tenant_id, job_id)
+    dead_letter = load(database, tenant_id, job_id)
     assert (dead_letter.status, dead_letter.version, dead_letter.resolved_by) == (status, 2, "kim")
     assert dead_letter.resolution == {"action": status, "notes": "Booked by hand"}
-    assert [entry.action for entry in trail(database, tenant_id)] == [status]
+    assert [entry.action for entry in audit_entries(database, tenant_id)] == [status]
     assert rows(admin, "outbox") == []
     assert rows(admin, "task")[0]["status"] == "failed"
 
@@ -317,49 +319,49 @@ def test_closing_requires_valid_note(
     job_id = fail()
     with pytest.raises(RejectedRequestError, match="note"):
         close(database, tenant_id, change(job_id, note=note))
-    assert shown(database, tenant_id, job_id).status == "pending"
+    assert load(database, tenant_id, job_id).status == "pending"
 
 
 def test_retry_needs_no_note(fail: Fail, database: Database, tenant_id: UUID):
     job_id = fail()
     actions.retry(database, tenant_id, change(job_id, note=None), bucket=None)
-    [entry] = trail(database, tenant_id)
+    [entry] = audit_entries(database, tenant_id)
     assert entry.note_hash is None
 
 
-ACTS = {
+ACTIONS = {
     "retry": lambda database, tenant_id, wanted: actions.retry(database, tenant_id, wanted, bucket=None),
     "resolve": actions.resolve,
     "ignore": actions.ignore,
 }
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_action_rejects_outdated_version(
-    act: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    action: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET metadata = '{}', version = version + 1")
     with pytest.raises(VersionConflictError, match="version 2"):
-        act(database, tenant_id, change(job_id))
-    assert trail(database, tenant_id) == []
+        action(database, tenant_id, change(job_id))
+    assert audit_entries(database, tenant_id) == []
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 @pytest.mark.parametrize("status", ["retried", "resolved", "ignored"])
 def test_action_rejects_closed_dead_letter(
-    status: str, act: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+    status: str, action: Callable[..., ChangeResult], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET status = %s, version = 2", [status])
     with pytest.raises(NotPendingError, match=status):
-        act(database, tenant_id, change(job_id, version=2))
-    assert trail(database, tenant_id) == []
+        action(database, tenant_id, change(job_id, version=2))
+    assert audit_entries(database, tenant_id) == []
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_action_rejects_foreign_and_purged_dead_letters(
-    act: Callable[..., ChangeResult],
+    action: Callable[..., ChangeResult],
     fail: Fail,
     database: Database,
     tenant_id: UUID,
@@ -368,7 +370,7 @@ def test_action_rejects_foreign_and_purged_dead_letters(
 ):
     job_id = fail()
     with pytest.raises(DeadLetterNotFoundError):
-        act(database, make_tenant("other"), change(job_id))
+        action(database, make_tenant("other"), change(job_id))
     admin.execute("UPDATE dead_letter SET purged_at = now()")
     with pytest.raises(DeadLetterNotFoundError):
-        act(database, tenant_id, change(job_id, version=2))
+        action(database, tenant_id, change(job_id, version=2))

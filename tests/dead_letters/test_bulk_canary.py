@@ -10,206 +10,208 @@ from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import ChangeRequest
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
-from tests.dead_letters.bulking import LATER, Yard, steer
+from tests.dead_letters.bulk_harness import LATER, BulkHarness, control
 
 
-def fail_again(yard: Yard, job_id: UUID) -> None:
-    yard.die(worker="tasks", task_type="echo", work_id=yard.work_of(job_id), revision=2, minute=90)
-
-
-def fail_once(yard: Yard, operation: Operation) -> None:
-    """Record one failed attempt for the retried work items."""
-    yard.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [yard.works(operation)])
-
-
-def cancel(yard: Yard, works: list[UUID]) -> None:
-    yard.admin.execute(
-        "UPDATE task SET status = NULL, canceled_at = now(), ended_at = now() WHERE id = ANY(%s)",
-        [works],
+def fail_again(harness: BulkHarness, job_id: UUID) -> None:
+    harness.make_dead_letter(
+        worker="tasks", task_type="echo", work_id=harness.work_id_of(job_id), revision=2, minute=90
     )
 
 
-def notified(yard: Yard) -> list[tuple[str, UUID, str]]:
+def fail_once(harness: BulkHarness, operation: Operation) -> None:
+    """Record one failed attempt for the retried work items."""
+    harness.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [harness.work_ids(operation)])
+
+
+def cancel(harness: BulkHarness, work_ids: list[UUID]) -> None:
+    harness.admin.execute(
+        "UPDATE task SET status = NULL, canceled_at = now(), ended_at = now() WHERE id = ANY(%s)",
+        [work_ids],
+    )
+
+
+def notifications(harness: BulkHarness) -> list[tuple[str, UUID, str]]:
     """Return the notifications about bulk operations, with their reasons."""
-    return yard.admin.execute(
+    return harness.admin.execute(
         "SELECT worker, job_id, payload ->> 'error' FROM failure_event WHERE worker = 'bulk' ORDER BY created_at"
     ).fetchall()
 
 
-def test_each_automatic_halt_notifies_once(yard: Yard):
-    dead_letters = yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    fail_once(yard, operation)
-    assert notified(yard) == []
+def test_each_automatic_halt_notifies_once(harness: BulkHarness):
+    dead_letters = harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    fail_once(harness, operation)
+    assert notifications(harness) == []
     expected = []
     for _ in range(2):
-        yard.now += timedelta(hours=1)
-        yard.run(operation)
-        yard.run(operation)
-        expected.append(("bulk", operation.id, yard.shown(operation).reason))
-        assert notified(yard) == expected
-        steer(yard, operation, "resume")
-    fail_again(yard, dead_letters[-1])
-    yard.end(yard.works(operation), "failed")
-    yard.run(operation)
-    expected.append(("bulk", operation.id, yard.shown(operation).reason))
-    assert (yard.shown(operation).state, notified(yard)) == ("halted", expected)
+        harness.now += timedelta(hours=1)
+        harness.run(operation)
+        harness.run(operation)
+        expected.append(("bulk", operation.id, harness.load(operation).reason))
+        assert notifications(harness) == expected
+        control(harness, operation, "resume")
+    fail_again(harness, dead_letters[-1])
+    harness.set_status(harness.work_ids(operation), "failed")
+    harness.run(operation)
+    expected.append(("bulk", operation.id, harness.load(operation).reason))
+    assert (harness.load(operation).state, notifications(harness)) == ("halted", expected)
 
 
-def test_repeated_halt_notifies_once(yard: Yard):
-    operation = yard.request(canary=2)
+def test_repeated_halt_notifies_once(harness: BulkHarness):
+    operation = harness.request(canary=2)
     for _ in range(2):
-        with yard.database.tenant(yard.tenant_id) as connection:
-            engine._notify(connection, operation, operation.reason or "", yard.now)
-    assert [job_id for _, job_id, _ in notified(yard)] == [operation.id]
+        with harness.database.tenant(harness.tenant_id) as connection:
+            engine._notify(connection, operation, operation.reason or "", harness.now)
+    assert [job_id for _, job_id, _ in notifications(harness)] == [operation.id]
 
 
-def test_finished_or_manually_paused_operation_does_not_notify(yard: Yard):
-    yard.fail(2)
-    operation = yard.request(canary=1)
-    steer(yard, operation, "pause")
-    steer(yard, operation, "resume")
-    yard.run(operation)
-    yard.end(yard.works(operation), "succeeded")
-    yard.run(operation)
-    assert (yard.shown(operation).state, notified(yard)) == ("done", [])
+def test_finished_or_manually_paused_operation_does_not_notify(harness: BulkHarness):
+    harness.fail(2)
+    operation = harness.request(canary=1)
+    control(harness, operation, "pause")
+    control(harness, operation, "resume")
+    harness.run(operation)
+    harness.set_status(harness.work_ids(operation), "succeeded")
+    harness.run(operation)
+    assert (harness.load(operation).state, notifications(harness)) == ("done", [])
 
 
-def test_rest_follows_successful_canary(yard: Yard):
-    dead_letters = yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 2)
-    assert {job_id for job_id, status in yard.statuses().items() if status == "retried"} == {*dead_letters[3:]}
-    first, second = yard.works(operation)
-    yard.end([first], "succeeded")
-    assert (yard.run(operation), yard.shown(operation).state) == ([], "canary")
-    yard.end([second], "succeeded")
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
+def test_rest_follows_successful_canary(harness: BulkHarness):
+    dead_letters = harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("canary", 2)
+    assert {job_id for job_id, status in harness.statuses().items() if status == "retried"} == {*dead_letters[3:]}
+    first, second = harness.work_ids(operation)
+    harness.set_status([first], "succeeded")
+    assert (harness.run(operation), harness.load(operation).state) == ([], "canary")
+    harness.set_status([second], "succeeded")
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 5)
 
 
-def test_failed_canary_stops_operation(yard: Yard):
-    dead_letters = yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    first, second = yard.works(operation)
-    yard.end([first], "failed")
-    yard.end([second], "succeeded")
-    fail_again(yard, dead_letters[-1])
-    yard.now += timedelta(hours=1)
-    yard.run(operation)
-    ended = yard.shown(operation)
-    assert (ended.state, ended.reason) == ("halted", "1 of the first 2 retries failed again.")
-    assert ended.ended_at == yard.now
-    assert Counter(yard.results(operation).values()) == {"succeeded": 2, None: 3}
-    assert yard.step(operation) is None
-    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-halted", "bulk")
+def test_failed_canary_stops_operation(harness: BulkHarness):
+    dead_letters = harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    first, second = harness.work_ids(operation)
+    harness.set_status([first], "failed")
+    harness.set_status([second], "succeeded")
+    fail_again(harness, dead_letters[-1])
+    harness.now += timedelta(hours=1)
+    harness.run(operation)
+    stopped = harness.load(operation)
+    assert (stopped.state, stopped.reason) == ("halted", "1 of the first 2 retries failed again.")
+    assert stopped.ended_at == harness.now
+    assert Counter(harness.results(operation).values()) == {"succeeded": 2, None: 3}
+    assert harness.step(operation) is None
+    assert (harness.audit_entries()[-1].action, harness.audit_entries()[-1].actor) == ("bulk-halted", "bulk")
 
 
-def test_unfinished_canary_pauses_operation_after_timeout(yard: Yard):
-    yard.fail(60)
-    operation = yard.request(canary=5)
-    yard.run(operation)
-    fail_once(yard, operation)
-    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
-    yard.run(operation)
-    assert yard.shown(operation).state == "canary"
-    yard.now += timedelta(seconds=3)
-    yard.run(operation)
-    paused = yard.shown(operation)
+def test_unfinished_canary_pauses_operation_after_timeout(harness: BulkHarness):
+    harness.fail(60)
+    operation = harness.request(canary=5)
+    harness.run(operation)
+    fail_once(harness, operation)
+    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.run(operation)
+    assert harness.load(operation).state == "canary"
+    harness.now += timedelta(seconds=3)
+    harness.run(operation)
+    paused = harness.load(operation)
     assert (paused.state, paused.succeeded, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
         "5 of the first 5 retries did not succeed within 45 minutes of attempts. "
         "Check the cause. Resume the operation to wait again, or cancel it."
     )
-    assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
-    assert yard.step(operation) is None
+    assert (harness.audit_entries()[-1].action, harness.audit_entries()[-1].actor) == ("bulk-pause", "bulk")
+    assert harness.step(operation) is None
 
 
-def test_resumed_canary_gets_full_timeout_again(yard: Yard):
-    yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    fail_once(yard, operation)
-    yard.now += timedelta(hours=1)
-    yard.run(operation)
-    resumed = steer(yard, operation, "resume")
+def test_resumed_canary_gets_full_timeout_again(harness: BulkHarness):
+    harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    fail_once(harness, operation)
+    harness.now += timedelta(hours=1)
+    harness.run(operation)
+    resumed = control(harness, operation, "resume")
     assert (resumed.state, resumed.reason) == ("canary", None)
-    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
-    yard.run(operation)
-    assert yard.shown(operation).state == "canary"
-    yard.now += timedelta(seconds=3)
-    yard.run(operation)
-    assert yard.shown(operation).state == "paused"
-    yard.end(yard.works(operation), "succeeded")
-    steer(yard, operation, "resume")
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
+    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.run(operation)
+    assert harness.load(operation).state == "canary"
+    harness.now += timedelta(seconds=3)
+    harness.run(operation)
+    assert harness.load(operation).state == "paused"
+    harness.set_status(harness.work_ids(operation), "succeeded")
+    control(harness, operation, "resume")
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 5)
 
 
-def test_canary_timeout_starts_with_first_attempt(yard: Yard):
+def test_canary_timeout_starts_with_first_attempt(harness: BulkHarness):
     """The queue may be paused, or a required service unavailable."""
-    yard.fail(3)
-    operation = yard.request(canary=1)
-    yard.run(operation)
-    yard.now += timedelta(days=2)
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 1)
-    fail_once(yard, operation)
-    yard.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("canary", 1)
-    yard.end(yard.works(operation), "succeeded")
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 3)
+    harness.fail(3)
+    operation = harness.request(canary=1)
+    harness.run(operation)
+    harness.now += timedelta(days=2)
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("canary", 1)
+    fail_once(harness, operation)
+    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("canary", 1)
+    harness.set_status(harness.work_ids(operation), "succeeded")
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 3)
 
 
-def test_canceled_canary_items_are_ignored(yard: Yard):
-    yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    first, second = yard.works(operation)
-    cancel(yard, [first])
-    yard.end([second], "succeeded")
-    yard.run(operation)
-    assert (yard.shown(operation).state, yard.shown(operation).succeeded) == ("done", 5)
+def test_canceled_canary_items_are_ignored(harness: BulkHarness):
+    harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    first, second = harness.work_ids(operation)
+    cancel(harness, [first])
+    harness.set_status([second], "succeeded")
+    harness.run(operation)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 5)
 
 
-def test_fully_canceled_canary_pauses_operation(yard: Yard):
-    yard.fail(5)
-    operation = yard.request(canary=2)
-    yard.run(operation)
-    cancel(yard, yard.works(operation))
-    yard.run(operation)
-    paused = yard.shown(operation)
+def test_fully_canceled_canary_pauses_operation(harness: BulkHarness):
+    harness.fail(5)
+    operation = harness.request(canary=2)
+    harness.run(operation)
+    cancel(harness, harness.work_ids(operation))
+    harness.run(operation)
+    paused = harness.load(operation)
     assert (paused.state, paused.succeeded) == ("paused", 2)
     assert paused.reason == (
         "None of the first 2 retries succeeded: they were canceled or had nothing to do. "
         "Cancel the operation and retry other dead letters."
     )
-    assert steer(yard, operation, "cancel").reason is None
+    assert control(harness, operation, "cancel").reason is None
 
 
-def test_canary_counts_only_attempted_items(yard: Yard):
-    dead_letters = yard.fail(7)
-    operation = yard.request(canary=5)
-    actions.ignore(yard.database, yard.tenant_id, ChangeRequest(dead_letters[6], 1, "ann", LATER, "A trial"))
-    yard.run(operation)
-    last, canceled, _untried, succeeded, deleted = yard.works(operation)
-    cancel(yard, [canceled])
-    yard.end([succeeded], "succeeded")
-    yard.admin.execute("DELETE FROM task WHERE id = %s", [deleted])
-    yard.end([last], "failed")
-    fail_again(yard, dead_letters[5])
-    yard.run(operation)
-    ended = yard.shown(operation)
+def test_canary_counts_only_attempted_items(harness: BulkHarness):
+    dead_letters = harness.fail(7)
+    operation = harness.request(canary=5)
+    actions.ignore(harness.database, harness.tenant_id, ChangeRequest(dead_letters[6], 1, "ann", LATER, "A trial"))
+    harness.run(operation)
+    last, canceled, _untried, succeeded, deleted = harness.work_ids(operation)
+    cancel(harness, [canceled])
+    harness.set_status([succeeded], "succeeded")
+    harness.admin.execute("DELETE FROM task WHERE id = %s", [deleted])
+    harness.set_status([last], "failed")
+    fail_again(harness, dead_letters[5])
+    harness.run(operation)
+    ended = harness.load(operation)
     assert (ended.succeeded, ended.skipped) == (5, 1)
     assert (ended.state, ended.reason) == ("halted", "1 of the first 2 retries failed again.")
 
 
-ONE = {
+ONE_ITEM_REASONS = {
     "failed": "The first retry failed again.",
     "pending": "The first retry did not succeed within 45 minutes of attempts. "
     "Check the cause. Resume the operation to wait again, or cancel it.",
@@ -218,28 +220,28 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize(("ending", "reason"), ONE.items(), ids=ONE)
-def test_single_item_canary_has_singular_reason(yard: Yard, ending: str, reason: str):
-    yard.fail(2)
-    operation = yard.request(canary=1)
-    yard.run(operation)
-    fail_once(yard, operation)
+@pytest.mark.parametrize(("ending", "reason"), ONE_ITEM_REASONS.items(), ids=ONE_ITEM_REASONS)
+def test_single_item_canary_has_singular_reason(harness: BulkHarness, ending: str, reason: str):
+    harness.fail(2)
+    operation = harness.request(canary=1)
+    harness.run(operation)
+    fail_once(harness, operation)
     if ending == "canceled":
-        cancel(yard, yard.works(operation))
+        cancel(harness, harness.work_ids(operation))
     else:
-        yard.end(yard.works(operation), ending)
-    yard.now += bulk.TIMEOUT_SECONDS + timedelta(seconds=1)
-    yard.run(operation)
-    assert yard.shown(operation).reason == reason
+        harness.set_status(harness.work_ids(operation), ending)
+    harness.now += bulk.TIMEOUT_SECONDS + timedelta(seconds=1)
+    harness.run(operation)
+    assert harness.load(operation).reason == reason
 
 
-def test_skipped_dead_letters_do_not_count_as_canary(yard: Yard):
-    dead_letters = yard.fail(4)
-    operation = yard.request(canary=2)
+def test_skipped_dead_letters_do_not_count_as_canary(harness: BulkHarness):
+    dead_letters = harness.fail(4)
+    operation = harness.request(canary=2)
     for dead_letter in dead_letters[2:]:
-        actions.ignore(yard.database, yard.tenant_id, ChangeRequest(dead_letter, 1, "ann", LATER, "A trial"))
-    yard.run(operation)
-    assert yard.results(operation) == dict(
+        actions.ignore(harness.database, harness.tenant_id, ChangeRequest(dead_letter, 1, "ann", LATER, "A trial"))
+    harness.run(operation)
+    assert harness.results(operation) == dict(
         zip(dead_letters, ["succeeded", "succeeded", "skipped", "skipped"], strict=True)
     )
-    assert yard.shown(operation).state == "canary"
+    assert harness.load(operation).state == "canary"

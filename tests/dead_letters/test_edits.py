@@ -20,7 +20,7 @@ from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 from counterfoil.tasks.task_type import InvalidPayloadError
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.tasks.conftest import BUCKET, FakeS3
@@ -32,19 +32,19 @@ Edit = Callable[..., int]
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> FakeS3:
-    fake = FakeS3()
-    monkeypatch.setattr(aws, "client", lambda service: {"s3": fake}[service])
-    return fake
+    fake_s3 = FakeS3()
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": fake_s3}[service])
+    return fake_s3
 
 
 @pytest.fixture
-def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
+def fail(admin: Connection, tenant_id: UUID, make_dead_letter: MakeDeadLetter) -> Fail:
     """`fail(...)` creates a failed task with a dead letter."""
 
     def make(task_type: str = "echo", payload: dict[str, Any] | None = None, **columns: Any) -> UUID:
         values = {"payload": json.dumps(payload)} if payload is not None else {}
         task = make_task(admin, tenant_id, task_type=task_type, status="failed", attempts=6, **values, **columns)
-        return die(worker="tasks", task_type=task_type, work_id=task)
+        return make_dead_letter(worker="tasks", task_type=task_type, work_id=task)
 
     return make
 
@@ -55,12 +55,12 @@ def change(job_id: UUID, version: int = 1) -> ChangeRequest:
 
 @pytest.fixture
 def edit(database: Database, tenant_id: UUID, s3: FakeS3) -> Edit:
-    def act(job_id: UUID, payload: dict[str, Any], version: int = 1, *, bucket: str | None = BUCKET) -> int:
-        wanted = change(job_id, version)
-        chosen = Settings.model_validate({"http_request_tasks_enabled": True})
-        return actions.edit_payload(database, tenant_id, wanted, payload, bucket=bucket, settings=chosen).version
+    def edit_payload(job_id: UUID, payload: dict[str, Any], version: int = 1, *, bucket: str | None = BUCKET) -> int:
+        request = change(job_id, version)
+        settings = Settings.model_validate({"http_request_tasks_enabled": True})
+        return actions.edit_payload(database, tenant_id, request, payload, bucket=bucket, settings=settings).version
 
-    return act
+    return edit_payload
 
 
 def test_edit_stores_differences_and_audits_only_hashes(
@@ -83,9 +83,9 @@ def test_edit_stores_differences_and_audits_only_hashes(
     assert not any(word in text for word in ("iban", "DE02", "new", "lines"))  # echo declares no fields
     ((salt,),) = admin.execute("SELECT audit_salt FROM tenant WHERE id = %s", [tenant_id]).fetchall()
     assert entry.detail["changes"][0]["after_hash"] == hmac.digest(salt, b'"DE02500105170137075030"', "sha256").hex()
-    guessed = [hashlib.sha256(what).digest() for what in (b'"DE02500105170137075030"', b"A typo")]
-    assert not any(guess.hex() in text for guess in guessed)
-    assert entry.note_hash not in guessed
+    guessed_hashes = [hashlib.sha256(guess).digest() for guess in (b'"DE02500105170137075030"', b"A typo")]
+    assert not any(guessed_hash.hex() in text for guessed_hash in guessed_hashes)
+    assert entry.note_hash not in guessed_hashes
 
 
 def test_audit_entry_names_declared_fields(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
@@ -114,11 +114,11 @@ def test_every_edit_is_stored_with_author(fail: Fail, edit: Edit, database: Data
         edit(job_id, {"say": value}, version)
     actions.retry(database, tenant_id, change(job_id, 5), bucket=BUCKET)
 
-    shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
-    assert [(item.by, item.at, item.note) for item in shown.edits] == [("kim", NOON, "A typo")] * 4
-    assert [item.after for item in shown.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
-    assert [item.before for item in shown.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
-    assert (shown.original, shown.edited) == ({"say": "three"}, None)
+    payload = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
+    assert [(item.by, item.at, item.note) for item in payload.edits] == [("kim", NOON, "A typo")] * 4
+    assert [item.after for item in payload.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
+    assert [item.before for item in payload.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
+    assert (payload.original, payload.edited) == ({"say": "three"}, None)
 
 
 def test_retry_without_version_uses_concurrent_edit(
@@ -133,9 +133,9 @@ def test_retry_without_version_uses_concurrent_edit(
         return store(*args)
 
     monkeypatch.setattr(actions, "_store_edited_payload", edit_concurrently)
-    done = actions.retry(database, tenant_id, ChangeRequest(job_id, None, "kim", NOON), bucket=BUCKET)
+    result = actions.retry(database, tenant_id, ChangeRequest(job_id, None, "kim", NOON), bucket=BUCKET)
 
-    assert done.version == 3
+    assert result.version == 3
     assert rows(admin, "task")[0]["payload"] == {"say": "bye"}
 
 
@@ -156,15 +156,15 @@ def test_only_latest_edits_are_kept(fail: Fail, edit: Edit, database: Database, 
     for version in range(1, actions.MAX_EDITS + 3):
         edit(job_id, {"say": str(version)}, version)
 
-    shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
+    payload = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
 
-    assert [item.after["say"] for item in shown.edits] == [str(version) for version in range(22, 2, -1)]
+    assert [item.after["say"] for item in payload.edits] == [str(version) for version in range(22, 2, -1)]
 
 
 def test_dead_letter_read_excludes_earlier_edits(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail(payload={"say": "hello"})
-    for version, say in enumerate(("the first", "the second"), 1):
-        edit(job_id, {"say": say}, version)
+    for version, text in enumerate(("the first", "the second"), 1):
+        edit(job_id, {"say": text}, version)
     with database.tenant(tenant_id) as connection:
         dead_letter = actions.lock_for_change(connection, tenant_id, change(job_id, 3))
     assert dead_letter.edited_payload == {"say": "the second"}
@@ -195,9 +195,9 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
     assert rows(admin, "dead_letter")[0]["edit_metadata"] is None
 
 
-def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, die: Die):
+def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, make_dead_letter: MakeDeadLetter):
     with pytest.raises(PayloadNotEditableError, match="not for a task"):
-        edit(die(worker="ingestion"), {})
+        edit(make_dead_letter(worker="ingestion"), {})
     with pytest.raises(PayloadNotEditableError, match="belongs to its user"):
         edit(fail("chat_completion", {"message": "Hello"}), {"message": "Bye"})
     with pytest.raises(PayloadNotEditableError):
@@ -257,15 +257,15 @@ def test_large_edit_replaces_stored_payload(
     s3.objects[old] = json.dumps(LARGE).encode()
     job_id = fail()
     admin.execute("UPDATE task SET payload = NULL, payload_s3_key = %s", [old])
-    wanted = {"say": "y" * INLINE_BYTES}
-    edit(job_id, wanted)
+    payload = {"say": "y" * INLINE_BYTES}
+    edit(job_id, payload)
     assert scheduled_removals(admin) == {}
 
     actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
 
     [task] = rows(admin, "task")
     assert task["payload"] is None
-    assert payloads.read(BUCKET, task["payload_s3_key"]) == wanted
+    assert payloads.read(BUCKET, task["payload_s3_key"]) == payload
     assert scheduled_removals(admin) == {old: True}
 
 
@@ -326,8 +326,8 @@ PAYLOADS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 @given(PAYLOADS, PAYLOADS)
 def test_changed_fields_transform_one_payload_into_other(before: dict[str, Any], after: dict[str, Any]):
     fields = changed_fields(before, after)
-    kept = {name: before[name] for name in before if name not in fields}
-    result = kept | {name: after[name] for name in fields if name in after}
+    unchanged = {name: before[name] for name in before if name not in fields}
+    result = unchanged | {name: after[name] for name in fields if name in after}
     assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
     for name in fields:
         assert json.dumps(before.get(name, "absent")) != json.dumps(after.get(name, "absent"))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 
-MOST_MEBIBYTES = 200
+MAX_MEBIBYTES = 200
 """Below the limit of 256 MiB. The libraries use 90 MiB; the file would not fit."""
 ROOT = Path(__file__).parents[2]
 _INSERT = """
@@ -39,7 +39,7 @@ def test_large_export_uses_little_memory(
         "csv",
     ]
 
-    done = subprocess.run(
+    process = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
@@ -49,9 +49,9 @@ def test_large_export_uses_little_memory(
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
-    summary: dict[str, Any] = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    summary: dict[str, Any] = json.loads(process.stdout)
     assert summary["bytes"] > dead_letters * 15_000 + dead_letters // 2000 * 4_000_000
     assert summary["parts"] > 20
-    assert summary["peak"] < MOST_MEBIBYTES
+    assert summary["peak"] < MAX_MEBIBYTES
     assert admin.execute("SELECT state, succeeded FROM operation").fetchall() == [("done", dead_letters)]

@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.dead_letters import groups, search
 from counterfoil.dead_letters.groups import DeadLetterGroup
 from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter
-from tests.dead_letters.conftest import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 
 SetStatus = Callable[[UUID, str], None]
 LATER = NOON + timedelta(hours=2)
@@ -22,15 +22,15 @@ def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> li
         return groups.page(connection, tenant_id, STATUSES, now, limit=100)
 
 
-def add_up(maintenance_database: Database, now: datetime = LATER) -> None:
+def sum_counts(maintenance_database: Database, now: datetime = LATER) -> None:
     with maintenance_connection(maintenance_database) as connection:
         groups.add_up(connection, now, groups=1000)
 
 
-def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, die: Die):
-    die("Reading page 3 of 'a.pdf' timed out")
-    die("Reading page 12 of 'b.pdf' timed out", minute=70)
-    die("The disk is full", minute=5)
+def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
+    make_dead_letter("Reading page 3 of 'a.pdf' timed out")
+    make_dead_letter("Reading page 12 of 'b.pdf' timed out", minute=70)
+    make_dead_letter("The disk is full", minute=5)
     newest, other = all_groups(database, tenant_id)
     assert (newest.message, newest.count, newest.worker) == ("Reading page # of # timed out", 2, "ingestion")
     assert (newest.first_seen, newest.last_seen) == (NOON, NOON + timedelta(minutes=70))
@@ -40,9 +40,13 @@ def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, di
 
 
 def test_group_counts_dead_letters_by_status(
-    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
+    database: Database,
+    maintenance_database: Database,
+    tenant_id: UUID,
+    make_dead_letter: MakeDeadLetter,
+    set_status: SetStatus,
 ):
-    job_ids = [die(minute=minute) for minute in range(5)]
+    job_ids = [make_dead_letter(minute=minute) for minute in range(5)]
     set_status(job_ids[0], "resolved")
     set_status(job_ids[1], "resolved")
     set_status(job_ids[2], "ignored")
@@ -50,59 +54,61 @@ def test_group_counts_dead_letters_by_status(
         [group] = all_groups(database, tenant_id)
         assert (group.pending, group.retried, group.resolved, group.ignored) == (2, 0, 2, 1)
         assert sum(group.trend) == 5
-        add_up(maintenance_database)
+        sum_counts(maintenance_database)
 
 
-def test_renewed_dead_letter_appears_in_both_hours(database: Database, tenant_id: UUID, die: Die):
+def test_renewed_dead_letter_appears_in_both_hours(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
+):
     work_id = uuid4()
-    die(work_id=work_id)
-    die(work_id=work_id, revision=2, minute=60)
+    make_dead_letter(work_id=work_id)
+    make_dead_letter(work_id=work_id, revision=2, minute=60)
     [group] = all_groups(database, tenant_id)
     assert group.count == 1
     assert sum(group.trend) == 2
 
 
-def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, die: Die):
+def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
     for number, name in enumerate(("one", "two", "three", "four", "five")):
-        die(f"Cannot do {name}", minute=number // 2)
-    seen: list[DeadLetterGroup] = []
+        make_dead_letter(f"Cannot do {name}", minute=number // 2)
+    listed: list[DeadLetterGroup] = []
     while True:
-        after = (seen[-1].last_seen, seen[-1].fingerprint) if seen else None
+        after = (listed[-1].last_seen, listed[-1].fingerprint) if listed else None
         with database.tenant(tenant_id) as connection:
             page = groups.page(connection, tenant_id, STATUSES, LATER, limit=2, after=after)
         if not page:
             break
-        seen += page
-    assert sorted(group.message.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
+        listed += page
+    assert sorted(group.message.split()[-1] for group in listed) == ["five", "four", "one", "three", "two"]
 
 
 def test_groups_without_requested_status_are_omitted(
-    database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, set_status: SetStatus
 ):
-    set_status(die("One"), "resolved")
-    die("Two")
+    set_status(make_dead_letter("One"), "resolved")
+    make_dead_letter("Two")
     with database.tenant(tenant_id) as connection:
         page = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
     assert [group.message for group in page] == ["Two"]
 
 
 def test_summing_compacts_counts_and_drops_old_hours(
-    maintenance_database: Database, die: Die, set_status: SetStatus, admin: Connection
+    maintenance_database: Database, make_dead_letter: MakeDeadLetter, set_status: SetStatus, admin: Connection
 ):
-    job_ids = [die(minute=minute) for minute in range(10)]
+    job_ids = [make_dead_letter(minute=minute) for minute in range(10)]
     for job_id in job_ids:
         set_status(job_id, "resolved")
-    add_up(maintenance_database)
+    sum_counts(maintenance_database)
     rows = admin.execute("SELECT status, delta, is_rollup FROM dead_letter_count ORDER BY status").fetchall()
     assert rows == [("resolved", 10, True), (None, 10, True)]
-    add_up(maintenance_database, NOON + timedelta(days=8))
+    sum_counts(maintenance_database, NOON + timedelta(days=8))
     assert admin.execute("SELECT status, delta FROM dead_letter_count").fetchall() == [("resolved", 10)]
 
 
 def test_late_tenant_assignment_updates_groups_and_search(
-    database: Database, tenant_id: UUID, die: Die, admin: Connection
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ):
-    job_id = die("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")
+    job_id = make_dead_letter("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")
     admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as if it was written without a tenant
     admin.execute("DELETE FROM dead_letter_group WHERE tenant_id IS NOT NULL")
     assert admin.execute("SELECT DISTINCT tenant_id FROM dead_letter_word").fetchall() == [(None,)]
@@ -119,11 +125,15 @@ def test_late_tenant_assignment_updates_groups_and_search(
 
 
 def test_deleting_tenant_deletes_its_dead_letters(
-    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, admin: Connection
+    database: Database,
+    maintenance_database: Database,
+    tenant_id: UUID,
+    make_dead_letter: MakeDeadLetter,
+    admin: Connection,
 ):
-    die()
+    make_dead_letter()
     admin.execute("DELETE FROM tenant WHERE id = %s", [tenant_id])
-    add_up(maintenance_database)
+    sum_counts(maintenance_database)
     for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
         assert admin.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
 
@@ -135,24 +145,24 @@ def test_counts_match_dead_letters_after_any_changes(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
-    die: Die,
+    make_dead_letter: MakeDeadLetter,
     admin: Connection,
 ):
     admin.execute("DELETE FROM dead_letter WHERE tenant_id = %s", [tenant_id])
-    job_ids = [die(worker=("ingestion", "matching")[number % 2], minute=number) for number in range(6)]
+    job_ids = [make_dead_letter(worker=("ingestion", "matching")[number % 2], minute=number) for number in range(6)]
     for number, status, is_purged in changes:
         admin.execute(
             "UPDATE dead_letter SET status = %s, purged_at = CASE WHEN %s THEN now() END WHERE job_id = %s",
             [status, is_purged, job_ids[number]],
         )
         if is_purged and number % 2:
-            add_up(maintenance_database)
-    counted = admin.execute(
+            sum_counts(maintenance_database)
+    row_counts = admin.execute(
         "SELECT task_type, status, count(*) FROM dead_letter WHERE purged_at IS NULL AND tenant_id = %s GROUP BY 1, 2",
         [tenant_id],
     ).fetchall()
     expected: dict[str, dict[str, int]] = {}
-    for task_type, status, number in counted:
+    for task_type, status, number in row_counts:
         expected.setdefault(task_type, {})[status] = number
     with database.tenant(tenant_id) as connection:
         assert groups.stats(connection, tenant_id) == expected

@@ -15,7 +15,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedStatementError
 from counterfoil.operations import engine, store
 from counterfoil.operations.store import Operation, OperationStateError
-from tests.dead_letters.conftest import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 
 SetStatus = Callable[[UUID, str], None]
 NOW = NOON + timedelta(days=1)
@@ -23,20 +23,20 @@ CLOSED = ("retried", "resolved", "ignored")
 
 
 @pytest.fixture
-def job_ids(die: Die, set_status: SetStatus) -> list[UUID]:
+def job_ids(make_dead_letter: MakeDeadLetter, set_status: SetStatus) -> list[UUID]:
     """Four dead letters with different statuses, and a newer closed one."""
-    ids = [die(minute=minute) for minute in range(5)]
+    ids = [make_dead_letter(minute=minute) for minute in range(5)]
     for job_id, status in zip(ids, [*CLOSED, "pending", "resolved"], strict=True):
         set_status(job_id, status)
     return ids
 
 
-def shown(database: Database, tenant_id: UUID) -> set[UUID]:
+def visible_dead_letters(database: Database, tenant_id: UUID) -> set[UUID]:
     with database.tenant(tenant_id) as connection:
         return {entry.job_id for entry in search.page(connection, tenant_id, DeadLetterFilter(), limit=100).entries}
 
 
-def counted(database: Database, tenant_id: UUID) -> int:
+def count_purgeable(database: Database, tenant_id: UUID) -> int:
     with database.tenant(tenant_id) as connection:
         return sum(number for counts in groups.stats(connection, tenant_id).values() for number in counts.values())
 
@@ -52,13 +52,13 @@ def step(database: Database, operation: Operation, at_once: int = 2) -> engine.S
 
 
 def steps(database: Database, tenant_id: UUID, at_once: int = 2) -> int:
-    taken = 0
+    count = 0
     with database.tenant(tenant_id) as connection:
         operations = store.page(connection, tenant_id, limit=10)
     for operation in operations:
         while step(database, operation, at_once):
-            taken += 1
-    return taken
+            count += 1
+    return count
 
 
 def restore(database: Database, purge: Operation, *, version: int = 1, now: datetime = NOW) -> Operation:
@@ -66,7 +66,7 @@ def restore(database: Database, purge: Operation, *, version: int = 1, now: date
         return purges.restore(connection, purge.id, version=version, by="bert", now=now)
 
 
-def of_tenant(database: Database, tenant_id: UUID) -> Operation:
+def for_tenant(database: Database, tenant_id: UUID) -> Operation:
     with database.tenant(tenant_id) as connection:
         [purge] = store.page(connection, tenant_id, limit=10, actions=["purge"])
     return purge
@@ -77,9 +77,9 @@ def test_purge_hides_old_closed_dead_letters(
 ):
     request(database, tenant_id)
     assert steps(database, tenant_id) == 2
-    assert shown(database, tenant_id) == {job_ids[3], job_ids[4]}
-    assert counted(database, tenant_id) == 2
-    purge = of_tenant(database, tenant_id)
+    assert visible_dead_letters(database, tenant_id) == {job_ids[3], job_ids[4]}
+    assert count_purgeable(database, tenant_id) == 2
+    purge = for_tenant(database, tenant_id)
     assert (purge.succeeded, purge.state) == (3, "done")
 
 
@@ -88,7 +88,7 @@ def test_purge_is_limited_to_given_statuses(
 ):
     request(database, tenant_id, statuses=("ignored",))
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == {job_ids[0], job_ids[1], job_ids[3], job_ids[4]}
+    assert visible_dead_letters(database, tenant_id) == {job_ids[0], job_ids[1], job_ids[3], job_ids[4]}
 
 
 def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UUID, job_ids: list[UUID]):
@@ -97,13 +97,17 @@ def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UU
 
 
 def test_later_dead_letters_are_not_purged(
-    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
+    database: Database,
+    maintenance_database: Database,
+    tenant_id: UUID,
+    make_dead_letter: MakeDeadLetter,
+    set_status: SetStatus,
 ):
     request(database, tenant_id, minute=60 * 24 * 30)
-    late = die(minute=60 * 24 + 1)
-    set_status(late, "resolved")
+    later = make_dead_letter(minute=60 * 24 + 1)
+    set_status(later, "resolved")
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == {late}
+    assert visible_dead_letters(database, tenant_id) == {later}
 
 
 def test_dead_letters_closed_after_request_are_not_purged(
@@ -111,26 +115,26 @@ def test_dead_letters_closed_after_request_are_not_purged(
 ):
     purge = request(database, tenant_id, minute=5)
     step(database, purge, at_once=1)
-    resolve = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
-    admin.execute(resolve, [NOW + timedelta(seconds=1), job_ids[3]])
-    admin.execute(resolve, [NOW, job_ids[4]])
+    resolve_query = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
+    admin.execute(resolve_query, [NOW + timedelta(seconds=1), job_ids[3]])
+    admin.execute(resolve_query, [NOW, job_ids[4]])
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == {job_ids[3]}
-    assert of_tenant(database, tenant_id).succeeded == 4
+    assert visible_dead_letters(database, tenant_id) == {job_ids[3]}
+    assert for_tenant(database, tenant_id).succeeded == 4
 
 
 def test_restore_undoes_purge(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     query = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
-    before = admin.execute(query).fetchall()
+    rows_before = admin.execute(query).fetchall()
     purge = request(database, tenant_id)
     steps(database, tenant_id)
     restoration = restore(database, purge, now=NOW + timedelta(days=6))
     assert (restoration.action, restoration.requested_by) == ("restore", "bert")
     steps(database, tenant_id)
-    assert admin.execute(query).fetchall() == before
-    assert counted(database, tenant_id) == 5
+    assert admin.execute(query).fetchall() == rows_before
+    assert count_purgeable(database, tenant_id) == 5
     with pytest.raises(OperationStateError, match="already undone"):
         restore(database, purge, version=2)
 
@@ -142,7 +146,7 @@ def test_restore_undoes_unfinished_purge(
     step(database, purge)
     restore(database, purge)
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == set(job_ids)
+    assert visible_dead_letters(database, tenant_id) == set(job_ids)
 
 
 def test_purge_cannot_be_restored_after_seven_days(
@@ -154,16 +158,20 @@ def test_purge_cannot_be_restored_after_seven_days(
 
 
 def test_renewed_dead_letter_is_visible_again(
-    database: Database, maintenance_database: Database, tenant_id: UUID, die: Die, set_status: SetStatus
+    database: Database,
+    maintenance_database: Database,
+    tenant_id: UUID,
+    make_dead_letter: MakeDeadLetter,
+    set_status: SetStatus,
 ):
     work_id = uuid4()
-    job_id = die(work_id=work_id)
+    job_id = make_dead_letter(work_id=work_id)
     set_status(job_id, "retried")
     request(database, tenant_id)
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == set()
-    die(work_id=work_id, revision=2, minute=60)
-    assert shown(database, tenant_id) == {job_id}
+    assert visible_dead_letters(database, tenant_id) == set()
+    make_dead_letter(work_id=work_id, revision=2, minute=60)
+    assert visible_dead_letters(database, tenant_id) == {job_id}
 
 
 def delete(maintenance_database: Database, now: datetime) -> int:
@@ -182,7 +190,7 @@ def test_purged_dead_letters_are_deleted_after_seven_days(
     remaining = {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()}
     assert remaining == {job_ids[3], job_ids[4]}
     assert {id_ for (id_,) in admin.execute("SELECT DISTINCT job_id FROM dead_letter_word").fetchall()} <= remaining
-    assert counted(database, tenant_id) == 2
+    assert count_purgeable(database, tenant_id) == 2
 
 
 def test_dead_letters_being_restored_are_not_deleted(
@@ -194,7 +202,7 @@ def test_dead_letters_being_restored_are_not_deleted(
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
     assert delete(maintenance_database, datetime.now(UTC)) == 0
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == set(job_ids)
+    assert visible_dead_letters(database, tenant_id) == set(job_ids)
 
 
 def test_only_closed_dead_letters_are_deleted_after_retention(
@@ -210,18 +218,18 @@ def test_restored_dead_letters_are_kept_seven_more_days(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     """Their retention has ended by then, so they would be deleted immediately."""
-    settled = NOW - timedelta(days=29)
-    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [settled])
+    closed_at = NOW - timedelta(days=29)
+    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [closed_at])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))
     steps(database, tenant_id)
-    undone_at = NOW + timedelta(days=6)
-    restore(database, purge, now=undone_at)
+    restored_at = NOW + timedelta(days=6)
+    restore(database, purge, now=restored_at)
     steps(database, tenant_id)
-    assert delete(maintenance_database, undone_at) == 2
-    assert shown(database, tenant_id) == {job_ids[1], job_ids[2], job_ids[3]}
-    assert delete(maintenance_database, undone_at + timedelta(days=7)) == 0
-    assert delete(maintenance_database, undone_at + timedelta(days=7, seconds=1)) == 2
-    assert shown(database, tenant_id) == {job_ids[3]}
+    assert delete(maintenance_database, restored_at) == 2
+    assert visible_dead_letters(database, tenant_id) == {job_ids[1], job_ids[2], job_ids[3]}
+    assert delete(maintenance_database, restored_at + timedelta(days=7)) == 0
+    assert delete(maintenance_database, restored_at + timedelta(days=7, seconds=1)) == 2
+    assert visible_dead_letters(database, tenant_id) == {job_ids[3]}
 
 
 class RecordingConnection:
@@ -237,10 +245,10 @@ class RecordingConnection:
 
 def rows_read(node: dict[str, Any]) -> int:
     """Return the number of dead letters that a plan's scans read."""
-    here = 0
+    count = 0
     if node.get("Relation Name") == "dead_letter" and "Scan" in node["Node Type"]:
-        here = round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
-    return here + sum(rows_read(below) for below in node.get("Plans", ()))
+        count = round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+    return count + sum(rows_read(child) for child in node.get("Plans", ()))
 
 
 def rows_read_by_deletion(maintenance_database: Database, admin: Connection, now: datetime) -> int:
@@ -249,8 +257,8 @@ def rows_read_by_deletion(maintenance_database: Database, admin: Connection, now
     purges.delete(recorded, now, timedelta(days=30))  # type: ignore[arg-type]  # a partial fake
     with maintenance_connection(maintenance_database) as connection:
         connection.execute("SAVEPOINT before")
-        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
-        ((plan,),) = connection.execute(explained.encode(), recorded.values).fetchall()
+        explain_query = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
+        ((plan,),) = connection.execute(explain_query.encode(), recorded.values).fetchall()
         connection.execute("ROLLBACK TO before")  # EXPLAIN ANALYZE executed it
     return rows_read(plan[0]["Plan"])
 
@@ -282,24 +290,24 @@ def test_restored_and_renewed_dead_letter_has_normal_retention(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
-    die: Die,
+    make_dead_letter: MakeDeadLetter,
     set_status: SetStatus,
     admin: Connection,
 ):
     work_id = uuid4()
-    job_id = die(work_id=work_id)
+    job_id = make_dead_letter(work_id=work_id)
     set_status(job_id, "retried")
     purge = request(database, tenant_id)
     steps(database, tenant_id)
     restore(database, purge)
     steps(database, tenant_id)
-    die(work_id=work_id, revision=2, minute=60)
+    make_dead_letter(work_id=work_id, revision=2, minute=60)
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOW - timedelta(days=31)])
     assert delete(maintenance_database, NOW) == 1
 
 
 def test_only_failed_task_is_deleted_with_dead_letter(
-    maintenance_database: Database, tenant_id: UUID, die: Die, admin: Connection
+    maintenance_database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ):
     tasks = {"failed": uuid4(), "pending": uuid4()}
     for status, id_ in tasks.items():
@@ -308,7 +316,7 @@ def test_only_failed_task_is_deleted_with_dead_letter(
             " status) VALUES (%s, %s, 'echo', '{}', sha256(''), 5, %s, now(), %s)",
             [id_, tenant_id, str(id_), status],
         )
-        die(worker="tasks", work_id=id_)
+        make_dead_letter(worker="tasks", work_id=id_)
     admin.execute("UPDATE dead_letter SET status = 'ignored', resolved_at = %s", [NOON])
     assert delete(maintenance_database, NOON + timedelta(days=31)) == 2
     assert admin.execute("SELECT id FROM task").fetchall() == [(tasks["pending"],)]
@@ -330,10 +338,10 @@ def test_purge_step_has_its_limit_in_every_plan(
     with closing(Database(database_url)) as database:
         purge = request(database, tenant_id)
         assert step(database, purge) is not None
-        assert of_tenant(database, tenant_id).succeeded == 2
+        assert for_tenant(database, tenant_id).succeeded == 2
 
         restore(database, purge)
         with database.tenant(tenant_id) as connection:
             [restored] = store.page(connection, tenant_id, limit=1, actions=["restore"])
         step(database, restored, at_once=1)
-        assert len(shown(database, tenant_id)) == 5 - 2 + 1
+        assert len(visible_dead_letters(database, tenant_id)) == 5 - 2 + 1

@@ -87,7 +87,7 @@ def test_value_of_secret_name_is_hidden(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("Bearer abcdef123456 was refused", f"Bearer {REDACTED} was refused"),
         ("authorization: bearer abcdef123456", f"authorization: {REDACTED}"),
@@ -138,8 +138,8 @@ def test_value_of_secret_name_is_hidden(name: str) -> None:
         ("Subject: Hi\nFrom: ann@example.com\n\nDear Bob,\nbye", f"Subject: Hi\nFrom: ann@example.com\n\n{REDACTED}"),
     ],
 )
-def test_secret_in_text_is_hidden(text: str, shown: str) -> None:
-    assert redact({"error": text}) == ({"error": shown}, ["/error"])
+def test_secret_in_text_is_hidden(text: str, expected: str) -> None:
+    assert redact({"error": text}) == ({"error": expected}, ["/error"])
 
 
 @pytest.mark.parametrize(
@@ -352,18 +352,18 @@ PARTS = [
 @pytest.mark.parametrize("part", PARTS)
 def test_repetitive_text_is_redacted_in_linear_time(part: str) -> None:
     hostile = part * (30_000 // len(part))
-    before = process_time()
+    start = process_time()
     redact({"error": hostile + "!"})
-    assert process_time() - before < 0.9  # usually 0.1 s; for quadratic growth, equals 10 s for 100,000 characters
+    assert process_time() - start < 0.9  # usually 0.1 s; for quadratic growth, equals 10 s for 100,000 characters
 
 
 @pytest.mark.slow
 def test_mixed_hostile_text_is_redacted_in_linear_time() -> None:
-    once = "".join(PARTS)
-    for hostile in (once * (1_000_000 // len(once)), "token=a b" * 110_000):
-        before = process_time()
+    mixed = "".join(PARTS)
+    for hostile in (mixed * (1_000_000 // len(mixed)), "token=a b" * 110_000):
+        start = process_time()
         redact({"error": hostile})
-        assert process_time() - before < 30  # usually 2 s
+        assert process_time() - start < 30  # usually 2 s
 
 
 # Arbitrary values
@@ -432,8 +432,8 @@ def test_redaction_keeps_shape_and_points_to_changes(value: Any) -> None:
 
 @given(values)
 def test_redaction_is_idempotent(value: Any) -> None:
-    once = redact(value).value
-    assert redact(once) == (once, [])
+    redacted = redact(value).value
+    assert redact(redacted) == (redacted, [])
 
 
 secrets = st.text(alphabet=string.ascii_letters + string.digits + "-._~+/=", min_size=12, max_size=60)
@@ -477,8 +477,8 @@ spaced_forms = st.sampled_from(
 @given(noise, spaced_forms, st.lists(words, min_size=2, max_size=4), noise)
 def test_planted_secret_with_spaces_is_hidden(before: str, form: str, secret: list[str], after: str) -> None:
     text = f"{before}{form.format(' '.join(secret))}{after}"
-    rest = f"{before}{form}{after}"
-    assume(not any(word in rest for word in secret))
+    carrier = f"{before}{form}{after}"
+    assume(not any(word in carrier for word in secret))
     redacted = redact({"deep": [{"error": text}]}).value["deep"][0]["error"]
     assert [word for word in secret if word in redacted] == []
 
@@ -486,8 +486,8 @@ def test_planted_secret_with_spaces_is_hidden(before: str, form: str, secret: li
 @given(values, st.sampled_from(["Password", "api-key", "accessToken", "cookie", "body"]), secrets, st.booleans())
 def test_planted_value_of_secret_name_is_hidden(value: Any, name: str, secret: str, is_deep: bool) -> None:
     assume(secret not in json.dumps(value))
-    under = {"list": [secret, {"more": f"it is {secret}"}]} if is_deep else secret
-    assert secret not in json.dumps(redact({"before": value, name: under}).value)
+    nested = {"list": [secret, {"more": f"it is {secret}"}]} if is_deep else secret
+    assert secret not in json.dumps(redact({"before": value, name: nested}).value)
 
 
 @given(st.integers(0, 10**18 - 1), noise, noise, st.sampled_from([1, 4]), st.booleans())
@@ -496,8 +496,10 @@ def test_account_number_keeps_last_four_digits(
 ) -> None:
     account = f"DE00{number:018d}"
     account = f"DE{iban.calc_check_digits(account)}{number:018d}"
-    shown = " ".join(re.findall("." * width, account + " " * (-len(account) % width))).strip() if width > 1 else account
-    text = f"{before} {shown.lower() if is_lower else shown} {after}"
+    written = (
+        " ".join(re.findall("." * width, account + " " * (-len(account) % width))).strip() if width > 1 else account
+    )
+    text = f"{before} {written.lower() if is_lower else written} {after}"
 
     redacted = redact(text).value
 

@@ -10,8 +10,8 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
 from counterfoil.delivery.dead_letter import attach_message, renew, settle
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.bulk_harness import BulkHarness
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.factories import make_task
 
 LATER = NOON + timedelta(hours=1)
@@ -19,7 +19,7 @@ RetryPath = Callable[[UUID], None]
 
 
 @pytest.fixture
-def retry_paths(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, RetryPath]:
+def retry_paths(database: Database, tenant_id: UUID, harness: BulkHarness) -> dict[str, RetryPath]:
     """Every path to retry the task of a dead letter."""
 
     def by_operator(job_id: UUID) -> None:
@@ -27,7 +27,7 @@ def retry_paths(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Re
         actions.retry(database, tenant_id, change, bucket=None)
 
     def by_operation(job_id: UUID) -> None:
-        yard.run(yard.request(job_ids=[job_id], note="The service recovered"))
+        harness.run(harness.request(job_ids=[job_id], note="The service recovered"))
 
     def by_worker(job_id: UUID) -> None:
         with database.tenant(tenant_id) as connection:
@@ -40,10 +40,10 @@ def retry_paths(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Re
 
 @pytest.mark.parametrize("path", ["operator", "operation", "worker"])
 def test_all_retry_paths_store_same_state(
-    retry_paths: dict[str, RetryPath], path: str, die: Die, admin: Connection, tenant_id: UUID
+    retry_paths: dict[str, RetryPath], path: str, make_dead_letter: MakeDeadLetter, admin: Connection, tenant_id: UUID
 ):
     task = make_task(admin, tenant_id, status="failed", error="It failed", attempts=6, failed_at=NOON)
-    job_id = die(worker="tasks", task_type="echo", work_id=task)
+    job_id = make_dead_letter(worker="tasks", task_type="echo", work_id=task)
     admin.execute(
         """
         UPDATE dead_letter SET edited_payload = '{"say": "hi"}', edit_metadata = '{"by": "kim"}', version = 2
@@ -69,16 +69,20 @@ def test_all_retry_paths_store_same_state(
     assert detail == {"revision": 1, "version": 3}
 
 
-def test_closed_dead_letters_are_not_closed_again(database: Database, tenant_id: UUID, die: Die):
-    first, second = die(), die()
+def test_closed_dead_letters_are_not_closed_again(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
+):
+    first, second = make_dead_letter(), make_dead_letter()
     with database.tenant(tenant_id) as connection:
         assert settle(connection, [first], "ignored", NOON, actor="kim", note="Not needed") == {first: 2}
-        settled = settle(connection, [first, second], "resolved", LATER, actor="kim", note="Done by hand")
-    assert settled == {second: 2}
+        closed = settle(connection, [first, second], "resolved", LATER, actor="kim", note="Done by hand")
+    assert closed == {second: 2}
 
 
-def test_joined_message_increments_version_once(database: Database, tenant_id: UUID, die: Die, admin: Connection):
-    job_id = die()
+def test_joined_message_increments_version_once(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
+):
+    job_id = make_dead_letter()
     with database.tenant(tenant_id) as connection:
         assert all(attach_message(connection, job_id, 1, "a", "{}") for _ in range(2))
     assert admin.execute("SELECT version FROM dead_letter").fetchall() == [(2,)]

@@ -15,15 +15,15 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, Flaky, event, record, settings, task_body
-from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
+from tests.delivery.requeue_harness import ARN, FIXED_RANDOM, QUEUE, RETRY_QUEUE, Run, Task
 from tests.factories import NOW, make_task
 
 
 @pytest.fixture
 def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
-    fake = FakeSqs()
-    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake}[service])
-    return fake
+    fake_sqs = FakeSqs()
+    monkeypatch.setattr(aws, "client", lambda service: {"sqs": fake_sqs}[service])
+    return fake_sqs
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., M
 
 @pytest.fixture
 def outbox(database: Database, clock: Clock) -> Outbox:
-    return Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=clock, random=lambda: CHANCE)
+    return Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=clock, random=lambda: FIXED_RANDOM)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def task(admin: Connection, tenant: UUID) -> Task:
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
     """`run(work, *messages)` consumes task messages and returns the reported ids."""
 
-    def go(
+    def consume(
         work: Callable[[TenantAttempt], Outcome],
         *messages: Message,
         arn: str = ARN,
@@ -108,4 +108,4 @@ def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
         response = consumer.handle(event(*records), context or Context())
         return [str(item["itemIdentifier"]) for item in response["batchItemFailures"]]
 
-    return go
+    return consume

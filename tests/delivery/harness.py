@@ -31,15 +31,15 @@ QUEUE_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching"
 DONE = Succeeded(lambda connection: Effects())
 
 
-def done(attempt: TenantAttempt) -> Succeeded:
+def succeed(attempt: TenantAttempt) -> Succeeded:
     return DONE
 
 
-def fails(attempt: TenantAttempt) -> Succeeded:
+def fail_transiently(attempt: TenantAttempt) -> Succeeded:
     raise ServiceUnavailableError("later")
 
 
-ACCEPTED_BODY = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+SQS_BODY_PATTERN = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 """Message bodies that SQS accepts. It rejects others as InvalidMessageContents."""
 
 
@@ -73,7 +73,7 @@ class FakeSqs:
         assert len(Entries) <= 10
         for entry in Entries:
             assert 0 <= entry["DelaySeconds"] <= 900
-            assert ACCEPTED_BODY.fullmatch(entry["MessageBody"])
+            assert SQS_BODY_PATTERN.fullmatch(entry["MessageBody"])
             assert len(entry["MessageBody"].encode()) <= 1024 * 1024
             self.log.append(("send", (QueueUrl, entry)))
             self.sent[QueueUrl].append(entry)
@@ -92,34 +92,34 @@ class Flaky(Database):
     commit_then_fail: bool = False
 
     @contextmanager
-    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
-        with self._failing(super().tenant(tenant_id, **how), self.fail_tenant) as connection:
+    def tenant(self, tenant_id: UUID, **options: Any) -> Iterator[Connection]:
+        with self._failing(super().tenant(tenant_id, **options), self.fail_tenant) as connection:
             yield connection
 
     @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
-        with self._failing(super().delivery(**how), self.fail_delivery) as connection:
+    def delivery(self, **options: Any) -> Iterator[Connection]:
+        with self._failing(super().delivery(**options), self.fail_delivery) as connection:
             yield connection
 
     @contextmanager
-    def _failing(self, transaction: Any, failures: list[Callable[[], Exception | None]]) -> Iterator[Connection]:
-        failure = failures.pop(0)() if failures else None
-        if failure is not None and not self.commit_then_fail:
+    def _failing(self, transaction: Any, errors: list[Callable[[], Exception | None]]) -> Iterator[Connection]:
+        error = errors.pop(0)() if errors else None
+        if error is not None and not self.commit_then_fail:
             with transaction as connection:
                 yield connection
-                raise failure  # rolled back
+                raise error  # rolled back
         else:
             with transaction as connection:
                 yield connection
-            if failure is not None:
-                raise failure  # committed, but the caller does not know
+            if error is not None:
+                raise error  # committed, but the caller does not know
 
 
-def unknown() -> Exception:
+def commit_unknown() -> Exception:
     return CommitUnknownError("lost")
 
 
-def away() -> Exception:
+def database_unavailable() -> Exception:
     return DatabaseUnavailableError("away")
 
 
@@ -200,9 +200,9 @@ def settings(**changes: Any) -> Settings:
 class _Threads(Threads):
     """Real threads that call `on_starved` instead of ending the process."""
 
-    def __init__(self, on_no_permits: Callable[[], None]) -> None:
+    def __init__(self, on_starved: Callable[[], None]) -> None:
         super().__init__()
-        self.end_process = on_no_permits  # type: ignore[method-assign]
+        self.end_process = on_starved  # type: ignore[method-assign]
 
 
 def make_consumer(
@@ -211,28 +211,30 @@ def make_consumer(
     clock: Callable[[], datetime],
     *,
     read: Callable[[str], ParsedMessage] = read_message,
-    on_no_permits: Callable[[], None] = lambda: None,
+    on_starved: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Consumer:
     """Return a consumer of document matching on the fake queue."""
-    chosen = settings(**changes)
-    outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
+    config = settings(**changes)
+    outbox = Outbox(database, config.queue_urls, config.retry_queue_urls, clock=clock)
     return Consumer(
-        chosen,
+        config,
         work,
         database=database,
         outbox=outbox,
         visibility=Visibility(QUEUE_URL),
         read=read,
         clock=clock,
-        concurrency=_Threads(on_no_permits),
+        concurrency=_Threads(on_starved),
     )
 
 
-def claim(connection: Connection, messages: Iterable[Message], now: datetime, **how: Any) -> dict[Message, Claim]:
+def claim(connection: Connection, messages: Iterable[Message], now: datetime, **options: Any) -> dict[Message, Claim]:
     """Claim messages as a document worker does."""
     lease = now + timedelta(seconds=120)
-    return sql.claim(connection, WORK_KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
+    return sql.claim(
+        connection, WORK_KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **options
+    )
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
@@ -252,5 +254,5 @@ def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
     """Return all rows of a table as dicts, ordered by their columns (ids ascend)."""
-    fetched = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
-    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in fetched]
+    records = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
+    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in records]

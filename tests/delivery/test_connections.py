@@ -15,32 +15,32 @@ from counterfoil.delivery.work import Message
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, settings
 
 PERMITS = 3
-BOUND = PERMITS + 2
+MAX_CONNECTIONS = PERMITS + 2
 """One per running record, one for the heartbeat, one for the claiming loop."""
-OPEN = """
+CONNECTION_COUNT = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'counterfoil_worker'
 """
 
 
-def connections(admin: Connection) -> int:
-    (number,) = admin.execute(OPEN).fetchone() or (0,)
+def count_connections(admin: Connection) -> int:
+    (number,) = admin.execute(CONNECTION_COUNT).fetchone() or (0,)
     return int(number)
 
 
-def with_pause(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
+def pause_once(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
     """Wrap `call` so that its first execution waits for `pause` before it returns."""
     pauses = [pause]
 
-    def called(*arguments: Any, **named: Any) -> Any:
-        result = call(*arguments, **named)
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+        result = call(*arguments, **keywords)
         while pauses:
             pauses.pop()()
         return result
 
-    return called
+    return wrapper
 
 
-class Strays:
+class StrayTransactions:
     """Two extra transactions on the pool, like those of abandoned attempts."""
 
     def __init__(self, database: Database) -> None:
@@ -73,36 +73,38 @@ def test_consumer_opens_one_connection_per_permit_plus_two(
     pending: Callable[..., Message],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    messages, context, seen = [pending() for _ in range(PERMITS + 1)], Context(119.05), list[int]()
+    messages, context, connection_counts = [pending() for _ in range(PERMITS + 1)], Context(119.05), list[int]()
     worker = {"name": "matching", "timeout": 120, "permits": PERMITS, "start_margin": 119}
 
-    def look() -> None:
+    def count_open_connections() -> None:
         strays.start()
-        seen.append(connections(admin))
+        connection_counts.append(count_connections(admin))
 
-    together = threading.Barrier(BOUND, action=look, timeout=6)  # passes only if all transactions are open at once
+    barrier = threading.Barrier(
+        MAX_CONNECTIONS, action=count_open_connections, timeout=6
+    )  # passes only if all transactions are open at once
 
     def work(_attempt: TenantAttempt) -> Succeeded:
         def effects(_connection: Connection) -> Effects:
             context.left = 100  # too late to start the last record, so it is parked
-            together.wait()
+            barrier.wait()
             return Effects()
 
         return Succeeded(effects)
 
-    monkeypatch.setattr(sql, "renew", with_pause(sql.renew, together.wait))
-    monkeypatch.setattr(sql, "park_unclaimed", with_pause(sql.park_unclaimed, together.wait))
-    chosen = settings(worker=worker, database_url=database_url, heartbeat_interval_seconds=0.05)
-    consumer = Consumer.from_settings(chosen, work)
-    strays = Strays(consumer.database)
+    monkeypatch.setattr(sql, "renew", pause_once(sql.renew, barrier.wait))
+    monkeypatch.setattr(sql, "park_unclaimed", pause_once(sql.park_unclaimed, barrier.wait))
+    config = settings(worker=worker, database_url=database_url, heartbeat_interval_seconds=0.05)
+    consumer = Consumer.from_settings(config, work)
+    strays = StrayTransactions(consumer.database)
 
     with closing(consumer.database):
         response = consumer.handle(event(*map(record, messages)), context)
-        assert not together.broken
+        assert not barrier.broken
         strays.join()
-        seen.append(connections(admin))
+        connection_counts.append(count_connections(admin))
 
-    assert seen == [BOUND, BOUND]
+    assert connection_counts == [MAX_CONNECTIONS, MAX_CONNECTIONS]
     assert response == {"batchItemFailures": []}
     assert [life_cycle(admin, message.work_id)["status"] for message in messages] == ["succeeded"] * PERMITS + [
         "pending"

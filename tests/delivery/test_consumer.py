@@ -19,7 +19,7 @@ from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cy
 Pending = Callable[..., Message]
 
 
-def fails_with(error: BaseException) -> Callable[[TenantAttempt], Any]:
+def raising(error: BaseException) -> Callable[[TenantAttempt], Any]:
     def work(attempt: TenantAttempt) -> Any:
         raise error
 
@@ -67,9 +67,9 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     message = pending()
-    work = fails_with(InvalidDocumentError("The file is empty; send it again.", code="damaged_pdf"))
+    fail = raising(InvalidDocumentError("The file is empty; send it again.", code="damaged_pdf"))
 
-    response = make_consumer(database, work, clock).handle(event(record(message)), Context())
+    response = make_consumer(database, fail, clock).handle(event(record(message)), Context())
 
     assert failed_ids(response) == []
     row = life_cycle(admin, message.work_id)
@@ -93,7 +93,7 @@ def test_transient_failure_waits_for_redelivery(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    consumer = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock)
+    consumer = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock)
 
     first = consumer.handle(event(record(message, handle="first")), Context())
     assert len(failed_ids(first)) == 1
@@ -114,7 +114,7 @@ def test_exhausted_attempts_leave_message_to_dlq(
 ) -> None:
     message = pending(attempts=2)
 
-    response = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock).handle(
+    response = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock).handle(
         event(record(message, receives=3, handle="third")), Context()
     )
 
@@ -130,7 +130,7 @@ def test_third_receive_with_attempts_left_is_parked(
 ) -> None:
     message = pending()
 
-    response = make_consumer(database, fails_with(ServiceUnavailableError("S3 is slow")), clock).handle(
+    response = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock).handle(
         event(record(message, receives=3)), Context()
     )
 
@@ -148,7 +148,7 @@ def test_older_message_of_parked_work_item_is_dropped(
     message = pending(send_number=1)
     older = message.model_copy(update={"send_number": 0})
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(older)), Context()
     )
 
@@ -159,16 +159,16 @@ def test_older_message_of_parked_work_item_is_dropped(
 def test_early_message_is_parked_until_due(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    due = clock.now + timedelta(seconds=200)
-    message = pending(attempts=1, next_attempt_at=due)
+    due_at = clock.now + timedelta(seconds=200)
+    message = pending(attempts=1, next_attempt_at=due_at)
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
     assert failed_ids(response) == []
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"], row["send_number"], row["next_attempt_at"]) == ("pending", 1, 1, due)
+    assert (row["status"], row["attempts"], row["send_number"], row["next_attempt_at"]) == ("pending", 1, 1, due_at)
     ((_, entries),) = sqs.sent.items()
     assert entries[0]["DelaySeconds"] == 200
 
@@ -177,7 +177,7 @@ def test_early_work_item_is_parked_for_requested_delay(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock.now + timedelta(seconds=10))
-    claims = make_consumer(database, fails_with(AssertionError("must not run")), clock).claims
+    claims = make_consumer(database, raising(AssertionError("must not run")), clock).claims
 
     assert claims.park({message: ParsedMessage([message])}, timedelta(seconds=60)) == {message: None}
 
@@ -191,7 +191,7 @@ def test_running_work_item_waits_for_lease_expiry(
         status="in-progress", attempts=1, claim_token=7, lease_expires_at=clock.now + timedelta(seconds=90)
     )
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message, handle="copy")), Context()
     )
 
@@ -241,7 +241,7 @@ def test_unsettled_last_attempt_fails(
 ) -> None:
     message = pending(status="in-progress", attempts=3, lease_expires_at=clock.now - timedelta(seconds=1))
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message, receives=3)), Context()
     )
 
@@ -258,7 +258,7 @@ def test_ended_work_item_is_acknowledged_unchanged(
     message = pending(status=status, attempts=1)
     before = life_cycle(admin, message.work_id)
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
@@ -271,7 +271,7 @@ def test_unknown_work_item_is_audited_and_acknowledged(
 ) -> None:
     message = Message(work_id=uuid4(), revision=1, send_number=0)
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
@@ -355,18 +355,18 @@ def test_stale_failure_changes_nothing(
 def test_unexpected_exception_is_isolated_and_redacted(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
 ) -> None:
-    poison, good = pending(), pending()
+    failing, succeeding = pending(), pending()
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        if attempt.work_id == poison.work_id:
+        if attempt.work_id == failing.work_id:
             raise error
         return DONE
 
-    response = make_consumer(database, work, clock).handle(event(record(poison), record(good)), Context())
+    response = make_consumer(database, work, clock).handle(event(record(failing), record(succeeding)), Context())
 
     assert len(failed_ids(response)) == 1
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
-    row = life_cycle(admin, poison.work_id)
+    assert life_cycle(admin, succeeding.work_id)["status"] == "succeeded"
+    row = life_cycle(admin, failing.work_id)
     assert row["status"] == "pending"
     assert type(error).__name__ in row["error"]
     assert "4711" not in row["error"]
@@ -399,11 +399,11 @@ def test_messages_without_permits_are_protected_but_unclaimed(
 
     consumer = make_consumer(database, work, clock)
     assert consumer.gate.acquire(2) == 2
-    protected, seen = threading.Event(), list[Any]()
-    change = sqs.change_message_visibility_batch
+    protected, observed = threading.Event(), list[Any]()
+    change_visibility = sqs.change_message_visibility_batch
 
-    def change_and_signal(**call: Any) -> Any:
-        response = change(**call)
+    def change_and_signal(**arguments: Any) -> Any:
+        response = change_visibility(**arguments)
         protected.set()
         return response
 
@@ -411,23 +411,23 @@ def test_messages_without_permits_are_protected_but_unclaimed(
 
     def release_permits() -> None:
         assert protected.wait(10)
-        seen.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
-        seen.append([kind for kind, _ in sqs.log])
+        observed.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
+        observed.append([kind for kind, _ in sqs.log])
         consumer.gate.release(2)
 
-    opener = threading.Thread(target=release_permits)
-    opener.start()
+    releaser = threading.Thread(target=release_permits)
+    releaser.start()
     response = consumer.handle(event(*map(record, messages)), Context())
-    opener.join()
+    releaser.join()
 
     assert failed_ids(response) == []
-    assert seen == ["pending", "pending", "pending", ["visibility"] * 3]
+    assert observed == ["pending", "pending", "pending", ["visibility"] * 3]
     assert [kind for kind, _ in sqs.log] == ["visibility"] * 3 + ["work"] * 3
     assert consumer.gate.acquire(9) == 2  # every permit was returned
 
 
 def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
-    both = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=10)
     running, peak, lock = 0, 0, threading.Lock()
 
     def work(attempt: TenantAttempt) -> Succeeded:
@@ -435,7 +435,7 @@ def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, cloc
         with lock:
             running += 1
             peak = max(peak, running)
-        both.wait()  # passes only if two run concurrently
+        barrier.wait()  # passes only if two run concurrently
         with lock:
             running -= 1
         return DONE
@@ -449,16 +449,16 @@ def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, cloc
 def test_unprotected_record_is_not_started(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    exposed, once = pending(), pending()
+    unprotected, protected_on_retry = pending(), pending()
     sqs.refuse_visibility = {"exposed": 2, "once": 1}
 
     response = make_consumer(database, lambda attempt: DONE, clock).handle(
-        event(record(exposed, handle="exposed"), record(once, handle="once")), Context()
+        event(record(unprotected, handle="exposed"), record(protected_on_retry, handle="once")), Context()
     )
 
     assert len(failed_ids(response)) == 1
-    assert life_cycle(admin, exposed.work_id)["attempts"] == 0
-    assert life_cycle(admin, once.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, unprotected.work_id)["attempts"] == 0
+    assert life_cycle(admin, protected_on_retry.work_id)["status"] == "succeeded"
 
 
 def test_late_message_is_parked_without_spending_attempt(
@@ -466,7 +466,7 @@ def test_late_message_is_parked_without_spending_attempt(
 ) -> None:
     message = pending(attempts=1)
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message)), Context(left=20)
     )
 
@@ -482,7 +482,7 @@ def test_invocation_without_any_time_loses_no_message(
 ) -> None:
     message = pending()
 
-    response = make_consumer(database, fails_with(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
         event(record(message)), Context(left=left)
     )
 
@@ -543,14 +543,14 @@ def test_messages_are_protected_before_waiting_for_permits(
     messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
     consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
     consumer.gate.acquire(2)  # held by attempts of an earlier invocation
-    take = consumer.gate.acquire
+    acquire = consumer.gate.acquire
 
-    def wait(max_permits: int, *, timeout: float = 0) -> int:
-        waits.append((timeout, set(sqs.visibility)))
+    def record_wait(*arguments: Any, **options: Any) -> int:
+        waits.append((options["timeout"], set(sqs.visibility)))
         consumer.gate.release()
-        return take(max_permits, timeout=timeout)
+        return acquire(*arguments, **options)
 
-    consumer.gate.acquire = wait  # type: ignore[method-assign]
+    consumer.gate.acquire = record_wait  # type: ignore[method-assign]
     response = consumer.handle(
         event(*(record(message, handle=str(message.work_id)) for message in messages)), Context()
     )

@@ -23,26 +23,26 @@ from tests.delivery.harness import (
     Context,
     FakeSqs,
     claim,
-    done,
     event,
-    fails,
+    fail_transiently,
     life_cycle,
     make_consumer,
     record,
     rows,
+    succeed,
 )
 
 Pending = Callable[..., Message]
 
 
-class Between(Database):
+class RacingDatabase(Database):
     """A database that runs a callback once, after its first delivery commit."""
 
     then: Callable[[], None] | None = None
 
     @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
-        with super().delivery(**how) as connection:
+    def delivery(self, **options: Any) -> Iterator[Connection]:
+        with super().delivery(**options) as connection:
             yield connection
         then, self.then = self.then, None
         if then is not None:
@@ -50,8 +50,8 @@ class Between(Database):
 
 
 @pytest.fixture
-def between(database_url: str) -> Iterator[Between]:
-    database = Between(database_url)
+def racing_database(database_url: str) -> Iterator[RacingDatabase]:
+    database = RacingDatabase(database_url)
     yield database
     database.close()
 
@@ -61,12 +61,12 @@ def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock:
     claimed: list[tuple[UUID, int]] = []
 
     def claim_at_random(seed: int) -> None:
-        choose, database = random.Random(seed), Database(database_url, max_connections=1)
+        rng, database = random.Random(seed), Database(database_url, max_connections=1)
         for _ in range(15):
             with database.delivery() as connection:
-                claims = claim(connection, choose.sample(messages, 6), now).values()
+                claims = claim(connection, rng.sample(messages, 6), now).values()
             claimed.extend(
-                (each.message.work_id, each.attempts) for each in claims if each.answer is ClaimStatus.CLAIMED
+                (item.message.work_id, item.attempts) for item in claims if item.answer is ClaimStatus.CLAIMED
             )
         database.close()
 
@@ -80,7 +80,7 @@ def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock:
 
 
 def test_duplicate_parked_during_claim_is_not_acknowledged(
-    database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    database: Database, racing_database: RacingDatabase, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock() + timedelta(seconds=1))
 
@@ -90,16 +90,16 @@ def test_duplicate_parked_during_claim_is_not_acknowledged(
             claims = claim(connection, [message], later)
             assert claims[message].answer is ClaimStatus.CLAIMED
 
-    between.then = claim_duplicate
+    racing_database.then = claim_duplicate
 
-    response = make_consumer(between, done, clock).handle(event(record(message)), Context())
+    response = make_consumer(racing_database, succeed, clock).handle(event(record(message)), Context())
 
     assert len(response["batchItemFailures"]) == 1  # without the message, a failed duplicate could not be retried
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
 def test_deferred_last_attempt_is_not_dead_lettered(
-    database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    database: Database, racing_database: RacingDatabase, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=3, claim_token=5, lease_expires_at=clock() - timedelta(seconds=1))
     stalled = Claim(ClaimStatus.CLAIMED, message, attempts=3, token=5)
@@ -110,9 +110,9 @@ def test_deferred_last_attempt_is_not_dead_lettered(
                 connection, WORK_KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock()
             )
 
-    between.then = defer
+    racing_database.then = defer
 
-    response = make_consumer(between, fails, clock).handle(event(record(message)), Context())
+    response = make_consumer(racing_database, fail_transiently, clock).handle(event(record(message)), Context())
 
     assert life_cycle(admin, message.work_id)["status"] == "pending"
     assert rows(admin, "dead_letter") == []
@@ -140,7 +140,7 @@ def test_claim_after_lock_wait_reads_newest_row(
 ) -> None:
     message, now, results = pending(attempts=1), clock(), []
 
-    def claim_it() -> None:
+    def claim_message() -> None:
         with database.delivery() as connection:
             results.append(claim(connection, [message], now, take_over=True)[message])
 
@@ -150,16 +150,16 @@ def test_claim_after_lock_wait_reads_newest_row(
             "matching_lease_expires_at = %s WHERE id = %s",
             [now, now - timedelta(seconds=1), message.work_id],
         )
-        thread = threading.Thread(target=claim_it)
+        thread = threading.Thread(target=claim_message)
         thread.start()
-        until(admin, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        wait_until(admin, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
         other.commit()
         thread.join()
 
     assert [(result.answer, result.attempts) for result in results] == [(ClaimStatus.CLAIMED, 3)]
 
 
-def until(admin: Connection, condition: str) -> None:
+def wait_until(admin: Connection, condition: str) -> None:
     """Poll the server until `condition` holds, for example a lock wait."""
     for _ in range(10_000):
         if admin.execute(condition.encode()).fetchall()[0][0]:
@@ -186,27 +186,27 @@ def test_locked_row_fails_only_its_record(
     pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stuck, good = pending(), pending()
+    locked, unlocked = pending(), pending()
     with psycopg.connect(admin_database_url) as other:
-        other.execute("UPDATE document SET cluster_id = id WHERE id = %s", [stuck.work_id])
+        other.execute("UPDATE document SET cluster_id = id WHERE id = %s", [locked.work_id])
 
-        response = make_consumer(database, done, clock).handle(event(record(stuck), record(good)), Context())
+        response = make_consumer(database, succeed, clock).handle(event(record(locked), record(unlocked)), Context())
 
         other.rollback()
     assert len(response["batchItemFailures"]) == 1
-    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, unlocked.work_id)["status"] == "succeeded"
 
 
 def test_locked_row_does_not_block_other_records(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    locked, free = pending(), pending()
+    locked, unlocked = pending(), pending()
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT 1 FROM document WHERE id = %s FOR UPDATE", [locked.work_id])
         consumer = make_consumer(database, lambda _attempt: DONE, clock)
-        response = consumer.handle(event(record(locked), record(free)), Context())
+        response = consumer.handle(event(record(locked), record(unlocked)), Context())
 
-    assert life_cycle(admin, free.work_id)["status"] == "succeeded"
+    assert life_cycle(admin, unlocked.work_id)["status"] == "succeeded"
     assert life_cycle(admin, locked.work_id)["status"] == "pending"
     assert len(response["batchItemFailures"]) == 1
 
@@ -214,28 +214,28 @@ def test_locked_row_does_not_block_other_records(
 def test_claimed_work_item_starts_before_lock_retry(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    free, locked = pending(), pending()
-    begun = threading.Event()
+    unlocked, locked = pending(), pending()
+    started = threading.Event()
 
     def work(_attempt: TenantAttempt) -> Succeeded:
-        begun.set()
+        started.set()
         return DONE
 
     consumer = make_consumer(database, work, clock)
-    claim, waited = consumer.claims.claim, []
+    original_claim, waits = consumer.claims.claim, []
 
-    def claim_after_the_other_began(messages: Any, *, take_over: bool) -> Any:
-        if list(messages) == [locked]:
-            waited.append(begun.wait(10))
-        return claim(messages, take_over=take_over)
+    def claim_after_start(*arguments: Any, **options: Any) -> Any:
+        if list(arguments[0]) == [locked]:
+            waits.append(started.wait(10))
+        return original_claim(*arguments, **options)
 
-    consumer.claims.claim = claim_after_the_other_began  # type: ignore[method-assign]
+    consumer.claims.claim = claim_after_start  # type: ignore[method-assign]
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT 1 FROM document WHERE id = %s FOR UPDATE", [locked.work_id])
-        consumer.handle(event(record(free), record(locked)), Context())
+        consumer.handle(event(record(unlocked), record(locked)), Context())
 
-    assert waited == [True]
-    assert life_cycle(admin, free.work_id)["status"] == "succeeded"
+    assert waits == [True]
+    assert life_cycle(admin, unlocked.work_id)["status"] == "succeeded"
 
 
 def test_late_invocation_does_not_wait_for_locks(
@@ -244,16 +244,16 @@ def test_late_invocation_does_not_wait_for_locks(
     messages = [pending() for _ in range(3)]
     context = Context(60)
     consumer = make_consumer(database, lambda _attempt: DONE, clock)
-    claim, requested = consumer.claims.claim, []
+    original_claim, requested = consumer.claims.claim, []
 
-    def claim_and_take_long(messages: Any, *, take_over: bool) -> Any:
-        requested.append(len(messages))
+    def claim_slowly(*arguments: Any, **options: Any) -> Any:
+        requested.append(len(arguments[0]))
         try:
-            return claim(messages, take_over=take_over)
+            return original_claim(*arguments, **options)
         finally:
             context.left = 9
 
-    consumer.claims.claim = claim_and_take_long  # type: ignore[method-assign]
+    consumer.claims.claim = claim_slowly  # type: ignore[method-assign]
     with psycopg.connect(admin_database_url) as other:
         other.execute(
             "SELECT 1 FROM document WHERE id = ANY(%s) FOR UPDATE", [[message.work_id for message in messages]]
@@ -265,24 +265,24 @@ def test_late_invocation_does_not_wait_for_locks(
 
 
 def test_transaction_has_idle_and_total_timeouts(database: Database, tenant: UUID) -> None:
-    bounds = "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout"
+    timeouts = "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout"
     with database.tenant(tenant) as connection:
-        values = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in bounds]
+        values = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in timeouts]
     assert values == ["8s", "1min", "10s"]
 
 
 def test_renewal_skips_locked_work(database: Database, admin: Connection, clock: Clock, pending: Pending) -> None:
     lease = clock() + timedelta(seconds=30)
-    settling, running = (
+    locked, unlocked = (
         pending(status="in-progress", attempts=1, claim_token=token, lease_expires_at=lease) for token in (7, 8)
     )
-    tokens = {settling.work_id: 7, running.work_id: 8}
-    renewed = lease + timedelta(seconds=60)
+    tokens = {locked.work_id: 7, unlocked.work_id: 8}
+    renewed_lease = lease + timedelta(seconds=60)
 
     with admin.transaction(), database.delivery() as connection:
-        admin.execute("SELECT FROM document WHERE id = %s FOR NO KEY UPDATE", [settling.work_id])
+        admin.execute("SELECT FROM document WHERE id = %s FOR NO KEY UPDATE", [locked.work_id])
         connection.execute("SET LOCAL lock_timeout = '10ms'")
-        assert sql.renew(connection, WORK_KINDS["matching"], tokens, renewed) == set()
+        assert sql.renew(connection, WORK_KINDS["matching"], tokens, renewed_lease) == set()
 
-    leases = [life_cycle(admin, message.work_id)["lease_expires_at"] for message in (settling, running)]
-    assert leases == [lease, renewed]
+    leases = [life_cycle(admin, message.work_id)["lease_expires_at"] for message in (locked, unlocked)]
+    assert leases == [lease, renewed_lease]

@@ -20,13 +20,13 @@ from tests.delivery.harness import (
     Context,
     FakeSqs,
     Flaky,
-    away,
+    commit_unknown,
+    database_unavailable,
     event,
     life_cycle,
     make_consumer,
     record,
     rows,
-    unknown,
 )
 
 Pending = Callable[..., Message]
@@ -34,7 +34,7 @@ Work = Callable[[TenantAttempt], Outcome]
 
 
 @pytest.fixture
-def deferring(clock: Clock) -> Work:
+def deferring_work(clock: Clock) -> Work:
     """Work whose service stays unavailable for 40 more seconds on each call."""
 
     def work(attempt: TenantAttempt) -> Outcome:
@@ -43,16 +43,16 @@ def deferring(clock: Clock) -> Work:
     return work
 
 
-def sent(sqs: FakeSqs) -> list[tuple[Message, int]]:
+def sent_messages(sqs: FakeSqs) -> list[tuple[Message, int]]:
     """Return messages sent to the queue, each with its delay in seconds."""
     return [(Message.model_validate_json(entry["MessageBody"]), entry["DelaySeconds"]) for entry in sqs.sent[QUEUE_URL]]
 
 
-def numbered(message: Message, send_number: int) -> Message:
+def with_send_number(message: Message, send_number: int) -> Message:
     return message.model_copy(update={"send_number": send_number})
 
 
-def outcomes(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
+def outcome_counts(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
     """Return the outcome counts of the last batch."""
     lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
     names = ("Succeeded", "Failed", "Retries", "Deferred", "StaleClaims", "OutcomeNotWritten")
@@ -69,12 +69,12 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
-    deferring: Work,
+    deferring_work: Work,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = pending(attempts=attempts, send_number=5, error="The error before")
 
-    response = make_consumer(database, deferring, clock).handle(
+    response = make_consumer(database, deferring_work, clock).handle(
         event(record(message, receives=receives, handle="it")), Context()
     )
 
@@ -84,9 +84,9 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", attempts, 6)
     assert (row["next_attempt_at"], row["lease_expires_at"], row["claimed_at"]) == (until, None, None)
     assert row["error"] == "The error before"
-    assert sent(sqs) == [(numbered(message, 6), 40)]
+    assert sent_messages(sqs) == [(with_send_number(message, 6), 40)]
     assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility change is the protection
-    assert outcomes(capsys) == {"Deferred": [1.0]}
+    assert outcome_counts(capsys) == {"Deferred": [1.0]}
     assert rows(admin, "dead_letter") == rows(admin, "failure_event") == []
 
 
@@ -102,18 +102,18 @@ def test_any_deferred_error_defers_work_item(
 
     row = life_cycle(admin, message.work_id)
     assert (row["attempts"], row["next_attempt_at"]) == (0, clock())
-    assert sent(sqs) == [(numbered(message, 1), 0)]  # a past time means now
+    assert sent_messages(sqs) == [(with_send_number(message, 1), 0)]  # a past time means now
 
 
 def test_deferral_in_effects_rolls_them_back(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message, other = pending(), pending()
 
     def work(attempt: TenantAttempt) -> Outcome:
         def effects(connection: Connection) -> Any:
             start_revision(connection, "matching", [other.work_id], clock())
-            return deferring(attempt)
+            return deferring_work(attempt)
 
         return Succeeded(effects)
 
@@ -121,49 +121,49 @@ def test_deferral_in_effects_rolls_them_back(
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("pending", 0)
-    assert sent(sqs) == [(numbered(message, 1), 40)]
+    assert sent_messages(sqs) == [(with_send_number(message, 1), 40)]
 
 
 def test_message_after_deferral_is_first_attempt(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
-    message, numbers = pending(), []
-    make_consumer(database, deferring, clock).handle(event(record(message)), Context())
-    ((new, delay),) = sent(sqs)
+    message, attempt_numbers = pending(), []
+    make_consumer(database, deferring_work, clock).handle(event(record(message)), Context())
+    ((new, delay),) = sent_messages(sqs)
 
     def work(attempt: TenantAttempt) -> Outcome:
-        numbers.append(attempt.number)
+        attempt_numbers.append(attempt.number)
         return DONE
 
     clock.pass_(seconds=delay)
     make_consumer(database, work, clock).handle(event(record(new)), Context())
 
-    assert numbers == [1]
+    assert attempt_numbers == [1]
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
 def test_early_message_after_deferral_is_parked(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending()
-    consumer = make_consumer(database, deferring, clock)
+    consumer = make_consumer(database, deferring_work, clock)
     consumer.handle(event(record(message)), Context())
     clock.pass_(seconds=10)
 
-    response = consumer.handle(event(record(numbered(message, 1))), Context())
+    response = consumer.handle(event(record(with_send_number(message, 1))), Context())
 
     assert response == {"batchItemFailures": []}
-    assert sent(sqs)[1:] == [(numbered(message, 2), 30)]
+    assert sent_messages(sqs)[1:] == [(with_send_number(message, 2), 30)]
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
 def test_day_of_deferrals_spends_no_attempt(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=2)
-    consumer = make_consumer(database, deferring, clock)
+    consumer = make_consumer(database, deferring_work, clock)
     for number in range(50):
-        assert consumer.handle(event(record(numbered(message, number), receives=3)), Context()) == {
+        assert consumer.handle(event(record(with_send_number(message, number), receives=3)), Context()) == {
             "batchItemFailures": []
         }
         clock.pass_(minutes=30)
@@ -185,20 +185,20 @@ def test_deferral_beyond_sqs_delay_waits_in_outbox(
     response = make_consumer(database, work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
-    assert sent(sqs) == []
+    assert sent_messages(sqs) == []
     (entry,) = rows(admin, "outbox")
     assert (entry["send_number"], entry["sent_at"]) == (1, None)
     assert admin.execute("SELECT scheduled_at FROM outbox").fetchall() == [(until,)]
 
 
 def test_deferral_does_not_affect_other_records(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     messages = [pending() for _ in range(4)]
     deferred = {messages[1].work_id, messages[2].work_id}
 
     def work(attempt: TenantAttempt) -> Outcome:
-        return deferring(attempt) if attempt.work_id in deferred else DONE
+        return deferring_work(attempt) if attempt.work_id in deferred else DONE
 
     response = make_consumer(database, work, clock).handle(event(*map(record, messages)), Context())
 
@@ -210,22 +210,23 @@ def test_deferral_does_not_affect_other_records(
         ("pending", 0),
         ("succeeded", 1),
     ]
-    assert {message.work_id for message, _ in sent(sqs)} == deferred
+    assert {message.work_id for message, _ in sent_messages(sqs)} == deferred
 
 
 # Newer claims, crashes and an unavailable database
 
 
-NEWER = "matching_claim_token = nextval('claim_token')"
+NEW_CLAIM_TOKEN = "matching_claim_token = nextval('claim_token')"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        NEWER,
-        f"{NEWER}, matching_attempts = matching_attempts + 1",
-        f"{NEWER}, matching_status = 'failed', matching_failed_at = now()",
-        f"{NEWER}, matching_status = 'pending', matching_revision = 2, matching_attempts = 0, matching_send_number = 0",
+        NEW_CLAIM_TOKEN,
+        f"{NEW_CLAIM_TOKEN}, matching_attempts = matching_attempts + 1",
+        f"{NEW_CLAIM_TOKEN}, matching_status = 'failed', matching_failed_at = now()",
+        f"{NEW_CLAIM_TOKEN}, matching_status = 'pending', matching_revision = 2, matching_attempts = 0, "
+        "matching_send_number = 0",
     ],
     ids=["claimed", "retried", "archived", "new revision"],
 )
@@ -236,24 +237,24 @@ def test_stale_deferral_changes_nothing(
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
-    deferring: Work,
+    deferring_work: Work,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = pending()
-    left: list[dict[str, Any]] = []
+    row_after_claim: list[dict[str, Any]] = []
 
     def work(attempt: TenantAttempt) -> Outcome:
         admin.execute(f"UPDATE document SET {change} WHERE id = %s".encode(), [attempt.work_id])
-        left.append(life_cycle(admin, attempt.work_id))
-        return deferring(attempt)
+        row_after_claim.append(life_cycle(admin, attempt.work_id))
+        return deferring_work(attempt)
 
     response = make_consumer(database, work, clock).handle(event(record(message, handle="it")), Context())
 
     assert len(response["batchItemFailures"]) == 1  # the message may belong to the newer attempt
     assert len([entry for entry in sqs.log if entry[0] == "visibility"]) == 1
-    assert [life_cycle(admin, message.work_id)] == left
+    assert [life_cycle(admin, message.work_id)] == row_after_claim
     assert rows(admin, "outbox") == []
-    assert outcomes(capsys) == {"StaleClaims": [1.0]}
+    assert outcome_counts(capsys) == {"StaleClaims": [1.0]}
 
 
 def test_obsolete_deferral_is_sent_immediately(
@@ -266,17 +267,17 @@ def test_obsolete_deferral_is_sent_immediately(
 
     make_consumer(database, work, clock).handle(event(record(message)), Context())
 
-    assert sent(sqs) == [(numbered(message, 2), 0)]
+    assert sent_messages(sqs) == [(with_send_number(message, 2), 0)]
 
 
 def test_redelivered_message_after_deferral_is_dropped(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
-    message, numbers = pending(), []
+    message, attempt_numbers = pending(), []
 
     def work(attempt: TenantAttempt) -> Outcome:
-        numbers.append(attempt.number)
-        return deferring(attempt)
+        attempt_numbers.append(attempt.number)
+        return deferring_work(attempt)
 
     consumer = make_consumer(database, work, clock)
     consumer.handle(event(record(message)), Context())  # killed before the response reached SQS
@@ -286,9 +287,9 @@ def test_redelivered_message_after_deferral_is_dropped(
     response = consumer.handle(event(record(message, receives=2)), Context())
 
     assert response == {"batchItemFailures": []}
-    assert numbers == [1]
+    assert attempt_numbers == [1]
     assert life_cycle(admin, message.work_id) == before
-    assert len(sent(sqs)) == 1
+    assert len(sent_messages(sqs)) == 1
 
 
 def test_unsent_deferral_stays_in_outbox(
@@ -297,17 +298,17 @@ def test_unsent_deferral_stays_in_outbox(
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
-    deferring: Work,
+    deferring_work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     message = pending()
 
-    def no_answer(**_: Any) -> Any:
+    def time_out(**_: Any) -> Any:
         raise ServiceUnavailableError("SQS is unavailable")
 
-    monkeypatch.setattr(sqs, "send_message_batch", no_answer)
+    monkeypatch.setattr(sqs, "send_message_batch", time_out)
 
-    response = make_consumer(database, deferring, clock).handle(event(record(message)), Context())
+    response = make_consumer(database, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     assert [(row["send_number"], row["sent_at"]) for row in rows(admin, "outbox")] == [(1, None)]
@@ -315,12 +316,12 @@ def test_unsent_deferral_stays_in_outbox(
 
 
 def test_deferral_without_commit_is_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [unknown]
+    flaky.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -328,13 +329,13 @@ def test_deferral_without_commit_is_repeated(
 
 
 def test_unconfirmed_deferral_is_not_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=1)
     flaky.commit_then_fail = True
-    flaky.fail_tenant = [unknown]
+    flaky.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -350,12 +351,12 @@ def test_deferral_during_database_outage_spends_attempt(
     sqs: FakeSqs,
     clock: Clock,
     pending: Pending,
-    deferring: Work,
+    deferring_work: Work,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = pending()
-    consumer = make_consumer(flaky, deferring, clock)
-    flaky.fail_tenant = [away] * 9
+    consumer = make_consumer(flaky, deferring_work, clock)
+    flaky.fail_tenant = [database_unavailable] * 9
 
     response = consumer.handle(event(record(message, handle="it")), Context())
 
@@ -363,7 +364,7 @@ def test_deferral_during_database_outage_spends_attempt(
     assert sqs.visibility["it"] == 300
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("in-progress", 1, 0)
-    assert outcomes(capsys) == {"OutcomeNotWritten": [1.0]}
+    assert outcome_counts(capsys) == {"OutcomeNotWritten": [1.0]}
     flaky.fail_tenant = []
     clock.pass_(seconds=301)
     assert consumer.handle(event(record(message, receives=2)), Context()) == {"batchItemFailures": []}
@@ -386,24 +387,24 @@ def test_open_breaker_stops_spending_attempts(
                 raise ServiceUnavailableError("503")
             return DONE
 
-    one_by_one = {"name": "matching", "timeout": 120, "permits": 1, "start_margin": 30}
-    consumer = make_consumer(database, work, clock, worker=one_by_one)
+    worker = {"name": "matching", "timeout": 120, "permits": 1, "start_margin": 30}
+    consumer = make_consumer(database, work, clock, worker=worker)
     response = consumer.handle(event(*map(record, messages)), Context())
 
-    def attempts() -> list[int]:
+    def attempt_counts() -> list[int]:
         return [life_cycle(admin, message.work_id)["attempts"] for message in messages]
 
     assert len(response["batchItemFailures"]) == 3
-    assert attempts() == [1, 1, 1, 0, 0, 0, 0, 0]
-    assert {delay for _, delay in sent(sqs)} == {30}
+    assert attempt_counts() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert {delay for _, delay in sent_messages(sqs)} == {30}
 
     clock.pass_(seconds=30)
-    consumer.handle(event(*[record(numbered(message, 1)) for message in messages[3:]]), Context())
-    assert attempts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
+    consumer.handle(event(*[record(with_send_number(message, 1)) for message in messages[3:]]), Context())
+    assert attempt_counts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
 
     is_unavailable = False
     clock.pass_(seconds=60)
-    consumer.handle(event(*[record(numbered(message, 2)) for message in messages[4:]]), Context())
+    consumer.handle(event(*[record(with_send_number(message, 2)) for message in messages[4:]]), Context())
     assert [life_cycle(admin, message.work_id)["status"] for message in messages[4:]] == ["succeeded"] * 4
 
 

@@ -16,8 +16,18 @@ from counterfoil.delivery.outbox import BATCH_SIZE, CALL_TIMEOUT_SECONDS, Outbox
 from counterfoil.delivery.work import Message, OutboxMessage, enqueue, start_revision, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import WORK_KINDS
-from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, away, done
-from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, defer, later, sent
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, database_unavailable, succeed
+from tests.delivery.requeue_harness import (
+    LATE_CONTEXT,
+    QUEUE,
+    RETRY_ARN,
+    RETRY_QUEUE,
+    Run,
+    Task,
+    defer,
+    next_send,
+    sent_messages,
+)
 from tests.factories import NOW
 
 
@@ -29,28 +39,28 @@ def test_rejected_batch_does_not_block_other_batches(
     pending: Callable[..., Message],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls: list[int] = []
+    batch_sizes: list[int] = []
     messages = [pending() for _ in range(BATCH_SIZE + 2)]
     sends = start_revision(admin, "matching", [message.work_id for message in messages], clock())
-    real = outbox._call
+    original_call = outbox._call
 
-    def refuse_first(url: str, entries: Any, **how: Any) -> Any:
-        calls.append(len(entries))
-        if len(calls) == 1:
+    def refuse_first(url: str, entries: Any, **options: Any) -> Any:
+        batch_sizes.append(len(entries))
+        if len(batch_sizes) == 1:
             raise RejectedRequestError("BatchRequestTooLong")
-        return real(url, entries, **how)
+        return original_call(url, entries, **options)
 
     monkeypatch.setattr(outbox, "_call", refuse_first)
 
     assert Outbox(database, {"matching": QUEUE_URL}, clock=clock).send(sends) == 2
-    assert calls == [BATCH_SIZE, 2]
-    ((unsent,),) = admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()
-    assert unsent == BATCH_SIZE
+    assert batch_sizes == [BATCH_SIZE, 2]
+    ((unsent_numbers,),) = admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()
+    assert unsent_numbers == BATCH_SIZE
 
 
 def enqueue_tasks(admin: Connection, tenant: UUID, *messages: Message) -> list[OutboxMessage]:
-    named = [(message.work_id, tenant, message.revision, message.send_number) for message in messages]
-    return enqueue(admin, WORK_KINDS["tasks"], named, NOW, NOW)
+    references = [(message.work_id, tenant, message.revision, message.send_number) for message in messages]
+    return enqueue(admin, WORK_KINDS["tasks"], references, NOW, NOW)
 
 
 def test_first_attempts_and_retries_use_different_queues(
@@ -58,21 +68,21 @@ def test_first_attempts_and_retries_use_different_queues(
 ):
     first, retry = task(), task(send_number=3, attempts=1)
     assert outbox.send(enqueue_tasks(admin, tenant, first, retry)) == 2
-    assert [message for message, _ in sent(sqs, QUEUE)] == [first]
-    assert [message for message, _ in sent(sqs, RETRY_QUEUE)] == [retry]
+    assert [message for message, _ in sent_messages(sqs, QUEUE)] == [first]
+    assert [message for message, _ in sent_messages(sqs, RETRY_QUEUE)] == [retry]
 
 
 def test_parked_first_attempt_stays_on_main_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task()
-    run(done, message, context=LATE)
-    assert sent(sqs, QUEUE) == [(later(message), 0)]
+    run(succeed, message, context=LATE_CONTEXT)
+    assert sent_messages(sqs, QUEUE) == [(next_send(message), 0)]
     assert sqs.sent[RETRY_QUEUE] == []
 
 
 def test_parked_retry_stays_on_retry_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task(attempts=1, send_number=1)
-    run(done, message, arn=RETRY_ARN, context=LATE)
-    assert sent(sqs, RETRY_QUEUE) == [(later(message), 0)]
+    run(succeed, message, arn=RETRY_ARN, context=LATE_CONTEXT)
+    assert sent_messages(sqs, RETRY_QUEUE) == [(next_send(message), 0)]
     assert sqs.sent[QUEUE] == []
 
 
@@ -84,14 +94,14 @@ def test_woken_work_item_keeps_its_queue(
     with database.tenant(tenant) as connection:
         sends = wake(connection, "tasks", [message.work_id], clock.now)
     outbox.send(sends)
-    assert sent(sqs, queue) == [(later(message), 0)]
+    assert sent_messages(sqs, queue) == [(next_send(message), 0)]
     assert len(sqs.sent) == 1
 
 
 def test_deferred_first_attempt_uses_retry_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task()
     run(defer, message)
-    assert sent(sqs, RETRY_QUEUE) == [(later(message), 40)]
+    assert sent_messages(sqs, RETRY_QUEUE) == [(next_send(message), 40)]
     assert sqs.sent[QUEUE] == []
 
 
@@ -100,7 +110,7 @@ def test_database_outage_leaves_messages_in_outbox(
 ):
     sends = enqueue_tasks(admin, tenant, task(send_number=1))
 
-    def fail(*_: Any, **_how: Any) -> Any:
+    def fail(*_: Any, **_options: Any) -> Any:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     monkeypatch.setattr(Database, "delivery", fail)
@@ -108,7 +118,7 @@ def test_database_outage_leaves_messages_in_outbox(
     assert sqs.sent == {}
 
 
-def unsent(admin: Connection) -> list[int]:
+def unsent_numbers(admin: Connection) -> list[int]:
     """Return the send numbers of unsent messages."""
     return [number for (number,) in admin.execute("SELECT send_number FROM outbox WHERE sent_at IS NULL")]
 
@@ -117,7 +127,7 @@ def test_messages_without_time_left_stay_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
     assert outbox.send(enqueue_tasks(admin, tenant, task()), time_left=lambda: CALL_TIMEOUT_SECONDS - 1) == 0
-    assert (sqs.sent, unsent(admin)) == ({}, [0])
+    assert (sqs.sent, unsent_numbers(admin)) == ({}, [0])
 
 
 def test_message_failed_by_sqs_stays_in_outbox(
@@ -132,15 +142,15 @@ def test_message_failed_by_sqs_stays_in_outbox(
 
 def test_unmarked_messages_stay_in_outbox(flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task):
     newest = pending(send_number=1)
-    named = [(newest.work_id, None, 1, number) for number in (0, 1)]
-    enqueue(admin, WORK_KINDS["matching"], named, NOW, NOW)
+    references = [(newest.work_id, None, 1, number) for number in (0, 1)]
+    enqueue(admin, WORK_KINDS["matching"], references, NOW, NOW)
     outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
-    flaky.fail_delivery = [lambda: None, away, away]  # reading succeeds, marking fails
+    flaky.fail_delivery = [lambda: None, database_unavailable, database_unavailable]  # reading succeeds, marking fails
 
     assert outbox.send_unsent(created_before=clock()) == 2
 
     assert [json.loads(entry["MessageBody"])["send_number"] for entry in sqs.sent[QUEUE_URL]] == [1]
-    assert sorted(unsent(admin)) == [0, 1]
+    assert sorted(unsent_numbers(admin)) == [0, 1]
 
 
 def test_superseded_message_is_never_sent(
@@ -152,8 +162,8 @@ def test_superseded_message_is_never_sent(
 
     assert outbox.send_unsent(created_before=clock.now) == 4  # including two superseded messages
 
-    assert [message for message, _ in sent(sqs)] == [newest]
-    assert [message for message, _ in sent(sqs, QUEUE)] == [other]
+    assert [message for message, _ in sent_messages(sqs)] == [newest]
+    assert [message for message, _ in sent_messages(sqs, QUEUE)] == [other]
     assert outbox.send_unsent(created_before=clock.now) == 0
 
 
@@ -166,7 +176,7 @@ def test_message_of_deleted_task_is_dropped(
 
     outbox.send(sends)
 
-    assert [message for message, _ in sent(sqs, QUEUE)] == [existing]
+    assert [message for message, _ in sent_messages(sqs, QUEUE)] == [existing]
     assert admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchone() == (0,)
     assert '"OrphanedMessages"' in capsys.readouterr().out
 
@@ -191,13 +201,13 @@ def test_payload_is_sent_unescaped(outbox: Outbox, task: Task, admin: Connection
 def test_fractional_delays_keep_their_mean(
     database: Database, admin: Connection, tenant: UUID, clock: Clock, sqs: FakeSqs, task: Task, seconds: float
 ):
-    evenly = cycle([number / 100 for number in range(100)])
-    outbox = Outbox(database, {"tasks": QUEUE}, clock=clock, random=lambda: next(evenly))
-    due = clock.now + timedelta(seconds=seconds)
-    (send,) = enqueue(admin, WORK_KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
+    fractions = cycle([number / 100 for number in range(100)])
+    outbox = Outbox(database, {"tasks": QUEUE}, clock=clock, random=lambda: next(fractions))
+    due_at = clock.now + timedelta(seconds=seconds)
+    (send,) = enqueue(admin, WORK_KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due_at, NOW)
     for _ in range(100):
         admin.execute("UPDATE outbox SET sent_at = NULL")
         outbox.send([send])
-    delays = [delay for _, delay in sent(sqs, QUEUE)]
+    delays = [delay for _, delay in sent_messages(sqs, QUEUE)]
     assert mean(delays) == pytest.approx(seconds, abs=0.011)
     assert max(delays) - min(delays) <= 1

@@ -20,26 +20,26 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
-    done,
     event,
-    fails,
+    fail_transiently,
     record,
     rows,
     settings,
+    succeed,
     task_body,
 )
-from tests.delivery.requeued import (
+from tests.delivery.requeue_harness import (
     ARN,
-    CHANCE,
     DLQ_ARN,
+    FIXED_RANDOM,
     QUEUE,
     RETRY_ARN,
     RETRY_QUEUE,
     Run,
     Task,
-    later,
-    row,
-    sent,
+    next_send,
+    sent_messages,
+    task_row,
 )
 from tests.factories import NOW
 
@@ -51,13 +51,13 @@ def test_failed_attempt_sends_message_to_retry_queue(
 ):
     message = task()
 
-    assert run(fails, message) == []  # acknowledged
+    assert run(fail_transiently, message) == []  # acknowledged
 
-    stored = row(admin, message)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"], stored["send_number"]) == ("pending", 1, 1)
-    due = clock.now + timedelta(seconds=2 + CHANCE)
-    assert admin.execute("SELECT next_attempt_at FROM task").fetchall() == [(due,)]
-    assert sent(sqs) == [(later(message), 2)]
+    due_at = clock.now + timedelta(seconds=2 + FIXED_RANDOM)
+    assert admin.execute("SELECT next_attempt_at FROM task").fetchall() == [(due_at,)]
+    assert sent_messages(sqs) == [(next_send(message), 2)]
     assert sqs.sent[QUEUE] == []
     assert json.loads(sqs.sent[RETRY_QUEUE][0]["MessageBody"])["metadata"]["last_error"]["message"] == "later"
 
@@ -65,15 +65,15 @@ def test_failed_attempt_sends_message_to_retry_queue(
 def test_retry_delays_double_up_to_task_limit(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task(max_retry=5)
     for retry in range(1, 6):
-        run(fails, message, arn=ARN if retry == 1 else RETRY_ARN)
-        message, delay = sent(sqs)[-1]
+        run(fail_transiently, message, arn=ARN if retry == 1 else RETRY_ARN)
+        message, delay = sent_messages(sqs)[-1]
         assert (message.send_number, delay) == (retry, 2**retry)
         clock.pass_(seconds=2**retry + 1)
 
-    assert run(fails, message, arn=RETRY_ARN) == []
+    assert run(fail_transiently, message, arn=RETRY_ARN) == []
 
-    assert len(sent(sqs)) == 5
-    assert row(admin, message)["status"] == "failed"
+    assert len(sent_messages(sqs)) == 5
+    assert task_row(admin, message)["status"] == "failed"
     (dead_letter,) = rows(admin, "dead_letter")
     assert (dead_letter["dlq_reason"], dead_letter["attempts"], dead_letter["task_type"]) == (
         "max_retries_exceeded",
@@ -87,9 +87,9 @@ def test_retry_delays_double_up_to_task_limit(run: Run, task: Task, admin: Conne
 def test_task_can_request_fewer_retries(run: Run, task: Task, admin: Connection, clock: Clock, max_retry: int):
     message = task(max_retry=max_retry)
     for retry in range(max_retry + 1):
-        run(fails, later(message, retry))
+        run(fail_transiently, next_send(message, retry))
         clock.pass_(seconds=10)
-    stored = row(admin, message)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"]) == ("failed", max_retry + 1)
 
 
@@ -102,43 +102,43 @@ def test_permanent_error_dead_letters_immediately(
 
     message = task()
     assert run(work, message) == []
-    assert row(admin, message)["status"] == "failed"
+    assert task_row(admin, message)["status"] == "failed"
     assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["non_retriable_error"]
     assert sqs.sent == {}
 
 
 def test_older_message_is_dropped(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task()
-    run(fails, message)
+    run(fail_transiently, message)
     clock.pass_(seconds=60)
 
-    assert run(done, message) == []
+    assert run(succeed, message) == []
 
-    assert row(admin, message)["status"] == "pending"  # for the retry, which has not been received yet
-    assert run(done, later(message), arn=RETRY_ARN) == []
-    assert row(admin, message)["status"] == "succeeded"
+    assert task_row(admin, message)["status"] == "pending"  # for the retry, which has not been received yet
+    assert run(succeed, next_send(message), arn=RETRY_ARN) == []
+    assert task_row(admin, message)["status"] == "succeeded"
 
 
 def test_early_retry_is_parked(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task(attempts=1, send_number=1, next_attempt_at=clock.now + timedelta(seconds=20))
 
-    assert run(done, message, arn=RETRY_ARN) == []
+    assert run(succeed, message, arn=RETRY_ARN) == []
 
-    assert row(admin, message)["status"] == "pending"
-    assert sent(sqs) == [(later(message), 20)]
+    assert task_row(admin, message)["status"] == "pending"
+    assert sent_messages(sqs) == [(next_send(message), 20)]
 
 
 def test_retry_less_than_a_second_early_runs(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task(attempts=1, send_number=1, next_attempt_at=clock.now + timedelta(seconds=0.99))
-    run(done, message, arn=RETRY_ARN)
-    assert row(admin, message)["status"] == "succeeded"
+    run(succeed, message, arn=RETRY_ARN)
+    assert task_row(admin, message)["status"] == "succeeded"
 
 
 def test_lost_attempt_is_followed_by_another(run: Run, task: Task, admin: Connection, clock: Clock):
     expired = clock.now - timedelta(seconds=1)
     message = task(status="in-progress", attempts=1, claimed_at=NOW, lease_expires_at=expired, claim_token=1)
-    run(done, message, receives=2)
-    stored = row(admin, message)
+    run(succeed, message, receives=2)
+    stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"]) == ("succeeded", 2)
 
 
@@ -147,23 +147,23 @@ def test_lost_last_attempt_fails_work_item(run: Run, task: Task, admin: Connecti
     message = task(
         status="in-progress", attempts=2, max_retry=1, claimed_at=NOW, lease_expires_at=expired, claim_token=1
     )
-    assert run(done, message, receives=2) == []
+    assert run(succeed, message, receives=2) == []
     (attempt,) = rows(admin, "work_attempt")
-    assert row(admin, message)["status"] == "failed"
+    assert task_row(admin, message)["status"] == "failed"
     assert (attempt["number"], attempt["outcome"], attempt["error_type"]) == (2, "failed", "WorkerLost")
 
 
 def test_visibility_changes_use_source_queue(run: Run, task: Task, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     queue_urls = []
-    real = sqs.change_message_visibility_batch
+    change_visibility = sqs.change_message_visibility_batch
 
-    def change(**call: Any) -> Any:
-        queue_urls.append(call["QueueUrl"])
-        return real(**call)
+    def record_queue(**arguments: Any) -> Any:
+        queue_urls.append(arguments["QueueUrl"])
+        return change_visibility(**arguments)
 
-    monkeypatch.setattr(sqs, "change_message_visibility_batch", change)
-    run(done, task())
-    run(done, task(send_number=1), arn=RETRY_ARN)
+    monkeypatch.setattr(sqs, "change_message_visibility_batch", record_queue)
+    run(succeed, task())
+    run(succeed, task(send_number=1), arn=RETRY_ARN)
     assert queue_urls == [QUEUE, RETRY_QUEUE]
 
 
@@ -183,8 +183,8 @@ def test_unattempted_task_is_returned_after_five_minutes(
 
     assert archiver.process("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN))) is None
 
-    assert sent(sqs) == [(later(message), 300)]
-    assert row(admin, message)["send_number"] == 1
+    assert sent_messages(sqs) == [(next_send(message), 300)]
+    assert task_row(admin, message)["send_number"] == 1
 
 
 def test_task_limit_decides_exhaustion(
@@ -198,8 +198,8 @@ def test_task_limit_decides_exhaustion(
     for message in (exhausted, unexhausted):
         archiver.process("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN)))
 
-    assert row(admin, exhausted)["status"] == "failed"
-    assert row(admin, unexhausted)["status"] == "pending"
+    assert task_row(admin, exhausted)["status"] == "failed"
+    assert task_row(admin, unexhausted)["status"] == "pending"
 
 
 def test_unreadable_message_is_dead_lettered_once_across_queues(
@@ -207,12 +207,12 @@ def test_unreadable_message_is_dead_lettered_once_across_queues(
     sqs: FakeSqs,
 ):  # fmt: skip
     unreadable = record("not JSON", arn=RETRY_ARN)
-    chosen = settings(
+    config = settings(
         worker={"name": "tasks", "timeout": 120, "start_margin": 30, "retries": "requeue"}, queue_urls={"tasks": QUEUE}
     )
     visibility = Visibility(QUEUE, RETRY_QUEUE)
     consumer = Consumer(
-        chosen, done, database=database, outbox=outbox, visibility=visibility, read=read_task_message, clock=clock
+        config, succeed, database=database, outbox=outbox, visibility=visibility, read=read_task_message, clock=clock
     )
     consumer.handle(event(unreadable), Context())
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock)

@@ -6,21 +6,21 @@ from pathlib import Path
 from counterfoil.db import Connection
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
-NEXT = "SELECT nextval('claim_token')"
+NEXT_TOKEN = "SELECT nextval('claim_token')"
 
 
-def token(admin: Connection) -> int:
-    ((token,),) = admin.execute(NEXT).fetchall()
-    return int(token)
+def next_token(admin: Connection) -> int:
+    ((next_token,),) = admin.execute(NEXT_TOKEN).fetchall()
+    return int(next_token)
 
 
 def test_documented_restore_step_reissues_no_claim_token(admin: Connection) -> None:
-    backup = token(admin)
-    stale = [token(admin) for _ in range(3)]
+    backup = next_token(admin)
+    stale = [next_token(admin) for _ in range(3)]
     admin.execute("SELECT setval('claim_token', %s)", [backup])  # like a restore of the backup
-    assert token(admin) == stale[0]
+    assert next_token(admin) == stale[0]
     (step,) = re.findall(r"```sql\n(.*claim_token.*)\n```", PAGE.read_text())
 
     admin.execute(step.encode())
 
-    assert token(admin) > stale[-1]
+    assert next_token(admin) > stale[-1]

@@ -46,9 +46,9 @@ from tests.delivery.harness import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
-LEFT = timedelta(seconds=90)
-PROTECTED = 300
-LATE = Context(left=20)
+LEASE_LEFT = timedelta(seconds=90)
+PROTECTION_SECONDS = 300
+LATE_CONTEXT = Context(left=20)
 """Not enough time to start work."""
 
 
@@ -58,7 +58,7 @@ class Transition(NamedTuple):
     before: str
     after: str
     attempts: str
-    message: str
+    disposition: str
     written: str
     called: str
 
@@ -83,7 +83,7 @@ class Snapshot(NamedTuple):
 
 
 @dataclass
-class World:
+class Scenario:
     """One work item and everything that can change it."""
 
     database: Database
@@ -98,23 +98,23 @@ class World:
     table: str = "document"
     before: Snapshot = field(init=False)
 
-    def make(self, state: str, **columns: Any) -> Message:
+    def make_work_item(self, state: str, **columns: Any) -> Message:
         """Create a work item in a state, named as in the table."""
-        lease = self.clock() + (LEFT if state == "in-progress" else -timedelta(seconds=1))
+        lease = self.clock() + (LEASE_LEFT if state == "in-progress" else -timedelta(seconds=1))
         token = self.admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
         status = {"skipped": None, "in-progress, lease expired": "in-progress"}.get(state, state)
         values = {"status": status, "claim_token": token}
         if status == "in-progress":
-            values |= {"attempts": 1, "lease_expires_at": lease, "claimed_at": lease - LEFT}
+            values |= {"attempts": 1, "lease_expires_at": lease, "claimed_at": lease - LEASE_LEFT}
         return self.pending(**values | columns)
 
-    def look(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         with self.admin.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {self.table}".encode())
             names = [column.name.removeprefix("matching_") for column in cursor.description or ()]
             stored = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        counted = ("dead_letter", "failure_event", "outbox", "dead_letter_audit")
-        counts = {name: len(rows(self.admin, name)) for name in counted}
+        tables = ("dead_letter", "failure_event", "outbox", "dead_letter_audit")
+        counts = {name: len(rows(self.admin, name)) for name in tables}
         return Snapshot(
             stored[0] if stored else None, counts | {"effects": sum(row.get("method") is not None for row in stored)}
         )
@@ -126,24 +126,24 @@ class World:
             return "in-progress, lease expired"
         return row["status"] or "skipped"
 
-    def seen(self, message: str, called: str) -> Transition:
+    def transition(self, message: str, called: str) -> Transition:
         """Return the changes since `before`, in the terms of the table."""
-        row, counts = self.look()
-        then, counted = self.before
-        unchanged = row == then and row is not None
-        attempts = (row or {}).get("attempts", 0) - (then or {}).get("attempts", 0)
-        new = {name for name, count in counts.items() if count > counted[name]}
+        row, counts = self.snapshot()
+        row_before, counts_before = self.before
+        unchanged = row == row_before and row is not None
+        attempts = (row or {}).get("attempts", 0) - (row_before or {}).get("attempts", 0)
+        new = {name for name, count in counts.items() if count > counts_before[name]}
         if row is not None and row["status"] == "failed" and "dead_letter" in new:
             assert row["failed_at"] == self.clock()
-        words = {
+        labels = {
             "effects": "effects",
             "dead_letter": "dead letter",
             "failure_event": "notification",
             "outbox": "a message",
         }
-        written = ", ".join(word for name, word in words.items() if name in new)
+        written = ", ".join(label for name, label in labels.items() if name in new)
         return Transition(
-            self.state(then),
+            self.state(row_before),
             "unchanged" if unchanged else self.state(row),
             "" if not attempts else f"{attempts:+}" if attempts >= -1 else "none left",
             message,
@@ -161,79 +161,79 @@ class World:
         receives: int = 1,
         context: Context | None = None,
         database: Database | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Transition:
         """Consume one record. With `work`, return the transition of the settlement."""
-        self.before = self.look()
+        self.before = self.snapshot()
 
-        def look_and_work(attempt: TenantAttempt) -> Any:
+        def snapshot_and_work(attempt: TenantAttempt) -> Any:
             assert work is not None, "must not run"
-            self.before = self.look()
+            self.before = self.snapshot()
             return work(attempt)
 
-        consumer = make_consumer(database or self.database, look_and_work, self.clock, **how)
+        consumer = make_consumer(database or self.database, snapshot_and_work, self.clock, **options)
         self.log.clear()
         response = consumer.handle(event(record(body, receives=receives, handle="it")), context or Context())
         lines = [line for line in self.log.records if line.funcName == "_conclude" and line.levelname == "INFO"]
         (called,) = [line.message for line in lines]
-        return self.seen(self.message(reported=bool(response["batchItemFailures"])), called)
+        return self.transition(self.disposition(reported=bool(response["batchItemFailures"])), called)
 
-    def message(self, *, reported: bool) -> str:
+    def disposition(self, *, reported: bool) -> str:
         if not reported:
             return "acknowledged"
-        row = self.look().row
+        row = self.snapshot().row
         changes = [seconds for kind, (_, seconds) in self.sqs.log if kind == "visibility"]
         if self.sqs.visibility.get("it") is None:
             return "reported, as received"
-        if changes == [PROTECTED]:
+        if changes == [PROTECTION_SECONDS]:
             return "reported, as protected"
         now, visible_in = self.clock(), timedelta(seconds=changes[-1])
-        words = {
+        dispositions = {
             timedelta(): "reported, visible at once",
             timedelta(seconds=300): "reported, by receive count",
             _from(now, row, "next_attempt_at"): "reported, until the next attempt",
             _from(now, row, "lease_expires_at", timedelta(seconds=1)): "reported, until the lease expires",
         }
-        return words[visible_in]
+        return dispositions[visible_in]
 
     def archive(self, body: Message | str, worker: str = "matching") -> Transition:
         """Archive one message of the dead-letter queue."""
-        self.before = self.look()
+        self.before = self.snapshot()
         outbox = Outbox(self.maintenance, settings().queue_urls, clock=self.clock)
         archiver = Archiver(self.maintenance, outbox, RedeliverPolicy(), self.clock)
-        kept = "kept"
+        disposition = "kept"
         with suppress(UnsupportedSchemaError):
-            waiting = archiver.process(worker, SQSRecord(record(body)))
-            kept = "deleted" if waiting is None else "kept"
-            if waiting is not None:
-                assert waiting.visible_in == LEFT.total_seconds() + 1
-                kept = "kept, until the lease expires"
+            result = archiver.process(worker, SQSRecord(record(body)))
+            disposition = "deleted" if result is None else "kept"
+            if result is not None:
+                assert result.visible_in == LEASE_LEFT.total_seconds() + 1
+                disposition = "kept, until the lease expires"
         entries = [entry["action"] for entry in rows(self.admin, "dead_letter_audit")]
-        return self.seen(kept, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))
+        return self.transition(disposition, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))
 
-    def watch(self) -> Transition:
+    def run_watchdog(self) -> Transition:
         """Run the watchdog."""
-        self.before = self.look()
-        chosen = settings()
-        outbox = Outbox(self.maintenance, chosen.queue_urls, clock=self.clock)
-        Watchdog(chosen, self.maintenance, outbox, self.clock).run()
-        return self.seen("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
+        self.before = self.snapshot()
+        config = settings()
+        outbox = Outbox(self.maintenance, config.queue_urls, clock=self.clock)
+        Watchdog(config, self.maintenance, outbox, self.clock).run()
+        return self.transition("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
 
     def upload(self) -> str:
         """Return an S3 event about a tenant's file."""
         self.table = "acquisition_job"
         self.make_tenant("beta")
-        thing = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
-        entity = {"bucket": {"name": "uploads"}, "object": thing}
+        s3_object = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
+        entity = {"bucket": {"name": "uploads"}, "object": s3_object}
         return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": entity}]})
 
 
-def _from(now: datetime, row: dict[str, Any] | None, column: str, more: timedelta = timedelta()) -> timedelta | None:
-    return row[column] - now + more if row is not None and row[column] is not None else None
+def _from(now: datetime, row: dict[str, Any] | None, column: str, margin: timedelta = timedelta()) -> timedelta | None:
+    return row[column] - now + margin if row is not None and row[column] is not None else None
 
 
 @pytest.fixture
-def world(
+def scenario(
     database: Database,
     database_url: str,
     maintenance_database: Database,
@@ -243,10 +243,10 @@ def world(
     pending: Callable[..., Message],
     make_tenant: Callable[..., UUID],
     caplog: pytest.LogCaptureFixture,
-) -> Iterator[World]:
+) -> Iterator[Scenario]:
     flaky = Flaky(database_url)
     flaky.fail_tenant, flaky.fail_delivery = [], []
-    yield World(database, maintenance_database, flaky, admin, sqs, clock, pending, make_tenant, caplog)
+    yield Scenario(database, maintenance_database, flaky, admin, sqs, clock, pending, make_tenant, caplog)
     flaky.close()
 
 
@@ -272,90 +272,94 @@ def transient() -> Callable[[TenantAttempt], Any]:
     return fail(ServiceUnavailableError("S3 is slow"))
 
 
-def claimed(world: World, body: Message | str, **how: Any) -> Transition:
+def claim(scenario: Scenario, body: Message | str, **options: Any) -> Transition:
     """Return the transition of the claim alone, observed during the attempt."""
-    during: list[Transition] = []
+    transitions: list[Transition] = []
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        during.append(
-            world.seen("hidden", "") if world.sqs.visibility == {"it": PROTECTED} else world.seen("visible", "")
+        transitions.append(
+            scenario.transition("hidden", "")
+            if scenario.sqs.visibility == {"it": PROTECTION_SECONDS}
+            else scenario.transition("visible", "")
         )
         return Succeeded(lambda connection: Effects())
 
-    world.before = world.look()
-    before = world.before
-    consumer = make_consumer(world.database, work, world.clock, **how)
-    world.before = before
+    scenario.before = scenario.snapshot()
+    snapshot = scenario.before
+    consumer = make_consumer(scenario.database, work, scenario.clock, **options)
+    scenario.before = snapshot
     consumer.handle(event(record(body, handle="it")), Context())
-    return during[0]
+    return transitions[0]
 
 
-def outrun(world: World) -> Callable[[TenantAttempt], Succeeded]:
+def take_over(scenario: Scenario) -> Callable[[TenantAttempt], Succeeded]:
     def work(attempt: TenantAttempt) -> Succeeded:
-        world.admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
-        world.before = world.look()
+        scenario.admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
+        scenario.before = scenario.snapshot()
         return succeed(attempt)
 
     return work
 
 
-def away(
-    world: World, work: Callable[[TenantAttempt], Any], *failures: Exception, made: bool = False
+def fail_settlement(
+    scenario: Scenario, work: Callable[[TenantAttempt], Any], *failures: Exception, committed: bool = False
 ) -> Callable[..., Transition]:
     """Fail the settlement's transactions before or after their commit."""
-    world.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
-    world.flaky.commit_then_fail = made
-    return lambda message: world.consume(message, work, database=world.flaky)
+    scenario.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
+    scenario.flaky.commit_then_fail = committed
+    return lambda message: scenario.consume(message, work, database=scenario.flaky)
 
 
-def older(message: Message) -> Message:
+def older_copy(message: Message) -> Message:
     """Return the message from before the work item was parked or restarted."""
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 
-def newer(message: Message) -> Message:
+def newer_copy(message: Message) -> Message:
     """Return a message whose transaction the database has lost."""
     return message.model_copy(update={"send_number": message.send_number + 1})
 
 
-def several(world: World) -> Transition:
-    messages = [world.make("pending") for _ in range(2)]
-    return world.consume("both", read=lambda body: ParsedMessage(messages))
+def consume_two(scenario: Scenario) -> Transition:
+    messages = [scenario.make_work_item("pending") for _ in range(2)]
+    return scenario.consume("both", read=lambda body: ParsedMessage(messages))
 
 
-def joined(world: World) -> Transition:
-    message = world.make("in-progress, lease expired", attempts=3)
-    world.archive(message)
-    return world.archive(message)
+def archive_twice(scenario: Scenario) -> Transition:
+    message = scenario.make_work_item("in-progress, lease expired", attempts=3)
+    scenario.archive(message)
+    return scenario.archive(message)
 
 
-def resent(world: World, state: str) -> Transition:
-    message = world.make(state)
-    begun = world.clock()
-    with world.database.delivery() as connection:
+def watch_lost_message(scenario: Scenario, state: str) -> Transition:
+    message = scenario.make_work_item(state)
+    start = scenario.clock()
+    with scenario.database.delivery() as connection:
         columns = "worker, work_id, revision, send_number, scheduled_at, created_at, sent_at"
         connection.execute(
             f"INSERT INTO outbox ({columns}) VALUES ('matching', %s, 1, 0, %s, %s, %s)".encode(),
-            [message.work_id, begun, begun, begun],
+            [message.work_id, start, start, start],
         )
-    world.clock.pass_(hours=1)
-    return world.watch()
+    scenario.clock.pass_(hours=1)
+    return scenario.run_watchdog()
 
 
-def unsent(world: World) -> Transition:
-    message = world.make("pending")
-    with world.database.delivery() as connection:
-        start_revision(connection, "matching", [message.work_id], world.clock())
-    world.clock.pass_(hours=1)
-    return world.watch()
+def watch_unsent_message(scenario: Scenario) -> Transition:
+    message = scenario.make_work_item("pending")
+    with scenario.database.delivery() as connection:
+        start_revision(connection, "matching", [message.work_id], scenario.clock())
+    scenario.clock.pass_(hours=1)
+    return scenario.run_watchdog()
 
 
-def begun(world: World, state: str) -> Transition:
-    message = world.make(state, dlq_returns=2, send_number=4, attempts=2, error="S3 is slow", skip_reason="empty")
-    world.before = world.look()
-    with world.database.delivery() as connection:
-        (send,) = start_revision(connection, "matching", [message.work_id], world.clock())
-    row = world.look().row or {}
+def start_new_revision(scenario: Scenario, state: str) -> Transition:
+    message = scenario.make_work_item(
+        state, dlq_returns=2, send_number=4, attempts=2, error="S3 is slow", skip_reason="empty"
+    )
+    scenario.before = scenario.snapshot()
+    with scenario.database.delivery() as connection:
+        (send,) = start_revision(connection, "matching", [message.work_id], scenario.clock())
+    row = scenario.snapshot().row or {}
     assert (row["dlq_returns"], row["send_number"], row["next_attempt_at"], row["error"], row["skip_reason"]) == (
         0,
         0,
@@ -364,102 +368,134 @@ def begun(world: World, state: str) -> Transition:
         None,
     )
     assert send.message == Message(work_id=message.work_id, revision=2, send_number=0)
-    return world.seen("enqueued", "")
+    return scenario.transition("enqueued", "")
 
 
-NEWER = f'{{"schema_version": 2, "work": "{uuid4()}"}}'
+NEWER_SCHEMA = f'{{"schema_version": 2, "work": "{uuid4()}"}}'
 UNKNOWN_MESSAGE = Message(work_id=uuid4(), revision=1, send_number=0)
-UPLOADS = {
+UPLOAD_WORKER = {
     "read": files.read_event,
     "worker": {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30},
 }
 LOST = CommitUnknownError("lost")
-AWAY = DatabaseUnavailableError("away")
+UNAVAILABLE = DatabaseUnavailableError("away")
 
-CASES: dict[str, Callable[[World, str], Transition]] = {
-    "claim": lambda world, state: claimed(world, world.make(state)),
-    "claim of an upload": lambda world, _: claimed(world, world.upload(), **UPLOADS),
-    "ended": lambda world, state: world.consume(world.make(state)),
-    "older copy": lambda world, state: world.consume(older(world.make(state, send_number=1))),
-    "older revision": lambda world, state: world.consume(
-        world.make(state, revision=2).model_copy(update={"revision": 1})
+CASES: dict[str, Callable[[Scenario, str], Transition]] = {
+    "claim": lambda scenario, state: claim(scenario, scenario.make_work_item(state)),
+    "claim of an upload": lambda scenario, _: claim(scenario, scenario.upload(), **UPLOAD_WORKER),
+    "ended": lambda scenario, state: scenario.consume(scenario.make_work_item(state)),
+    "older copy": lambda scenario, state: scenario.consume(older_copy(scenario.make_work_item(state, send_number=1))),
+    "older revision": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, revision=2).model_copy(update={"revision": 1})
     ),
-    "newer than its row": lambda world, state: world.consume(newer(world.make(state))),
-    "newer than its row, ended": lambda world, state: world.consume(newer(world.make(state))),
-    "running": lambda world, state: world.consume(world.make(state)),
-    "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
-    "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
-    "early, too many deferrals": lambda world, state: world.consume(
-        world.make(state, next_attempt_at=world.clock() + LEFT, send_number=MAX_MESSAGES_PER_REVISION)
+    "newer than its row": lambda scenario, state: scenario.consume(newer_copy(scenario.make_work_item(state))),
+    "newer than its row, ended": lambda scenario, state: scenario.consume(newer_copy(scenario.make_work_item(state))),
+    "running": lambda scenario, state: scenario.consume(scenario.make_work_item(state)),
+    "early": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, next_attempt_at=scenario.clock() + LEASE_LEFT)
     ),
-    "unknown work item": lambda world, _: world.consume(UNKNOWN_MESSAGE),
-    "no time to start": lambda world, state: world.consume(world.make(state), context=LATE),
-    "no time to start, running": lambda world, state: world.consume(world.make(state), context=LATE),
-    "no time to start, exhausted": lambda world, state: world.consume(world.make(state, attempts=3), context=LATE),
-    "no time to start, too many deferrals": lambda world, state: world.consume(
-        world.make(state, send_number=MAX_MESSAGES_PER_REVISION), context=LATE
+    "exhausted": lambda scenario, state: scenario.consume(scenario.make_work_item(state, attempts=3)),
+    "early, too many deferrals": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(
+            state, next_attempt_at=scenario.clock() + LEASE_LEFT, send_number=MAX_MESSAGES_PER_REVISION
+        )
     ),
-    "success": lambda world, _: world.consume(world.make("pending"), succeed),
-    "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skipped("no counterparty")),
-    "permanent failure": lambda world, _: world.consume(
-        world.make("pending"), fail(InvalidDocumentError("Empty.", code="damaged_pdf"))
+    "unknown work item": lambda scenario, _: scenario.consume(UNKNOWN_MESSAGE),
+    "no time to start": lambda scenario, state: scenario.consume(scenario.make_work_item(state), context=LATE_CONTEXT),
+    "no time to start, running": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state), context=LATE_CONTEXT
     ),
-    "transient failure": lambda world, _: world.consume(world.make("pending"), transient()),
-    "unknown error": lambda world, _: world.consume(world.make("pending"), fail(ZeroDivisionError())),
-    "canceled at the deadline": lambda world, _: world.consume(world.make("pending"), fail(CancelledError("stopped"))),
-    "transient failure, third receive": lambda world, _: world.consume(world.make("pending"), transient(), receives=3),
-    "transient failure, last attempt": lambda world, _: world.consume(world.make("pending", attempts=2), transient()),
-    "deferral": lambda world, _: world.consume(
-        world.make("pending"), fail(BreakerOpenError("open", until=world.clock() + LEFT))
+    "no time to start, exhausted": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, attempts=3), context=LATE_CONTEXT
     ),
-    "deferral, too many deferrals": lambda world, _: world.consume(
-        world.make("pending", send_number=MAX_MESSAGES_PER_REVISION),
-        fail(BreakerOpenError("open", until=world.clock() + LEFT)),
+    "no time to start, too many deferrals": lambda scenario, state: scenario.consume(
+        scenario.make_work_item(state, send_number=MAX_MESSAGES_PER_REVISION), context=LATE_CONTEXT
     ),
-    "stale": lambda world, _: world.consume(world.make("pending"), outrun(world)),
-    "database unavailable": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
-    "commit unacknowledged, committed": lambda world, _: away(world, succeed, LOST, made=True)(world.make("pending")),
-    "commit unacknowledged, rolled back": lambda world, _: away(world, succeed, LOST)(world.make("pending")),
-    "unreadable message": lambda world, _: world.consume("not JSON"),
-    "newer schema": lambda world, _: world.consume(NEWER),
-    "several work items in one message": lambda world, _: several(world),
-    "no work item in a message": lambda world, _: world.consume("a test event", read=lambda body: ParsedMessage([])),
-    "dead-letter queue: returned": lambda world, state: world.archive(world.make(state)),
-    "dead-letter queue: returned twice, never attempted": lambda world, state: world.archive(
-        world.make(state, dlq_returns=2)
+    "success": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), succeed),
+    "skip": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), lambda attempt: Skipped("no counterparty")
     ),
-    "dead-letter queue: upload returned": lambda world, _: world.archive(world.upload(), "acquisition"),
-    "dead-letter queue: returned twice before": lambda world, state: world.archive(
-        world.make(state, dlq_returns=2, attempts=1)
+    "permanent failure": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(InvalidDocumentError("Empty.", code="damaged_pdf"))
     ),
-    "dead-letter queue: no attempts left": lambda world, state: world.archive(world.make(state, attempts=3)),
-    "dead-letter queue: running": lambda world, state: world.archive(world.make(state)),
-    "dead-letter queue: failed": lambda world, _: joined(world),
-    "dead-letter queue: ended": lambda world, state: world.archive(world.make(state)),
-    "dead-letter queue: older copy": lambda world, state: world.archive(older(world.make(state, send_number=1))),
-    "dead-letter queue: newer than its row": lambda world, state: world.archive(newer(world.make(state))),
-    "dead-letter queue: unknown work item": lambda world, _: world.archive(UNKNOWN_MESSAGE),
-    "dead-letter queue: unreadable": lambda world, _: world.archive("not JSON"),
-    "dead-letter queue: newer schema": lambda world, _: world.archive(NEWER),
-    "watchdog: unsent": lambda world, _: unsent(world),
-    "watchdog: message lost": resent,
-    "new revision": begun,
+    "transient failure": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), transient()),
+    "unknown error": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(ZeroDivisionError())
+    ),
+    "canceled at the deadline": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(CancelledError("stopped"))
+    ),
+    "transient failure, third receive": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), transient(), receives=3
+    ),
+    "transient failure, last attempt": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending", attempts=2), transient()
+    ),
+    "deferral": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending"), fail(BreakerOpenError("open", until=scenario.clock() + LEASE_LEFT))
+    ),
+    "deferral, too many deferrals": lambda scenario, _: scenario.consume(
+        scenario.make_work_item("pending", send_number=MAX_MESSAGES_PER_REVISION),
+        fail(BreakerOpenError("open", until=scenario.clock() + LEASE_LEFT)),
+    ),
+    "stale": lambda scenario, _: scenario.consume(scenario.make_work_item("pending"), take_over(scenario)),
+    "database unavailable": lambda scenario, _: fail_settlement(scenario, succeed, *[UNAVAILABLE] * 9)(
+        scenario.make_work_item("pending")
+    ),
+    "commit unacknowledged, committed": lambda scenario, _: fail_settlement(scenario, succeed, LOST, committed=True)(
+        scenario.make_work_item("pending")
+    ),
+    "commit unacknowledged, rolled back": lambda scenario, _: fail_settlement(scenario, succeed, LOST)(
+        scenario.make_work_item("pending")
+    ),
+    "unreadable message": lambda scenario, _: scenario.consume("not JSON"),
+    "newer schema": lambda scenario, _: scenario.consume(NEWER_SCHEMA),
+    "several work items in one message": lambda scenario, _: consume_two(scenario),
+    "no work item in a message": lambda scenario, _: scenario.consume(
+        "a test event", read=lambda body: ParsedMessage([])
+    ),
+    "dead-letter queue: returned": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: returned twice, never attempted": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, dlq_returns=2)
+    ),
+    "dead-letter queue: upload returned": lambda scenario, _: scenario.archive(scenario.upload(), "acquisition"),
+    "dead-letter queue: returned twice before": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, dlq_returns=2, attempts=1)
+    ),
+    "dead-letter queue: no attempts left": lambda scenario, state: scenario.archive(
+        scenario.make_work_item(state, attempts=3)
+    ),
+    "dead-letter queue: running": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: failed": lambda scenario, _: archive_twice(scenario),
+    "dead-letter queue: ended": lambda scenario, state: scenario.archive(scenario.make_work_item(state)),
+    "dead-letter queue: older copy": lambda scenario, state: scenario.archive(
+        older_copy(scenario.make_work_item(state, send_number=1))
+    ),
+    "dead-letter queue: newer than its row": lambda scenario, state: scenario.archive(
+        newer_copy(scenario.make_work_item(state))
+    ),
+    "dead-letter queue: unknown work item": lambda scenario, _: scenario.archive(UNKNOWN_MESSAGE),
+    "dead-letter queue: unreadable": lambda scenario, _: scenario.archive("not JSON"),
+    "dead-letter queue: newer schema": lambda scenario, _: scenario.archive(NEWER_SCHEMA),
+    "watchdog: unsent": lambda scenario, _: watch_unsent_message(scenario),
+    "watchdog: message lost": watch_lost_message,
+    "new revision": start_new_revision,
 }
 
 
-def unprotected(world: World, state: str) -> Transition:
-    world.sqs.refuse_visibility = {"it": 2}
-    return world.consume(world.make(state))
+def consume_unprotected(scenario: Scenario, state: str) -> Transition:
+    scenario.sqs.refuse_visibility = {"it": 2}
+    return scenario.consume(scenario.make_work_item(state))
 
 
-CASES["unprotected"] = unprotected
+CASES["unprotected"] = consume_unprotected
 
 
 @pytest.mark.parametrize(
     ("name", "state"), [(name, state) for name, row in TABLE.items() for state in row.before.split(" or ")]
 )
-def test_transition_matches_table(world: World, name: str, state: str) -> None:
-    assert CASES[name](world, state) == TABLE[name]._replace(before=state)
+def test_transition_matches_table(scenario: Scenario, name: str, state: str) -> None:
+    assert CASES[name](scenario, state) == TABLE[name]._replace(before=state)
 
 
 def test_every_transition_has_a_case() -> None:
@@ -469,11 +505,11 @@ def test_every_transition_has_a_case() -> None:
 def test_table_covers_counted_outcomes_and_claim_answers() -> None:
     called = {row.called for row in TABLE.values()}
     assert set(METRICS_BY_OUTCOME) <= called
-    answers = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}
-    assert {str(answer) for answer in answers} <= called
+    claim_statuses = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}
+    assert {str(claim_status) for claim_status in claim_statuses} <= called
 
 
-STORE = {
+TRANSITIONS_BY_FUNCTION = {
     "claim": {"claim", "ended", "older revision", "running", "early", "exhausted", "unknown work item"},
     "succeed": {"success"},
     "skip": {"skip"},
@@ -500,5 +536,5 @@ def test_table_covers_every_state_changing_function() -> None:
         for function in functions
         if any(re.search(rf"sql\({name}\)", function) for name in changing)
     }
-    assert public - {"_end"} | {"succeed", "skip"} == set(STORE)
-    assert set().union(*STORE.values()) <= set(TABLE)
+    assert public - {"_end"} | {"succeed", "skip"} == set(TRANSITIONS_BY_FUNCTION)
+    assert set().union(*TRANSITIONS_BY_FUNCTION.values()) <= set(TABLE)

@@ -17,7 +17,7 @@ from counterfoil.documents.review import DecisionContext, DecisionRejected
 from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 from tests.documents.matching.samples import delivery, invoice, line, order
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
@@ -159,7 +159,7 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(harness: TenantHa
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
     decide(harness, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
 
-    assert recorded(admin, harness.tenant_id) == [
+    assert verified_changes(admin, harness.tenant_id) == [
         ("ann", "variances accepted", [str(harness.ids[0])]),
         ("bob", "variances disputed", [str(harness.ids[0])]),
     ]

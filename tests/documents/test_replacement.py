@@ -9,7 +9,7 @@ from counterfoil.delivery.work import start_revision
 from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import Replacement
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.documents.matching.samples import order
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.test_removal import CASE, match_pending
@@ -38,7 +38,9 @@ def requested_replacement(harness: TenantHarness, reason: str | None = None) -> 
 
 def test_new_document_replaces_an_old_one(harness: TenantHarness, admin: Connection):
     replacement = requested_replacement(harness, "typing error")
-    assert recorded(admin, harness.tenant_id) == [("ann", "document replacement requested", [str(harness.ids[0])])]
+    assert verified_changes(admin, harness.tenant_id) == [
+        ("ann", "document replacement requested", [str(harness.ids[0])])
+    ]
     new = harness.file(order(number="4712"))
     with harness.database.tenant(harness.tenant_id) as connection:
         _, note = removal.link_successor(connection, replacement, harness.ids[new], NOW, is_new=True)

@@ -19,8 +19,8 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
 from counterfoil.operations.store import NoOperationError, Operation, OperationCommand, OperationStateError
-from tests.dead_letters.bulking import KilledError
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
+from tests.dead_letters.bulk_harness import KilledError
 from tests.delivery.conftest import sqs
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.factories import NOW
@@ -269,7 +269,7 @@ def test_changes_of_reprocessing_reach_the_audit_trail(
     with pytest.raises(OperationStateError):
         change(database, operation, "pause", clock)
 
-    entries = recorded(admin, operation.tenant_id)
+    entries = verified_changes(admin, operation.tenant_id)
     assert [action for _, action, _ in entries] == [
         f"reprocessing {action}" for action in ("started", "paused", "resumed", "canceled")
     ]

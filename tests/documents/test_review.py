@@ -9,7 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Answer, DecisionApplied, DecisionContext, DecisionRejected
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.documents.matching.samples import credit, delivery, invoice, line, order, receipt
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import TWICE, duplicate_of
@@ -286,7 +286,7 @@ def test_decisions_reach_the_audit_trail(harness: TenantHarness) -> None:
     act(harness, "split", 2)
     act(harness, "split", 2)  # refused: it is alone now
 
-    assert recorded(harness.admin, harness.tenant_id) == [
+    assert verified_changes(harness.admin, harness.tenant_id) == [
         ("clerk", "match rejected", sorted([second, invoice_id])),
         ("clerk", "match rejected", sorted([first, invoice_id])),
     ]

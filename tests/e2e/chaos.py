@@ -20,7 +20,7 @@ from cli.local.cloud import Cloud
 from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tests.llm.server import Server
 
 WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
@@ -35,9 +35,9 @@ _CLAIM_SHARE = 0.75
 """Share of kills that wait until the worker holds claims."""
 _PAUSES = (0.1, 1.0)
 """Minimum and maximum seconds between two kills."""
-_DOWN = (0.2, 1.5)
+_DOWNTIME = (0.2, 1.5)
 """Minimum and maximum downtime of PostgreSQL in seconds."""
-_PATIENCE = 5.0
+_CLAIM_TIMEOUT = 5.0
 """Seconds to wait for a process or for claims."""
 _TIMEOUT = 20
 """Timeout of each function in seconds."""
@@ -52,14 +52,14 @@ def is_emulator_failure(error: str) -> bool:
     """Return True if work failed because the emulator deleted the code of its process.
 
     If a process is killed while it starts, the emulator deletes the code of its function. Another starting process of
-    the function then lacks the modules that it has not imported yet (tests/e2e/test_spoilt.py). The error is
+    the function then lacks the modules that it has not imported yet (tests/e2e/test_emulator_cleanup.py). The error is
     unclassified, so a task fails permanently. This is rare.
     """
     return _EMULATOR_FAILURE.match(error) is not None
 
 
 @contextmanager
-def own_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator[Cloud]:
+def separate_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator[Cloud]:
     """A separate cloud with these settings and this language model."""
     with TemporaryDirectory(prefix=f"counterfoil-{name}-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)  # root's PostgreSQL runs as another user
@@ -106,30 +106,30 @@ class Chaos:
     def kill_worker(self) -> None:
         """Kill a live process of a random worker, chosen by weight."""
         while True:
-            (chosen,) = self.random.choices(list(self.weights), list(self.weights.values()))
-            worker, process = self.random.choice(self._live_processes(chosen))
+            (chosen_worker,) = self.random.choices(list(self.weights), list(self.weights.values()))
+            worker, process = self.random.choice(self._live_processes(chosen_worker))
             during_claims = worker in _CLAIMED and self.random.random() < _CLAIM_SHARE and self._await_claims(worker)
             if processes.is_alive(process):
                 with suppress(psutil.NoSuchProcess):  # it ended after it was listed
                     process.kill()
-                    until(lambda: not processes.is_alive(process))  # noqa: B023 - called within the iteration
+                    wait_until(lambda: not processes.is_alive(process))  # noqa: B023 - called within the iteration
                     self.workers[worker] += 1
                     self.during_claims += during_claims
                     return
 
     def _live_processes(self, worker: str) -> list[tuple[str, psutil.Process]]:
-        """Return live processes of a worker, or of all workers after `_PATIENCE`."""
-        deadline = time.monotonic() + _PATIENCE
+        """Return live processes of a worker, or of all workers after `_CLAIM_TIMEOUT`."""
+        deadline = time.monotonic() + _CLAIM_TIMEOUT
         while True:
-            all_live = list(live(self.cloud, self.weights))
-            of_worker = [entry for entry in all_live if entry[0] == worker]
-            if of_worker or (all_live and time.monotonic() > deadline):
-                return of_worker or all_live
+            all_processes = list(live_processes(self.cloud, self.weights))
+            of_worker = [entry for entry in all_processes if entry[0] == worker]
+            if of_worker or (all_processes and time.monotonic() > deadline):
+                return of_worker or all_processes
             threading.Event().wait(0.05)
 
     def _await_claims(self, worker: str) -> bool:
-        """Wait up to `_PATIENCE` until this worker holds claims. Return True if it does."""
-        deadline = time.monotonic() + _PATIENCE
+        """Wait up to `_CLAIM_TIMEOUT` until this worker holds claims. Return True if it does."""
+        deadline = time.monotonic() + _CLAIM_TIMEOUT
         with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin:
             while time.monotonic() < deadline:
                 if admin.execute(_CLAIMED[worker].encode()).fetchone() != (0,):
@@ -144,12 +144,12 @@ class Chaos:
         assert server is not None
         server.kill()
         assert place.running() is None
-        threading.Event().wait(self.random.uniform(*_DOWN))
+        threading.Event().wait(self.random.uniform(*_DOWNTIME))
         assert place.start(server.port).port == server.port
         self.databases += 1
 
 
-def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
+def live_processes(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
     """Yield the live processes of these workers, each with the name of its worker."""
     for process in processes.find_processes(cloud.place.folder):
         with suppress(psutil.Error):
@@ -160,13 +160,13 @@ def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, 
 
 
 @contextmanager
-def watched(cloud: Cloud, every: float = 1, worker: str = "Watchdog") -> Iterator[None]:
-    """Invoke the watchdog or another scheduled function every `every` seconds."""
-    ended = threading.Event()
+def watchdog_running(cloud: Cloud, interval: float = 1, worker: str = "Watchdog") -> Iterator[None]:
+    """Invoke the watchdog or another scheduled function every `interval` seconds."""
+    stop = threading.Event()
     functions, name = cloud.client("lambda"), cloud.outputs[f"{worker}FunctionName"]
 
     def invoke_repeatedly() -> None:
-        while not ended.wait(every):
+        while not stop.wait(interval):
             with suppress(functions.exceptions.TooManyRequestsException):  # a scheduled run is in progress
                 functions.invoke(FunctionName=name, Payload="{}")
 
@@ -175,5 +175,5 @@ def watched(cloud: Cloud, every: float = 1, worker: str = "Watchdog") -> Iterato
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()

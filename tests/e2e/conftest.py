@@ -45,9 +45,9 @@ class CommandLine:
     def run(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
         """Run a command to completion and check its exit code."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
-        done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
-        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
+        process = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
+        assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+        return process
 
 
 @pytest.fixture(scope="session")
@@ -90,10 +90,10 @@ def tenant(cloud: Cloud) -> Tenant:
 def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
     """`ingest(paths)` uploads files for the tenant and returns their final outcomes."""
 
-    def ingested(paths: Sequence[Path], seconds: float = 120) -> list[Upload]:
+    def ingest_paths(paths: Sequence[Path], seconds: float = 120) -> list[Upload]:
         return wait_for(cloud, list(upload(cloud, tenant, paths)), seconds)
 
-    return ingested
+    return ingest_paths
 
 
 @pytest.fixture(scope="session")
@@ -114,17 +114,17 @@ def sign_in(cloud: Cloud) -> SignIn:
         email, password = f"{uuid4().hex}@example.com", f"Aa1!{uuid4().hex}"
         people.admin_create_user(UserPoolId=pool, Username=email, MessageAction="SUPPRESS")
         people.admin_set_user_password(UserPoolId=pool, Username=email, Password=password, Permanent=True)
-        known = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
+        group_names = {group["GroupName"] for group in people.list_groups(UserPoolId=pool)["Groups"]}
         for group in groups:
-            if group not in known:
+            if group not in group_names:
                 people.create_group(UserPoolId=pool, GroupName=group)
             people.admin_add_user_to_group(UserPoolId=pool, Username=email, GroupName=group)
-        answer = people.admin_initiate_auth(
+        response = people.admin_initiate_auth(
             UserPoolId=pool,
             ClientId=client,
             AuthFlow="ADMIN_USER_PASSWORD_AUTH",
             AuthParameters={"USERNAME": email, "PASSWORD": password},
         )
-        return {"Authorization": f"Bearer {answer['AuthenticationResult']['IdToken']}"}
+        return {"Authorization": f"Bearer {response['AuthenticationResult']['IdToken']}"}
 
     return sign_in

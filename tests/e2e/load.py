@@ -25,15 +25,15 @@ M = TypeVar("M", bound=BaseModel)
 
 LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 30)
 """Approximate duration of each load test on two quiet cores. It determines counts, but no timeouts."""
-PLAIN, AMBIGUOUS = LOAD_SECONDS, LOAD_SECONDS // 5
+PLAIN_DEALS, AMBIGUOUS_DEALS = LOAD_SECONDS, LOAD_SECONDS // 5
 """Number of deals with an order and its invoice, and of deals with twin orders and an invoice without a reference."""
 _MIN_LINES = 3
 """Line items that distinguish an order from every order except its twin."""
-DOCUMENTS = 2 * PLAIN + 3 * AMBIGUOUS
+DOCUMENTS = 2 * PLAIN_DEALS + 3 * AMBIGUOUS_DEALS
 
 
 @dataclass(frozen=True)
-class File:
+class LoadFile:
     """A document to upload."""
 
     name: str
@@ -61,41 +61,41 @@ class GroundTruth:
         )
 
 
-def load(seed: int) -> tuple[list[File], GroundTruth]:
+def generate_load(seed: int) -> tuple[list[LoadFile], GroundTruth]:
     """Return the files in random order, and their ground truth."""
-    files: list[File] = []
+    files: list[LoadFile] = []
     edges: set[tuple[str, str, str]] = set()
     all_deals: set[frozenset[str]] = set()
-    made = deals(seed, 10 * (PLAIN + AMBIGUOUS))
-    for order, invoice in islice(made, PLAIN):
+    generated = deals(seed, 10 * (PLAIN_DEALS + AMBIGUOUS_DEALS))
+    for order, invoice in islice(generated, PLAIN_DEALS):
         pair = [_file(order), _file(invoice)]
-        edges.add((*_named(pair), "rules"))
-        all_deals.add(frozenset(_named(pair)))
+        edges.add((*_file_names(pair), "rules"))
+        all_deals.add(frozenset(_file_names(pair)))
         files += pair
-    for order, invoice in islice((deal for deal in made if len(deal[0].lines) >= _MIN_LINES), AMBIGUOUS):
+    for order, invoice in islice((deal for deal in generated if len(deal[0].lines) >= _MIN_LINES), AMBIGUOUS_DEALS):
         lines = tuple(replace(line, po_line=None) for line in invoice.lines)
         pair = [_file(order), _file(replace(invoice, references={}, lines=lines))]
-        twin = _file(replace(order, number=f"9{order.number}"))
-        edges.add((*_named(pair), "llm"))
-        all_deals.add(frozenset((*_named(pair), twin.name)))
-        files += [*pair, twin]
-    joined = {frozenset((first, second)) for first, second, _ in edges}
-    alone = {file.name for file in files} - {name for pair in joined for name in pair}
+        twin_order = _file(replace(order, number=f"9{order.number}"))
+        edges.add((*_file_names(pair), "llm"))
+        all_deals.add(frozenset((*_file_names(pair), twin_order.name)))
+        files += [*pair, twin_order]
+    linked_pairs = {frozenset((first, second)) for first, second, _ in edges}
+    unlinked = {file.name for file in files} - {name for pair in linked_pairs for name in pair}
     Random(seed).shuffle(files)
-    clusters = joined | {frozenset((name,)) for name in alone}
+    clusters = linked_pairs | {frozenset((name,)) for name in unlinked}
     return files, GroundTruth(frozenset(edges), frozenset(clusters), frozenset(all_deals))
 
 
-def _named(pair: Sequence[File]) -> tuple[str, str]:
+def _file_names(pair: Sequence[LoadFile]) -> tuple[str, str]:
     first, second = sorted(file.name for file in pair)
     return first, second
 
 
-def _file(document: Document) -> File:
-    return File(f"{document.kind} {document.number}.xml", document.kind, write_ubl(document))
+def _file(document: Document) -> LoadFile:
+    return LoadFile(f"{document.kind} {document.number}.xml", document.kind, write_ubl(document))
 
 
-def answer(question: str) -> str:
+def choose_candidates(question: str) -> str:
     """Choose the candidate with the most equal quantities in each group.
 
     Of two equal candidates, choose the one with the lower number, in any order of the candidates.
@@ -103,14 +103,14 @@ def answer(question: str) -> str:
     match = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
     assert match is not None
     case = json.loads(match[1])
-    billed = _goods(case["document"])
+    billed_goods = _goods(case["document"])
 
     def rank(candidate: dict[str, Any]) -> tuple[int, str]:
-        return -len(billed & _goods(candidate)), candidate["says"]["po_number"]
+        return -len(billed_goods & _goods(candidate)), candidate["says"]["po_number"]
 
-    chosen = [min(group["candidates"], key=rank) for group in case["groups"]]
+    choices = [min(group["candidates"], key=rank) for group in case["groups"]]
     reasoning = "It is about the same goods."
-    matches = [{"candidate": choice["candidate"], "confidence": "high", "reasoning": reasoning} for choice in chosen]
+    matches = [{"candidate": choice["candidate"], "confidence": "high", "reasoning": reasoning} for choice in choices]
     return json.dumps({"matches": matches})
 
 
@@ -129,4 +129,4 @@ class Model:
         _deadline: Deadline,
     ) -> LlmResponse[M]:
         """Return an answer of this type."""
-        return LlmResponse(answer_.model_validate_json(answer(question.user)))
+        return LlmResponse(answer_.model_validate_json(choose_candidates(question.user)))

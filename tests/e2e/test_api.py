@@ -13,18 +13,18 @@ from cli.local.uploads import Uploaded, wait_for
 from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import State
 from tests.e2e.conftest import SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 """Timeout in seconds. The first request waits for a process to start on a busy machine."""
 
 
 def post(url: str, **request: Any) -> httpx.Response:
     """Send a POST request with a long timeout."""
-    return httpx.post(url, timeout=PATIENCE, **request)
+    return httpx.post(url, timeout=TIMEOUT_SECONDS, **request)
 
 
 def test_file_posted_with_a_form_becomes_a_document(
@@ -32,40 +32,40 @@ def test_file_posted_with_a_form_becomes_a_document(
 ) -> None:
     file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")
     token = sign_in("operator", f"tenant:{tenant.slug}")
-    wanted = {"tenant": tenant.slug, "file_name": "Rechnung Größe & Maß.xml"}
+    form_request = {"tenant": tenant.slug, "file_name": "Rechnung Größe & Maß.xml"}
 
-    form = post(f"{cloud.api_url}/api/uploads", json=wanted, headers=token)
+    form = post(f"{cloud.api_url}/api/uploads", json=form_request, headers=token)
     assert form.status_code == 201, form.text
-    posted = post(form.json()["url"], data=form.json()["fields"], files={"file": file.content})
+    response = post(form.json()["url"], data=form.json()["fields"], files={"file": file.content})
 
-    assert posted.status_code == 204, posted.text
+    assert response.status_code == 204, response.text
     (outcome,) = wait_for(cloud, [Uploaded(tmp_path, form.json()["key"])], 120)
-    assert (outcome.state, outcome.file) == (State.SUCCEEDED, wanted["file_name"])
+    assert (outcome.state, outcome.file) == (State.SUCCEEDED, form_request["file_name"])
 
 
 def test_form_refuses_other_keys_and_larger_files(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("operator", f"tenant:{tenant.slug}")
-    wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
-    form = post(f"{cloud.api_url}/api/uploads", json=wanted, headers=token).json()
+    form_request = {"tenant": tenant.slug, "file_name": "a.xml"}
+    form = post(f"{cloud.api_url}/api/uploads", json=form_request, headers=token).json()
 
-    elsewhere = post(form["url"], data=form["fields"] | {"key": "uploads/other/x/a.xml"}, files={"file": b"x"})
-    empty = post(form["url"], data=form["fields"], files={"file": b""})
+    other_key = post(form["url"], data=form["fields"] | {"key": "uploads/other/x/a.xml"}, files={"file": b"x"})
+    empty_file = post(form["url"], data=form["fields"], files={"file": b""})
     too_large = post(form["url"], data=form["fields"], files={"file": bytes(MAX_FILE_BYTES + 1)})
 
-    assert elsewhere.status_code == 403
-    assert (empty.status_code, too_large.status_code) == (400, 400)
+    assert other_key.status_code == 403
+    assert (empty_file.status_code, too_large.status_code) == (400, 400)
 
 
 def test_upload_form_requires_token_and_role(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
-    wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
+    form_request = {"tenant": tenant.slug, "file_name": "a.xml"}
     url = f"{cloud.api_url}/api/uploads"
     token = sign_in("operator", f"tenant:{tenant.slug}")["Authorization"]
-    forged = token[:-8] + ("A" * 8)
+    forged_token = token[:-8] + ("A" * 8)
 
-    assert post(url, json=wanted).status_code == 401
-    assert post(url, json=wanted, headers={"Authorization": forged}).status_code == 401
-    assert post(url, json=wanted, headers=sign_in("operator", "tenant:other")).status_code == 403
-    assert post(url, json=wanted, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
+    assert post(url, json=form_request).status_code == 401
+    assert post(url, json=form_request, headers={"Authorization": forged_token}).status_code == 401
+    assert post(url, json=form_request, headers=sign_in("operator", "tenant:other")).status_code == 403
+    assert post(url, json=form_request, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
 
 
 def test_task_with_repeated_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
@@ -73,16 +73,16 @@ def test_task_with_repeated_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant:
     url = f"{cloud.api_url}/api/tasks"
     body = {"task_type": "echo", "payload": {"text": "grüß", "much": "x" * 150_000}, "idempotency_key": uuid4().hex}
 
-    first, again = (post(url, json=body, headers=token) for _ in range(2))
+    first, repeated = (post(url, json=body, headers=token) for _ in range(2))
 
-    assert (first.status_code, again.status_code) == (202, 200), (first.text, again.text)
-    assert again.json()["job_id"] == first.json()["job_id"]
+    assert (first.status_code, repeated.status_code) == (202, 200), (first.text, repeated.text)
+    assert repeated.json()["job_id"] == first.json()["job_id"]
 
-    def ended() -> Any:
-        current = httpx.get(f"{url}/{first.json()['job_id']}", headers=token, timeout=PATIENCE).json()
+    def ended_task() -> Any:
+        current = httpx.get(f"{url}/{first.json()['job_id']}", headers=token, timeout=TIMEOUT_SECONDS).json()
         return current if current["status"] not in {"pending", "in-progress"} else None
 
-    task = until(ended)
+    task = wait_until(ended_task)
     assert (task["status"], task["result"]) == ("succeeded", body["payload"])
     assert [(attempt["attempt"], attempt["outcome"]) for attempt in task["timeline"]] == [(1, "succeeded")]
     assert post(url, json=body | {"payload": {}}, headers=token).status_code == 409

@@ -28,11 +28,20 @@ from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
 from tests.documents.matching.samples import SampleDocument as Paper
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
-from tests.e2e.chaos import Chaos, own_cloud, watched
-from tests.e2e.found import Snapshot, queued, read_snapshot
-from tests.e2e.load import AMBIGUOUS, DOCUMENTS, LOAD_SECONDS, File, GroundTruth, Model, answer, load
-from tests.e2e.verdict import faults
-from tests.e2e.waiting import until
+from tests.e2e.chaos import Chaos, separate_cloud, watchdog_running
+from tests.e2e.database_snapshot import Snapshot, queued_messages, read_snapshot
+from tests.e2e.fault_checks import find_faults
+from tests.e2e.load import (
+    AMBIGUOUS_DEALS,
+    DOCUMENTS,
+    LOAD_SECONDS,
+    GroundTruth,
+    LoadFile,
+    Model,
+    choose_candidates,
+    generate_load,
+)
+from tests.e2e.polling import wait_until
 from tests.llm.server import Request, Server
 from tools.evaluation.command import MIGRATIONS
 
@@ -43,13 +52,13 @@ pytestmark = [
 ]
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
-LOAD = 1
+LOAD_SEED = 1
 """Seed of the documents. It is fixed, because the ground truth is checked only once, without kills."""
 WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
 """Documents uploaded before the first kill, so that kills always interrupt work."""
-FAILING = 0.2
+FAILURE_SHARE = 0.2
 MAX_FAILED = DOCUMENTS // 20
 """Limit of documents that may fail after three failures in a row. Usually none fails."""
 ANSWER_SECONDS = 0.3
@@ -74,29 +83,29 @@ SECONDS = 300
 def model() -> Iterator[Server]:
     """A slow language model that fails at times and otherwise answers as expected."""
 
-    def answered(request: Request) -> str:
+    def answer_slowly(request: Request) -> str:
         Event().wait(ANSWER_SECONDS)
-        return answer(request.user)
+        return choose_candidates(request.user)
 
-    with Server(otherwise=answered, failing=FAILING, seed=SEED) as server:
+    with Server(otherwise=answer_slowly, failing=FAILURE_SHARE, seed=SEED) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def cloud(model: Server) -> Iterator[Cloud]:
     """A separate cloud with delays of seconds instead of minutes."""
-    with own_cloud("chaos", SETTINGS, model) as cloud:
+    with separate_cloud("chaos", SETTINGS, model) as cloud:
         yield cloud
 
 
 @pytest.fixture(scope="module")
-def loaded() -> tuple[Sequence[File], GroundTruth]:
+def load_files() -> tuple[Sequence[LoadFile], GroundTruth]:
     """The documents and their ground truth."""
-    return load(LOAD)
+    return generate_load(LOAD_SEED)
 
 
-def test_matching_without_kills_equals_ground_truth(loaded: tuple[Sequence[File], GroundTruth]):
-    files, truth = loaded
+def test_matching_without_kills_equals_ground_truth(load_files: tuple[Sequence[LoadFile], GroundTruth]):
+    files, truth = load_files
     with temporary_server() as server:
         url = server.create_database("calm")
         apply(url, MIGRATIONS)
@@ -104,7 +113,7 @@ def test_matching_without_kills_equals_ground_truth(loaded: tuple[Sequence[File]
         with psycopg.connect(url, autocommit=True) as admin, closing(Database(worker)) as database:
             judge = Judge(Model(), "scripted", lambda: NOW, Deadline(lambda: 60))
             office = TenantHarness(
-                database, admin, [_to_document(*numbered) for numbered in enumerate(files)], lambda: judge
+                database, admin, [_to_paper(*numbered_file) for numbered_file in enumerate(files)], lambda: judge
             )
             office.match_all()
             names = {position: file.name for position, file in enumerate(files)}
@@ -112,18 +121,20 @@ def test_matching_without_kills_equals_ground_truth(loaded: tuple[Sequence[File]
             clusters = office.clusters()
     assert links == {(first, second) for first, second, _ in truth.edges}
     assert truth.clusters == {
-        frozenset(names[position] for position, assigned in enumerate(clusters) if assigned == cluster)
+        frozenset(
+            names[position] for position, cluster_of_document in enumerate(clusters) if cluster_of_document == cluster
+        )
         for cluster in set(clusters)
     }
 
 
-def _to_document(place: int, file: File) -> Paper:
+def _to_paper(seconds: int, file: LoadFile) -> Paper:
     data = extract(file.content).structured_data
     assert data is not None
-    return Paper(file.kind, data, NOW + timedelta(seconds=place))
+    return Paper(file.kind, data, NOW + timedelta(seconds=seconds))
 
 
-def upload(cloud: Cloud, tenant: Tenant, files: Sequence[File]) -> None:
+def upload(cloud: Cloud, tenant: Tenant, files: Sequence[LoadFile]) -> None:
     with closing(cloud.client("s3")) as s3:
         for file in files:
             key = f"uploads/{tenant.slug}/{uuid4()}/{file.name}"
@@ -131,42 +142,42 @@ def upload(cloud: Cloud, tenant: Tenant, files: Sequence[File]) -> None:
 
 
 def test_documents_are_processed_once_despite_kills(
-    cloud: Cloud, model: Server, loaded: tuple[Sequence[File], GroundTruth], capsys: pytest.CaptureFixture[str]
+    cloud: Cloud, model: Server, load_files: tuple[Sequence[LoadFile], GroundTruth], capsys: pytest.CaptureFixture[str]
 ):
-    files, truth = loaded
+    files, truth = load_files
     tenant, _ = add_tenant(cloud, f"chaos-{uuid4().hex[:8]}")
     chaos = Chaos(cloud, Random(SEED))
-    rest = files[BACKLOG:]
-    share = -(-len(rest) // WORKER_KILLS)
-    began = time.monotonic()
+    remaining_files = files[BACKLOG:]
+    share = -(-len(remaining_files) // WORKER_KILLS)
+    start = time.monotonic()
     upload(cloud, tenant, files[:BACKLOG])
-    with watched(cloud, every=3):
-        for kill in range(WORKER_KILLS):
-            upload(cloud, tenant, rest[kill * share : (kill + 1) * share])
+    with watchdog_running(cloud, interval=3):
+        for kill_number in range(WORKER_KILLS):
+            upload(cloud, tenant, remaining_files[kill_number * share : (kill_number + 1) * share])
             chaos.pause()
             chaos.kill_worker()
-            if kill % 4 == 0:
+            if kill_number % 4 == 0:
                 chaos.kill_database()
-        storm = time.monotonic() - began
+        kill_seconds = time.monotonic() - start
         with suppress(AssertionError):  # `faults` reports unfinished documents
-            until(lambda: read_snapshot(cloud, tenant).ended == DOCUMENTS, SECONDS)
-            until(lambda: not queued(cloud) and not read_snapshot(cloud, tenant).unsent, SECONDS)
-    snapshot, left = read_snapshot(cloud, tenant), queued(cloud)
+            wait_until(lambda: read_snapshot(cloud, tenant).ended == DOCUMENTS, SECONDS)
+            wait_until(lambda: not queued_messages(cloud) and not read_snapshot(cloud, tenant).unsent, SECONDS)
+    snapshot, queued_after = read_snapshot(cloud, tenant), queued_messages(cloud)
     with capsys.disabled():
-        print(json.dumps(_figures(snapshot, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
-    assert faults(snapshot, [file.name for file in files], truth, max_failed=MAX_FAILED) == []
-    assert left == {}
+        print(json.dumps(_figures(snapshot, chaos, model, kill_seconds, time.monotonic() - start)))  # noqa: T201
+    assert find_faults(snapshot, [file.name for file in files], truth, max_failed=MAX_FAILED) == []
+    assert queued_after == {}
     assert chaos.workers.total() == WORKER_KILLS >= 9
     assert chaos.databases >= DATABASE_KILLS >= 2
     assert chaos.during_claims >= WORKER_KILLS // 6 >= 1
     assert snapshot.retried_items >= 1
-    assert len(model.requests) >= AMBIGUOUS
+    assert len(model.requests) >= AMBIGUOUS_DEALS
 
 
-def _figures(snapshot: Snapshot, chaos: Chaos, model: Server, storm: float, seconds: float) -> dict[str, object]:
+def _figures(snapshot: Snapshot, chaos: Chaos, model: Server, kill_seconds: float, seconds: float) -> dict[str, object]:
     return {
         "seed": SEED,
-        "storm_seconds": round(storm, 1),
+        "storm_seconds": round(kill_seconds, 1),
         "seconds": round(seconds, 1),
         "worker_kills": dict(chaos.workers),
         "kills_amid_claims": chaos.during_claims,

@@ -13,22 +13,22 @@ from cli.local.cloud import Cloud
 from cli.local.place import CloudFolder
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> CommandLine:
+def other_cloud(tmp_path: Path) -> CommandLine:
     """The command line for a cloud that does not exist."""
     return CommandLine(tmp_path / "other")
 
 
 def test_second_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
-    before = {process.pid for process in processes.find_processes(cloud.place.folder)}
-    again = json.loads(command_line.run("up", "--json").stdout)
-    assert (again["started"], again["deployed"]) == (False, False)
-    assert again["emulator_pid"] in before
+    pids_before = {process.pid for process in processes.find_processes(cloud.place.folder)}
+    state = json.loads(command_line.run("up", "--json").stdout)
+    assert (state["started"], state["deployed"]) == (False, False)
+    assert state["emulator_pid"] in pids_before
 
 
 def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLine):
@@ -39,47 +39,47 @@ def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLin
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_up_leaves_no_process(other: CommandLine, sent: signal.Signals):
-    place = CloudFolder(other.folder)
-    starting = other.start("up")
-    until(lambda: processes.find_processes(place.folder, [processes.CloudProcess.DEPLOYMENT]))
-    starting.send_signal(sent)
-    _, shown = starting.communicate(timeout=60)
-    assert starting.returncode == 130, shown
-    assert processes.find_processes(place.folder) == []
-    assert PostgresServer(place.postgres).running() is None
-    assert "Traceback" not in shown
-    other.run("down")
-    assert not place.folder.exists()
+def test_an_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: signal.Signals):
+    cloud_folder = CloudFolder(other_cloud.folder)
+    up = other_cloud.start("up")
+    wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
+    up.send_signal(sent)
+    _, stderr = up.communicate(timeout=60)
+    assert up.returncode == 130, stderr
+    assert processes.find_processes(cloud_folder.folder) == []
+    assert PostgresServer(cloud_folder.postgres).running() is None
+    assert "Traceback" not in stderr
+    other_cloud.run("down")
+    assert not cloud_folder.folder.exists()
 
 
-def test_down_ends_processes_of_a_killed_up(other: CommandLine):
-    place = CloudFolder(other.folder)
-    starting = other.start("up")
-    until(lambda: processes.find_processes(place.folder, [processes.CloudProcess.DEPLOYMENT]))
-    starting.kill()
-    starting.communicate(timeout=60)
-    assert processes.find_processes(place.folder)
-    other.run("down")
-    assert processes.find_processes(place.folder) == []
-    assert not place.folder.exists()
+def test_down_ends_processes_of_a_killed_up(other_cloud: CommandLine):
+    cloud_folder = CloudFolder(other_cloud.folder)
+    up = other_cloud.start("up")
+    wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
+    up.kill()
+    up.communicate(timeout=60)
+    assert processes.find_processes(cloud_folder.folder)
+    other_cloud.run("down")
+    assert processes.find_processes(cloud_folder.folder) == []
+    assert not cloud_folder.folder.exists()
 
 
-def test_port_in_use_is_refused_with_advice(other: CommandLine):
+def test_port_in_use_is_refused_with_advice(other_cloud: CommandLine):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        refused = other.run("up", "--port", str(port), code=3)
-    assert f"Port {port} cannot be used" in refused.stderr
-    assert "--port" in refused.stderr
-    assert processes.find_processes(other.folder) == []
+        result = other_cloud.run("up", "--port", str(port), code=3)
+    assert f"Port {port} cannot be used" in result.stderr
+    assert "--port" in result.stderr
+    assert processes.find_processes(other_cloud.folder) == []
 
 
-def test_commands_without_a_cloud_suggest_up(other: CommandLine):
+def test_commands_without_a_cloud_suggest_up(other_cloud: CommandLine):
     for command in (["documents"], ["clusters"], ["tenants", "list"], ["ingest", "README.md", "--tenant", "acme"]):
-        refused = other.run(*command, code=3)
-        assert "counterfoil up" in refused.stderr
-        assert "Traceback" not in refused.stderr
-    assert json.loads(other.run("status", "--json", code=3).stdout)["up"] is False
+        result = other_cloud.run(*command, code=3)
+        assert "counterfoil up" in result.stderr
+        assert "Traceback" not in result.stderr
+    assert json.loads(other_cloud.run("status", "--json", code=3).stdout)["up"] is False
 
 
 def test_policies_are_enforced(cloud: Cloud):
@@ -101,9 +101,9 @@ def test_policies_are_enforced(cloud: Cloud):
 
 def test_functions_use_only_their_layers(cloud: Cloud):
     python = cloud.place.runtime / "bin" / "python"
-    running = [
+    environments = [
         process.cmdline()[0]
         for process in processes.find_processes(cloud.place.folder, [processes.CloudProcess.EMULATOR])
     ]
-    assert str(python) in running
+    assert str(python) in environments
     assert not list((cloud.place.runtime / "lib").glob("python*/site-packages/*"))

@@ -20,7 +20,7 @@ from cli.local.cloud import Cloud
 from cli.local.console import make_person
 from cli.local.tenants import Tenant
 from counterfoil.documents.upload_list import State, Upload
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.conftest import COMMAND, CommandLine, SignIn
 from tests.e2e.test_queues import mappings
 
@@ -40,21 +40,21 @@ def dead_letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
 def test_dead_letters_are_closed_and_exported(
     cloud: Cloud, command_line: CommandLine, tenant: Tenant, tmp_path: Path
 ) -> None:
-    of_tenant = ("--tenant", tenant.slug)
-    first, second = (dead_letter["job_id"] for dead_letter in dlq(command_line, "list", *of_tenant))
+    tenant_option = ("--tenant", tenant.slug)
+    first, second = (dead_letter["job_id"] for dead_letter in dlq(command_line, "list", *tenant_option))
 
-    closed = dlq(command_line, "resolve", first[-12:], "--reason", "It was sent again", "--by", "Kim Ö.")
-    assert (closed["job_id"], closed["status"]) == (first, "resolved")
+    resolve_result = dlq(command_line, "resolve", first[-12:], "--reason", "It was sent again", "--by", "Kim Ö.")
+    assert (resolve_result["job_id"], resolve_result["status"]) == (first, "resolved")
 
-    with watched(cloud, worker="Bulk"):
-        done = dlq(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
-    assert (done["state"], done["succeeded"]) == ("done", 1)
+    with watchdog_running(cloud, worker="Bulk"):
+        ignore_result = dlq(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
+    assert (ignore_result["state"], ignore_result["succeeded"]) == ("done", 1)
 
     file = tmp_path / "letters.csv"
-    assert dlq(command_line, "export", str(file), *of_tenant)["dead_letters"] == 2
+    assert dlq(command_line, "export", str(file), *tenant_option)["dead_letters"] == 2
     assert first in file.read_text()
-    shown = command_line.run("dlq", "audit", *of_tenant).stdout
-    assert all(word in shown for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), shown
+    audit_output = command_line.run("dlq", "audit", *tenant_option).stdout
+    assert all(word in audit_output for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), audit_output
 
 
 def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) -> None:
@@ -70,31 +70,31 @@ def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) 
 def test_token_limits_the_rights_of_a_command(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("viewer", f"tenant:{tenant.slug}")["Authorization"].removeprefix("Bearer ")
 
-    def run(*words: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
+    def run(*arguments: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
         environment = {name: value for name, value in os.environ.items() if name != "COUNTERFOIL_LOCAL"}
         environment |= {"COUNTERFOIL_URL": cloud.api_url, "COUNTERFOIL_TOKEN": with_token}
         return subprocess.run(
-            [str(COMMAND), *words], env=environment, text=True, capture_output=True, check=False, timeout=120
+            [str(COMMAND), *arguments], env=environment, text=True, capture_output=True, check=False, timeout=120
         )
 
-    listed = json.loads(run("dlq", "list", "--json").stdout)
-    assert {dead_letter["tenant"] for dead_letter in listed} == {tenant.slug}
-    refused = run("dlq", "resolve", listed[0]["job_id"][-12:], "--reason", "x")
-    assert (refused.returncode, "requires the operator role" in refused.stderr) == (2, True)
-    forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
-    assert (forged.returncode, "rejected the token" in forged.stderr) == (2, True)
-    assert token[:20] not in refused.stderr + forged.stderr
+    dead_letters = json.loads(run("dlq", "list", "--json").stdout)
+    assert {dead_letter["tenant"] for dead_letter in dead_letters} == {tenant.slug}
+    viewer_result = run("dlq", "resolve", dead_letters[0]["job_id"][-12:], "--reason", "x")
+    assert (viewer_result.returncode, "requires the operator role" in viewer_result.stderr) == (2, True)
+    forged_result = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
+    assert (forged_result.returncode, "rejected the token" in forged_result.stderr) == (2, True)
+    assert token[:20] not in viewer_result.stderr + forged_result.stderr
 
 
 def test_a_person_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path) -> None:
     person = make_person(cloud, f"{uuid4().hex}@example.com", ["viewer", f"tenant:{tenant.slug}"])
-    named = {"COUNTERFOIL_LOCAL", "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"}
-    environment = {name: value for name, value in os.environ.items() if name not in named}
+    variables = {"COUNTERFOIL_LOCAL", "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"}
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
     environment |= {"XDG_CONFIG_HOME": str(tmp_path)}
     run = partial(subprocess.run, env=environment, text=True, capture_output=True, check=False, timeout=120)
 
-    words = [str(COMMAND), "login", "--no-browser", "--url", cloud.console_url]
-    with subprocess.Popen(words, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as login:
+    arguments = [str(COMMAND), "login", "--no-browser", "--url", cloud.console_url]
+    with subprocess.Popen(arguments, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as login:
         assert login.stderr is not None
         address = httpx.URL(next(line.strip() for line in login.stderr if line.startswith("http")))
         form = {**address.params, "username": person.email, "password": person.password}
@@ -103,11 +103,11 @@ def test_a_person_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path)
         output, _ = login.communicate(timeout=120)
     assert (login.returncode, output) == (0, f"Signed in to {cloud.api_url} as {person.email}.\n")
 
-    listed = run([str(COMMAND), "tenants", "list", "--json"])
-    assert [item["slug"] for item in json.loads(listed.stdout)] == [tenant.slug]
+    list_result = run([str(COMMAND), "tenants", "list", "--json"])
+    assert [item["slug"] for item in json.loads(list_result.stdout)] == [tenant.slug]
     assert "Deleted the login" in run([str(COMMAND), "logout"]).stdout
 
 
-def dlq(command_line: CommandLine, *words: str) -> Any:
+def dlq(command_line: CommandLine, *arguments: str) -> Any:
     """Run `counterfoil dlq ... --json`, and return its output."""
-    return json.loads(command_line.run("dlq", *words, "--json").stdout)
+    return json.loads(command_line.run("dlq", *arguments, "--json").stdout)

@@ -20,18 +20,18 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.documents.upload_list import Upload
 from counterfoil.webhooks.destinations import NewDestination
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.conftest import CommandLine, SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
-from tests.mails import PDF, mail, received
+from tests.mails import PDF, mail, received_mail
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.e2e
 
-FILLED = frozenset(
+FILLED_TABLES = frozenset(
     {
         "acquisition_job",
         "audit_entry",
@@ -84,7 +84,7 @@ VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, gen_random_uuid(), 1, 1, 
 _IS_CLEARED = "SELECT cleared_at IS NOT NULL FROM tenant_erasure WHERE id = %s"
 
 
-def rows_left(admin: Connection, tenant: Tenant) -> dict[str, int]:
+def row_counts(admin: Connection, tenant: Tenant) -> dict[str, int]:
     """Rows of a tenant by table."""
     tables = admin.execute(
         """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -99,7 +99,7 @@ def rows_left(admin: Connection, tenant: Tenant) -> dict[str, int]:
 
 def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
     """Tables of FILLED without a row of the tenant."""
-    return {table for table, number in rows_left(admin, tenant).items() if table in FILLED and not number}
+    return {table for table, number in row_counts(admin, tenant).items() if table in FILLED_TABLES and not number}
 
 
 def mentions(admin: Connection, *texts: str) -> dict[str, int]:
@@ -118,11 +118,13 @@ def mentions(admin: Connection, *texts: str) -> dict[str, int]:
 
 def versions(cloud: Cloud, prefix: str) -> int:
     """Versions and delete markers below a prefix."""
-    listed = cloud.client("s3").list_object_versions(Bucket=cloud.outputs["UploadsBucketName"], Prefix=prefix)
-    return len(listed.get("Versions", [])) + len(listed.get("DeleteMarkers", []))
+    response = cloud.client("s3").list_object_versions(Bucket=cloud.outputs["UploadsBucketName"], Prefix=prefix)
+    return len(response.get("Versions", [])) + len(response.get("DeleteMarkers", []))
 
 
-def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path) -> tuple[list[Path], str]:
+def fill_tenant(
+    cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path
+) -> tuple[list[Path], str]:
     """Give the tenant data of every kind. Return the files to ingest and a mail's key."""
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
     export = NewDestination("files", "s3", "results")
@@ -142,9 +144,9 @@ def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folde
         (folder / name).write_bytes(content)
     mail_path = folder / "letter.eml"
     mail_path.write_bytes(
-        received(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
+        received_mail(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
     )
-    (mailed,) = upload(cloud, None, [mail_path])
+    (mail_upload,) = upload(cloud, None, [mail_path])
     token = sign_in("operator", f"tenant:{tenant.slug}")
     for payload in ({"say": "hello"}, {"text": "x" * 120_000}):
         task = {"task_type": "echo", "payload": payload}
@@ -155,7 +157,7 @@ def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folde
     make_jobs(admin, make_shard(admin, tenant.id, users, pool_id=make_pool(admin, tenant.id, date=today)))
     admin.execute(_OFFER, {"tenant": tenant.id, "date": today, "user": users[0], "candidate": users[1]})
     s3.put_object(Bucket=bucket, Key=f"dead-letters/{tenant.id}/export.csv", Body=b"job_id")
-    return [folder / name for name in files], mailed.key
+    return [folder / name for name in files], mail_upload.key
 
 
 def test_erased_tenant_leaves_nothing(
@@ -168,33 +170,38 @@ def test_erased_tenant_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files, mail_key = fill(cloud, tenant, admin, sign_in, tmp_path)
+    files, mail_key = fill_tenant(cloud, tenant, admin, sign_in, tmp_path)
     prefixes = [*(prefix.format(slug=tenant.slug, id=tenant.id) for prefix in tenant_erasure.PREFIXES), mail_key]
     ingest(files, seconds=300)
-    until(lambda: rows_left(admin, tenant)["source"] == len([*files, "letter.eml"]), seconds=300)
-    until(lambda: versions(cloud, f"exports/{tenant.slug}/") > 0, seconds=300)
-    until(lambda: rows_left(admin, tenant)["dead_letter"] > 0, seconds=300)
-    until(lambda: not missing_rows(admin, tenant), seconds=60)
-    rows_before, objects_before = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
+    wait_until(lambda: row_counts(admin, tenant)["source"] == len([*files, "letter.eml"]), seconds=300)
+    wait_until(lambda: versions(cloud, f"exports/{tenant.slug}/") > 0, seconds=300)
+    wait_until(lambda: row_counts(admin, tenant)["dead_letter"] > 0, seconds=300)
+    wait_until(lambda: not missing_rows(admin, tenant), seconds=60)
+    rows_before, objects_before = row_counts(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
 
-    done = command_line.run("tenants", "delete", tenant.slug, "--confirm", tenant.slug, "--by", "ann", "--json")
-    assert json.loads(done.stdout)["tenant"] == tenant.slug
-    began = datetime.now(UTC)
-    with watched(cloud):
-        until(lambda: admin.execute(_IS_CLEARED, [tenant.id]).fetchone() == (True,), seconds=300)
-        seconds = (datetime.now(UTC) - began).total_seconds()
-        assert not any(rows_left(admin, tenant).values())
-        until(lambda: versions(cloud, mail_key) == 0, seconds=300)
+    result = command_line.run("tenants", "delete", tenant.slug, "--confirm", tenant.slug, "--by", "ann", "--json")
+    assert json.loads(result.stdout)["tenant"] == tenant.slug
+    start = datetime.now(UTC)
+    with watchdog_running(cloud):
+        wait_until(lambda: admin.execute(_IS_CLEARED, [tenant.id]).fetchone() == (True,), seconds=300)
+        seconds = (datetime.now(UTC) - start).total_seconds()
+        assert not any(row_counts(admin, tenant).values())
+        wait_until(lambda: versions(cloud, mail_key) == 0, seconds=300)
     for prefix in prefixes[:-1]:  # a late write of an attempt
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)
     maintenance = Database(cloud.database_url("counterfoil_maintenance"))
-    later = datetime.now(UTC) + LONGEST_ATTEMPT
-    until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
-    assert tenant_erasure.step(maintenance, cloud.outputs["UploadsBucketName"], lambda: later, lambda: 60.0) == 1
+    after_longest_attempt = datetime.now(UTC) + LONGEST_ATTEMPT
+    wait_until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
+    assert (
+        tenant_erasure.step(
+            maintenance, cloud.outputs["UploadsBucketName"], lambda: after_longest_attempt, lambda: 60.0
+        )
+        == 1
+    )
     maintenance.close()
-    rows_after, objects_after = rows_left(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
+    rows_after, objects_after = row_counts(admin, tenant), {prefix: versions(cloud, prefix) for prefix in prefixes}
     report: dict[str, Any] = {
         "seconds": round(seconds),
         "rows": {table: [number, rows_after[table]] for table, number in rows_before.items()},

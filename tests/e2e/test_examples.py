@@ -16,9 +16,9 @@ import pytest
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
 from cli.local.tenants import select_tenants
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,7 @@ def examples(page: str) -> list[str]:
 
 
 EXAMPLES = examples("docs/operations.md")
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "counterfoil down": "it would stop the cloud of the other tests; the fixture runs it at the end",
     "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
     "counterfoil replay": "tests/e2e/test_replay.py",
@@ -41,11 +41,11 @@ ELSEWHERE = {
 CASE = "billed at another price"
 
 
-class Newcomer:
+class ExampleRunner:
     """A user who runs the examples in a folder with the files that they name."""
 
-    def __init__(self, cloud: Cloud, folder: Path, place: Path) -> None:
-        self.cloud, self.folder, self.place = cloud, folder, place
+    def __init__(self, cloud: Cloud, folder: Path, folder_of_cloud: Path) -> None:
+        self.cloud, self.folder, self.place = cloud, folder, folder_of_cloud
         cases = generate_cases(1, "invoices@acme.example")
         (case,) = (case for case in cases.cases if case.title == CASE)
         (sent,) = (mail for name, mail in cases.mails() if name == f"{case.documents[-1].document.number}.eml")
@@ -62,10 +62,12 @@ class Newcomer:
 
     def run(self, example: str) -> str:
         """Run an example with the ids of this cloud. Return standard output and error."""
-        _, *words = shlex.split(example)
-        words = [self._id(words) if word == "4f1c" else word.replace("~", str(self.folder)) for word in words]
-        done = subprocess.run(
-            [str(COMMAND), "--local", str(self.place), *words],
+        _, *arguments = shlex.split(example)
+        arguments = [
+            self._id(arguments) if word == "4f1c" else word.replace("~", str(self.folder)) for word in arguments
+        ]
+        process = subprocess.run(
+            [str(COMMAND), "--local", str(self.place), *arguments],
             cwd=self.folder,
             text=True,
             capture_output=True,
@@ -73,10 +75,10 @@ class Newcomer:
             timeout=UP_SECONDS,
             env=os.environ | {"HOME": str(self.folder), "BROWSER": "true"},
         )
-        assert done.returncode == 0, f"{example}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+        assert process.returncode == 0, f"{example}\n{process.stdout}\n{process.stderr}"
+        return process.stdout + process.stderr
 
-    def _id(self, words: list[str]) -> str:
+    def _id(self, arguments: list[str]) -> str:
         (tenant,) = select_tenants(self.cloud, "acme")
 
         def first(statement: str) -> Callable[[], Any]:
@@ -87,30 +89,30 @@ class Newcomer:
 
             return query
 
-        if words[0] == "clusters":
-            id_ = until(
+        if arguments[0] == "clusters":
+            id_ = wait_until(
                 first("SELECT id FROM cluster_diagnostics WHERE status = 'succeeded' AND match_status = 'exception'")
             )
             return str(id_)[-8:]
-        return str(until(first("SELECT fingerprint FROM dead_letter WHERE status = 'pending'")))[:8]
+        return str(wait_until(first("SELECT fingerprint FROM dead_letter WHERE status = 'pending'")))[:8]
 
 
 def test_documented_examples_run_in_order(cloud: Cloud, command_line: CommandLine, tmp_path: Path) -> None:
-    newcomer = Newcomer(cloud, tmp_path, command_line.folder)
+    runner = ExampleRunner(cloud, tmp_path, command_line.folder)
 
-    with watched(cloud, worker="Bulk"):
-        shown = {example: newcomer.run(example) for example in EXAMPLES if example not in ELSEWHERE}
+    with watchdog_running(cloud, worker="Bulk"):
+        outputs = {example: runner.run(example) for example in EXAMPLES if example not in TESTED_ELSEWHERE}
 
-    assert len(shown) == len(EXAMPLES) - len(ELSEWHERE)
-    assert re.search(r"3 succeeded", shown["counterfoil ingest ~/invoices --tenant acme --wait"])
-    assert "billed" in shown["counterfoil clusters show 4f1c"]
-    assert "1 dead letter" in shown["counterfoil dlq bulk-retry --tenant acme --group 4f1c"]
+    assert len(outputs) == len(EXAMPLES) - len(TESTED_ELSEWHERE)
+    assert re.search(r"3 succeeded", outputs["counterfoil ingest ~/invoices --tenant acme --wait"])
+    assert "billed" in outputs["counterfoil clusters show 4f1c"]
+    assert "1 dead letter" in outputs["counterfoil dlq bulk-retry --tenant acme --group 4f1c"]
     assert (tmp_path / "letters.csv").read_text().count("broken.pdf") >= 1
     command_line.run("tenants", "destinations", "acme", "--remove", "erp")
 
 
 def test_skipped_examples_are_documented() -> None:
-    assert set(ELSEWHERE) <= set(EXAMPLES)
+    assert set(TESTED_ELSEWHERE) <= set(EXAMPLES)
 
 
 def test_readme_shows_documented_examples() -> None:

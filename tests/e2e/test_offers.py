@@ -21,10 +21,10 @@ from counterfoil.db import Connection
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Rules, due_on
 from counterfoil.webhooks.destinations import NewDestination
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.test_recovery import WAITING_WORKERS, kill, reconfigured
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
+from tests.e2e.test_recovery import WAITING_WORKERS, function_settings, kill
 
 pytestmark = pytest.mark.e2e
 
@@ -55,7 +55,7 @@ WITH pool AS (DELETE FROM offer_pool WHERE tenant_id = %(tenant)s), jobs AS (
 
 
 @contextmanager
-def paused(cloud: Cloud) -> Iterator[None]:
+def paused_workers(cloud: Cloud) -> Iterator[None]:
     """Stop polling both queues of the worker during the block."""
     functions = cloud.client("lambda")
     mappings = [cloud.outputs["OffersMappingId"], cloud.outputs["OffersRetryMappingId"]]
@@ -69,7 +69,7 @@ def paused(cloud: Cloud) -> Iterator[None]:
 
 
 @contextmanager
-def unscheduled(cloud: Cloud) -> Iterator[None]:
+def without_schedule(cloud: Cloud) -> Iterator[None]:
     """Disable the schedule, which pins pools, during the block.
 
     Before 9:00 in a time zone, it would create the offers of the previous day. Later repetitions would exclude those
@@ -91,16 +91,16 @@ def pin(cloud: Cloud, tenant: Tenant) -> None:
         owner.execute(_FORGET, {"tenant": tenant.id})
     sends = []
     for zone in ZONES:
-        due = due_on(zone, DAY)
+        due_zones = due_on(zone, DAY)
         with cloud.database.tenant(tenant.id) as connection:
-            sends += pinning.pin(connection, tenant.id, due, RULES, SHARD_USERS, datetime.now(UTC))
+            sends += pinning.pin(connection, tenant.id, due_zones, RULES, SHARD_USERS, datetime.now(UTC))
     assert len(sends) == SHARDS
     for send in sends:
         body = send.message.model_dump_json()
         cloud.client("sqs").send_message(QueueUrl=cloud.outputs["OffersQueueUrl"], MessageBody=body)
 
 
-def results(admin: Connection, tenant: Tenant) -> dict[UUID, tuple[Any, ...]]:
+def offer_results(admin: Connection, tenant: Tenant) -> dict[UUID, tuple[Any, ...]]:
     """Return the day's offers as text by user, with the digests of their inputs."""
     rows = admin.execute(
         "SELECT user_id, status, offers::text, inputs_hash FROM matchmaking_jobs WHERE tenant_id = %s", [tenant.id]
@@ -119,15 +119,17 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     cloud: Cloud, tenant: Tenant, admin: Connection, people: int
 ):
     add_tenant(cloud, tenant.slug, new_destinations=[NewDestination("app", "s3", "app", ["offers"])])
-    killed, days = 0, []
-    with unscheduled(cloud), ExitStack() as settings:
-        settings.enter_context(reconfigured(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"))
-        settings.enter_context(reconfigured(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"))
+    kills, days = 0, []
+    with without_schedule(cloud), ExitStack() as settings:
+        settings.enter_context(function_settings(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"))
+        settings.enter_context(
+            function_settings(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1")
+        )
         for step in islice(cycle(STEPS), DAYS):
-            killed += replay(cloud, tenant, admin, step)
-            days.append(results(admin, tenant))
+            kills += replay(cloud, tenant, admin, step)
+            days.append(offer_results(admin, tenant))
 
-    assert killed >= DAYS
+    assert kills >= DAYS
     assert [len(day) for day in days] == [people] * DAYS
     assert {status for status, _, _ in days[0].values()} == {"completed"}
     assert all(day == days[0] for day in days)
@@ -136,7 +138,7 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     assert admin.execute("SELECT count(*) FROM offers WHERE tenant_id = %s", [tenant.id]).fetchone() == (offers,)
     assert offers > 4 * people
     assert admin.execute("SELECT count(*) FROM dead_letter WHERE tenant_id = %s", [tenant.id]).fetchone() == (0,)
-    events = until(lambda: delivered_events(cloud, tenant))
+    events = wait_until(lambda: delivered_events(cloud, tenant))
     assert {event["data"]["timezone"] for event in events} == set(ZONES)
     assert sum(event["data"]["completed"] for event in events) == people
 
@@ -144,19 +146,19 @@ def test_day_repeated_while_processes_are_killed_is_identical(
 def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
     """Repeat the day, and kill the workers at a step. Return the number of kills."""
     with psycopg.connect(cloud.database_url("postgres")) as blocker:
-        with paused(cloud):
+        with paused_workers(cloud):
             pin(cloud, tenant)
             blocker.execute(f"LOCK TABLE {step} IN ACCESS EXCLUSIVE MODE".encode())
-        until(lambda: admin.execute(WAITING_WORKERS).fetchall())
-        with paused(cloud):
-            killed = kill(cloud, "offers")
+        wait_until(lambda: admin.execute(WAITING_WORKERS).fetchall())
+        with paused_workers(cloud):
+            kills = kill(cloud, "offers")
             for queue in ("OffersQueueUrl", "OffersRetryQueueUrl"):
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs[queue])
 
-    left = "SELECT count(*) FROM matchmaking_jobs WHERE tenant_id = %s AND status <> 'completed'"
-    with watched(cloud):
-        until(lambda: admin.execute(left, [tenant.id]).fetchone() == (0,), 300)
-    return killed
+    unfinished_query = "SELECT count(*) FROM matchmaking_jobs WHERE tenant_id = %s AND status <> 'completed'"
+    with watchdog_running(cloud):
+        wait_until(lambda: admin.execute(unfinished_query, [tenant.id]).fetchone() == (0,), 300)
+    return kills
 
 
 def delivered_events(cloud: Cloud, tenant: Tenant) -> list[Any]:

@@ -9,10 +9,10 @@ import pytest
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
-from tests.e2e.chaos import watched
+from tests.e2e.chaos import watchdog_running
 from tests.e2e.conftest import SignIn
-from tests.e2e.test_api import PATIENCE, post
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
+from tests.e2e.test_api import TIMEOUT_SECONDS, post
 
 pytestmark = pytest.mark.e2e
 
@@ -32,9 +32,9 @@ def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
 
 def queue_state(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
     """Return the state of a queue in the overview."""
-    answer = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=PATIENCE)
-    assert answer.status_code == 200, answer.text
-    (match,) = [queue for queue in answer.json()["queues"] if queue["worker"] == worker]
+    response = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=TIMEOUT_SECONDS)
+    assert response.status_code == 200, response.text
+    (match,) = [queue for queue in response.json()["queues"] if queue["worker"] == worker]
     return dict(match)
 
 
@@ -56,28 +56,28 @@ def test_paused_queue_delays_tasks_until_resumed(
     operator = sign_in("operator", f"tenant:{tenant.slug}")
     tasks = f"{cloud.api_url}/api/tasks"
     assert switch(cloud, operator, "pause", 0).status_code == 403
-    before = queue_state(cloud, admin_token)
+    state_before = queue_state(cloud, admin_token)
 
-    paused = switch(cloud, admin_token, "pause", before["version"])
+    paused = switch(cloud, admin_token, "pause", state_before["version"])
 
     assert paused.status_code == 200, paused.text
     assert (paused.json()["is_applied"], mappings(cloud)) == (True, {"Disabled"})
     submitted = post(tasks, json={"task_type": "echo", "payload": {"say": "hello"}}, headers=operator)
     job = f"{tasks}/{submitted.json()['job_id']}"
-    until(lambda: queue_state(cloud, admin_token)["approximate_visible"])
+    wait_until(lambda: queue_state(cloud, admin_token)["approximate_visible"])
     state = queue_state(cloud, admin_token)
     assert state["paused"]["reason"] == REASON["reason"]
     assert (state["running"], state["approximate_in_flight"]) == (0, 0)
-    banner = httpx.get(f"{cloud.api_url}/api/admin/queues/paused", headers=operator, timeout=PATIENCE).json()
+    banner = httpx.get(f"{cloud.api_url}/api/admin/queues/paused", headers=operator, timeout=TIMEOUT_SECONDS).json()
     assert [queue["worker"] for queue in banner["queues"]] == ["tasks"]
-    assert httpx.get(job, headers=operator, timeout=PATIENCE).json()["status"] == "pending"
+    assert httpx.get(job, headers=operator, timeout=TIMEOUT_SECONDS).json()["status"] == "pending"
 
     resumed = switch(cloud, admin_token, "resume", paused.json()["version"])
 
     assert (resumed.status_code, mappings(cloud)) == (200, {"Enabled"}), resumed.text
-    until(lambda: httpx.get(job, headers=operator, timeout=PATIENCE).json()["status"] == "succeeded")
-    with watched(cloud):
-        until(lambda: _succeeded(admin))
+    wait_until(lambda: httpx.get(job, headers=operator, timeout=TIMEOUT_SECONDS).json()["status"] == "succeeded")
+    with watchdog_running(cloud):
+        wait_until(lambda: _succeeded(admin))
     trail = admin.execute("SELECT action, targets FROM audit_entry WHERE tenant_id IS NULL ORDER BY number").fetchall()
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
@@ -88,8 +88,8 @@ def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: 
 
     aws_lambda.update_event_source_mapping(UUID=cloud.outputs["TasksMappingId"], Enabled=True)
 
-    with watched(cloud):
-        until(lambda: mappings(cloud) == {"Disabled"})
+    with watchdog_running(cloud):
+        wait_until(lambda: mappings(cloud) == {"Disabled"})
 
 
 def _succeeded(admin: Connection) -> int:

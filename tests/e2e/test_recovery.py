@@ -18,8 +18,8 @@ from cli.local.tenants import Tenant
 from cli.local.uploads import upload
 from counterfoil.db import Connection
 from counterfoil.documents.upload_list import Stage, State, Upload
-from tests.e2e.chaos import watched
-from tests.e2e.waiting import until
+from tests.e2e.chaos import watchdog_running
+from tests.e2e.polling import wait_until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
@@ -30,32 +30,34 @@ SELECT pid FROM pg_stat_activity WHERE usename = 'counterfoil_worker' AND wait_e
 
 
 @contextmanager
-def reconfigured(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
+def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
     """Change the settings of a worker during the block."""
     functions = cloud.client("lambda")
     name = cloud.outputs[f"{worker.capitalize()}FunctionName"]
-    before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-    functions.update_function_configuration(FunctionName=name, Environment={"Variables": {**before, **settings}})
+    variables_before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    functions.update_function_configuration(
+        FunctionName=name, Environment={"Variables": {**variables_before, **settings}}
+    )
     try:
         yield
     finally:
-        functions.update_function_configuration(FunctionName=name, Environment={"Variables": before})
+        functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables_before})
 
 
 def kill(cloud: Cloud, worker: str) -> int:
     """Kill every process of a worker, as the OOM killer does. Return their number."""
-    killed = 0
+    count = 0
     for process in processes.find_processes(cloud.place.folder):
         with suppress(psutil.NoSuchProcess):  # it ended after it was listed
             if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
                 process.kill()
                 psutil.wait_procs([process], timeout=5)
-                killed += 1
-    return killed
+                count += 1
+    return count
 
 
 @contextmanager
-def paused(cloud: Cloud, worker: str) -> Iterator[None]:
+def paused_mapping(cloud: Cloud, worker: str) -> Iterator[None]:
     """Stop polling the queue of a worker during the block."""
     functions, mapping = cloud.client("lambda"), cloud.outputs[f"{worker.capitalize()}MappingId"]
     functions.update_event_source_mapping(UUID=mapping, Enabled=False)
@@ -70,29 +72,29 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
     paths = [tmp_path / file.name for file in files]
     for path, file in zip(paths, files, strict=True):
         path.write_bytes(file.content)
-    with paused(cloud, "acquisition"):
+    with paused_mapping(cloud, "acquisition"):
         list(upload(cloud, tenant, paths))
         sqs, queue = cloud.client("sqs"), cloud.outputs["AcquisitionQueueUrl"]
-        until(lambda: depth(cloud, queue) >= len(paths))
+        wait_until(lambda: queue_depth(cloud, queue) >= len(paths))
         sqs.purge_queue(QueueUrl=queue)
     assert list(uploads.of_tenant(cloud, tenant)) == []
 
-    with reconfigured(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"):
+    with function_settings(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"):
 
         def acquired() -> list[Upload]:
             admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
             cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
             return [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final]
 
-        outcomes = until(lambda: done if len(done := acquired()) == len(paths) else [])
+        outcomes = wait_until(lambda: done if len(done := acquired()) == len(paths) else [])
     assert {outcome.state for outcome in outcomes} == {State.SUCCEEDED}
 
 
-def depth(cloud: Cloud, queue: str) -> int:
+def queue_depth(cloud: Cloud, queue: str) -> int:
     """Return the number of visible messages in a queue."""
     names = ["ApproximateNumberOfMessages"]
-    answer = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
-    return int(answer["Attributes"][names[0]])
+    response = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
+    return int(response["Attributes"][names[0]])
 
 
 def test_killed_work_with_lost_message_is_completed(
@@ -102,22 +104,22 @@ def test_killed_work_with_lost_message_is_completed(
     path = tmp_path / file.name
     path.write_bytes(file.content)
     with (
-        reconfigured(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"),
-        reconfigured(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"),
+        function_settings(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"),
+        function_settings(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"),
     ):
         with psycopg.connect(cloud.database_url("postgres")) as blocker:
-            with paused(cloud, "ingestion"):
+            with paused_mapping(cloud, "ingestion"):
                 list(upload(cloud, tenant, [path]))
-                until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.stage is Stage.INGESTION])
+                wait_until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.stage is Stage.INGESTION])
                 blocker.execute("LOCK TABLE document IN SHARE ROW EXCLUSIVE MODE")
             # The attempt has read the file, and the lock blocks its write.
-            until(lambda: admin.execute(WAITING_WORKERS).fetchall())
-            with paused(cloud, "ingestion"):
+            wait_until(lambda: admin.execute(WAITING_WORKERS).fetchall())
+            with paused_mapping(cloud, "ingestion"):
                 assert kill(cloud, "ingestion")
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs["IngestionQueueUrl"])
 
-        with watched(cloud):
-            (outcome,) = until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final])
+        with watchdog_running(cloud):
+            (outcome,) = wait_until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final])
     assert outcome.state is State.SUCCEEDED
     attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
     assert attempts == [(2,)]

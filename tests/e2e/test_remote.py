@@ -15,7 +15,7 @@ import pytest
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from tests.e2e.conftest import COMMAND, SEED, SignIn
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tests.functions.admin_api.permissions import PROFILE
 from tools.sample_generator import generate
 
@@ -30,21 +30,21 @@ SECONDS = 300
 @pytest.fixture
 def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
     """`run(*words)` runs a command with an address and a token, and returns its JSON."""
-    absent = tmp_path / "absent"
-    absent.mkdir()
+    missing_folder = tmp_path / "absent"
+    missing_folder.mkdir()
     for name in UNREACHABLE:
-        (absent / f"{name}.py").write_text(f"raise ImportError('{name} is not available to commands')")
+        (missing_folder / f"{name}.py").write_text(f"raise ImportError('{name} is not available to commands')")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
-        "PYTHONPATH": str(absent),
+        "PYTHONPATH": str(missing_folder),
         "COUNTERFOIL_URL": cloud.api_url,
         "COUNTERFOIL_TOKEN": sign_in("admin", "tenant:*")["Authorization"].removeprefix("Bearer "),
     }
 
-    def run(*words: str) -> Any:
-        done = subprocess.run(
-            [COMMAND, *words, "--json"],
+    def run(*arguments: str) -> Any:
+        process = subprocess.run(
+            [COMMAND, *arguments, "--json"],
             cwd=tmp_path,
             env=environment,
             text=True,
@@ -52,8 +52,8 @@ def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
             check=False,
             timeout=SECONDS,
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        assert process.returncode == 0, process.stderr
+        return json.loads(process.stdout)
 
     return run
 
@@ -83,16 +83,16 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case: Path) -> None:
     assert len(uploaded) == len(list(case.iterdir())) > 1
     assert {item["state"] for item in uploaded} == {"succeeded"}
     assert {item["id"] for item in run("documents", "--tenant", slug)} == {item["id"] for item in uploaded}
-    (cluster,) = until(lambda: run("clusters", "--tenant", slug, "--status", "all"))
-    shown = run("clusters", "show", cluster["id"][-8:])
-    assert {item["id"] for item in shown["documents"]} == {item["document_id"] for item in uploaded}
+    (cluster,) = wait_until(lambda: run("clusters", "--tenant", slug, "--status", "all"))
+    cluster_details = run("clusters", "show", cluster["id"][-8:])
+    assert {item["id"] for item in cluster_details["documents"]} == {item["document_id"] for item in uploaded}
     assert run("review", "--tenant", slug) == []
     assert run("dlq", "list", "--tenant", slug) == []
 
     operation = run("reprocess", slug, "--what", "match")
     assert run("operations", "show", operation["operation_id"])["tenant"] == slug
-    erased = run("documents", "delete", uploaded[0]["document_id"][-8:], "--reason", "A test")
-    assert erased["documents"] == [uploaded[0]["document_id"]]
+    erasure = run("documents", "delete", uploaded[0]["document_id"][-8:], "--reason", "A test")
+    assert erasure["documents"] == [uploaded[0]["document_id"]]
 
 
 def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
@@ -107,5 +107,5 @@ def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: S
     queued = run("offers", "run", "--date", day, "--timezone", "UTC", "--tenant", tenant.slug)
 
     assert queued == {"date": day, "timezone": "UTC", "tenant": tenant.slug}
-    (pool,) = until(lambda: run("offers", "--tenant", tenant.slug)["pools"])
+    (pool,) = wait_until(lambda: run("offers", "--tenant", tenant.slug)["pools"])
     assert (pool["date"], pool["timezone"], pool["user_count"]) == (day, "UTC", 1)

@@ -12,7 +12,7 @@ import pytest
 from cli.local.cloud import Cloud
 from tests.e2e.conftest import CommandLine
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -20,7 +20,7 @@ INVOICES = max(12, LOAD_SECONDS // 4)
 OPTIONS = ("--gate", "3", "--work-seconds", "1.5", "--visibility", "3")
 
 
-def deployed(cloud: Cloud) -> dict[str, Any]:
+def read_deployed_settings(cloud: Cloud) -> dict[str, Any]:
     """Return all settings that a replay changes."""
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     mapping = functions.get_event_source_mapping(UUID=cloud.outputs["IngestionMappingId"])
@@ -36,33 +36,33 @@ def deployed(cloud: Cloud) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def replayed(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
+def replay_report(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
     """Report of a complete replay, and the settings before and after it.
 
     It must run before the interrupted replay, in any order of the tests. The interrupted replay leaves work in the
     queue until its leases expire, and a replay requires an empty queue.
     """
-    before = deployed(cloud)
+    settings_before = read_deployed_settings(cloud)
     report = json.loads(command_line.run("replay", "--invoices", str(INVOICES), *OPTIONS, "--json").stdout)
-    return {"before": before, "report": report, "after": deployed(cloud)}
+    return {"before": settings_before, "report": report, "after": read_deployed_settings(cloud)}
 
 
-def test_short_visibility_timeout_neither_loses_nor_repeats_work(replayed: dict[str, Any]):
-    report = replayed["report"]
-    wrong = [check for run in report["runs"] for check in run["checks"] if not check["holds"]]
-    assert (report["all_hold"], wrong) == (True, [])
+def test_short_visibility_timeout_neither_loses_nor_repeats_work(replay_report: dict[str, Any]):
+    report = replay_report["report"]
+    failed_checks = [check for run in report["runs"] for check in run["checks"] if not check["holds"]]
+    assert (report["all_hold"], failed_checks) == (True, [])
     assert [(run["batch_size"], run["permits"]) for run in report["runs"]] == [(1, 1), (10, 3)]
     assert report["runs"][1]["longest_wait_for_a_permit"] > report["visibility"]
-    assert replayed["after"] == replayed["before"]
+    assert replay_report["after"] == replay_report["before"]
 
 
-@pytest.mark.usefixtures("replayed")
+@pytest.mark.usefixtures("replay_report")
 def test_interrupted_replay_restores_settings(cloud: Cloud, command_line: CommandLine):
-    before = deployed(cloud)
+    settings_before = read_deployed_settings(cloud)
     replay = command_line.start("replay", *OPTIONS)
-    until(lambda: deployed(cloud)["visibility"] == "3", 120)
+    wait_until(lambda: read_deployed_settings(cloud)["visibility"] == "3", 120)
     replay.send_signal(signal.SIGINT)
-    _, shown = replay.communicate(timeout=60)
-    assert replay.returncode == 130, shown
-    assert "Traceback" not in shown
-    assert deployed(cloud) == before
+    _, stderr = replay.communicate(timeout=60)
+    assert replay.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert read_deployed_settings(cloud) == settings_before

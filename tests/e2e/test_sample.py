@@ -37,10 +37,10 @@ def test_failed_file_has_one_dead_letter_with_reason(run: Run, admin: Connection
 
 def test_each_failure_is_notified_once(run: Run, admin: Connection):
     failed = [outcome for outcome in run.current_uploads().values() if outcome.state is State.FAILED]
-    counted = admin.execute(
+    notification_count = admin.execute(
         "SELECT count(*) FROM failure_event WHERE tenant_id = ANY(%s)", [[tenant.id for tenant in run.tenants.values()]]
     ).fetchone()
-    assert counted == (len(failed),)
+    assert notification_count == (len(failed),)
 
 
 def test_successful_run_needs_one_attempt_each(run: Run, admin: Connection):

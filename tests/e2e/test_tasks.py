@@ -28,9 +28,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION
-from tests.e2e.chaos import Chaos, is_emulator_failure, own_cloud, watched
+from tests.e2e.chaos import Chaos, is_emulator_failure, separate_cloud, watchdog_running
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tests.llm.server import Failure, Request, Server, Step
 
 pytestmark = [
@@ -44,7 +44,7 @@ TASKS = 10 * (LOAD_SECONDS // 4)
 MESSAGES = 10
 """Messages per session."""
 KILLS = max(6, TASKS // 50)
-FAILING = 0.2
+FAILURE_SHARE = 0.2
 """Share of messages whose first attempt fails in all its calls, and of other calls that fail."""
 ANSWER_SECONDS = 0.05
 BASE, FACTOR, JITTER = 1, 2, 1
@@ -86,11 +86,13 @@ class Model(Server):
         with self._lock:
             previous = [text for role, text in request.said if role == "assistant"]
             self.shown.append((request.user, previous))
-            failures_left = self.failures_left.setdefault(request.user, 3 if self.random.random() < FAILING else 0)
+            failures_left = self.failures_left.setdefault(
+                request.user, 3 if self.random.random() < FAILURE_SHARE else 0
+            )
             self.failures_left[request.user] = failures_left - 1
-            fails = failures_left > 0 or self.random.random() < FAILING
+            is_failure = failures_left > 0 or self.random.random() < FAILURE_SHARE
         Event().wait(ANSWER_SECONDS)
-        return self.random.choice([Failure(429), Failure(503), Failure(529)]) if fails else super().next(request)
+        return self.random.choice([Failure(429), Failure(503), Failure(529)]) if is_failure else super().next(request)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +106,7 @@ def model() -> Iterator[Model]:
 @pytest.fixture(scope="module")
 def cloud(model: Model) -> Iterator[Cloud]:
     """A separate cloud with short leases."""
-    with own_cloud("tasks", SETTINGS, model) as cloud:
+    with separate_cloud("tasks", SETTINGS, model) as cloud:
         yield cloud
 
 
@@ -133,14 +135,14 @@ class Chat:
         kind = CHAT_COMPLETION
         assert kind is not None
         session: UUID | None = None
-        for place in range(MESSAGES):
-            text = f"message {place} of session {number}"
+        for index in range(MESSAGES):
+            text = f"message {index} of session {number}"
             payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
             request = store.build_request(kind, payload, user_id=f"user {number}")
-            done = store.submit(self.cloud.database, self.tenant.id, request, datetime.now(UTC), bucket=None)
-            session = session or done.task.job_id
-            self.submitted.setdefault(session, []).append((done.task.job_id, text))
-            self.outbox.send(done.sends)
+            submission = store.submit(self.cloud.database, self.tenant.id, request, datetime.now(UTC), bucket=None)
+            session = session or submission.task.job_id
+            self.submitted.setdefault(session, []).append((submission.task.job_id, text))
+            self.outbox.send(submission.sends)
 
     def faults(self, admin: Connection, emulator_failures: set[UUID]) -> Counter[str]:
         """Count the sessions with each kind of fault.
@@ -161,14 +163,16 @@ class Chat:
             counts["Answers are missing, repeated or out of order"] += answers != expected
         return +counts
 
-    def wrong_contexts(self, shown: list[tuple[str, list[str]]], emulator_failures: set[UUID]) -> list[str]:
+    def messages_with_wrong_context(
+        self, requests: list[tuple[str, list[str]]], emulator_failures: set[UUID]
+    ) -> list[str]:
         """Return messages whose request did not contain exactly the earlier answers."""
-        before = {
-            text: [f"Re: {earlier}" for job, earlier in submitted[:place] if job not in emulator_failures]
+        expected_answers = {
+            text: [f"Re: {earlier}" for job, earlier in submitted[:index] if job not in emulator_failures]
             for submitted in self.submitted.values()
-            for place, (_, text) in enumerate(submitted)
+            for index, (_, text) in enumerate(submitted)
         }
-        return [text for text, answers in shown if before[text] != answers]
+        return [text for text, answers in requests if expected_answers[text] != answers]
 
 
 def pending_messages(cloud: Cloud) -> dict[str, int]:
@@ -200,34 +204,38 @@ def test_messages_are_answered_once_despite_failures(
 ) -> None:
     tenant, _ = add_tenant(cloud, f"chat-{uuid4().hex[:8]}")
     chat, chaos = Chat(cloud, tenant, outbox), Chaos(cloud, Random(SEED), {"tasks": 1})
-    began = time.monotonic()
-    with watched(cloud, every=3), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
+    start = time.monotonic()
+    with watchdog_running(cloud, interval=3), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
         with ThreadPoolExecutor(4) as users:
             list(users.map(chat.session, range(TASKS // MESSAGES)))
-        submitted = time.monotonic() - began
-        for kill in range(KILLS):
+        submitted = time.monotonic() - start
+        for kill_number in range(KILLS):
             # Wait until more tasks have ended, because a starting process holds no work that could be lost.
-            left = TASKS - (kill + 1) * TASKS // (KILLS + 2)
-            until(lambda: unfinished(admin, tenant) <= left, SECONDS)  # noqa: B023 - called within the iteration
+            remaining = TASKS - (kill_number + 1) * TASKS // (KILLS + 2)
+            wait_until(lambda: unfinished(admin, tenant) <= remaining, SECONDS)  # noqa: B023 - called within the iteration
             chaos.kill_worker()
-        storm = time.monotonic() - began
+        kill_seconds = time.monotonic() - start
         with suppress(AssertionError):  # the checks below report unfinished tasks
-            until(lambda: not unfinished(admin, tenant), SECONDS)
-        ended = time.monotonic() - began
+            wait_until(lambda: not unfinished(admin, tenant), SECONDS)
+        total_seconds = time.monotonic() - start
         with suppress(AssertionError):
-            until(lambda: not pending_messages(cloud), 150)
-        waits = Waits.of(admin, tenant)
+            wait_until(lambda: not pending_messages(cloud), 150)
+        delays = RetryDelays.of(admin, tenant)
         states = admin.execute("SELECT status, count(*) FROM task GROUP BY 1").fetchall()
         failed = admin.execute("SELECT id, error FROM task WHERE status = 'failed'").fetchall()
         figures = {
             "seed": SEED,
             "tasks": TASKS,
-            "seconds": {"submitted": round(submitted, 1), "storm": round(storm, 1), "ended": round(ended, 1)},
+            "seconds": {
+                "submitted": round(submitted, 1),
+                "storm": round(kill_seconds, 1),
+                "ended": round(total_seconds, 1),
+            },
             "worker_kills": chaos.workers.total(),
             "kills_amid_claims": chaos.during_claims,
             "llm_calls": len(model.shown),
             "states": {str(status): count for status, count in states},
-            **waits.figures,
+            **delays.figures,
         }
         with capsys.disabled():
             print("\n" + json.dumps(figures))  # noqa: T201
@@ -235,21 +243,21 @@ def test_messages_are_answered_once_despite_failures(
         assert len(emulator_failures) == len(failed) <= MAX_EMULATOR_FAILURES
         assert {status for status, _ in states} <= {"succeeded", "failed"}
         assert chat.faults(admin, emulator_failures) == {}
-    assert chat.wrong_contexts(model.shown, emulator_failures) == []
+    assert chat.messages_with_wrong_context(model.shown, emulator_failures) == []
     assert pending_messages(cloud) == {}
     assert chaos.workers.total() == KILLS >= 6
     assert chaos.during_claims >= KILLS // 3 >= 2
-    waits.check()
+    delays.check()
 
 
-class Waits:
+class RetryDelays:
     """Delays before retries, as scheduled and as measured."""
 
     def __init__(self, rows: list[tuple[int, float, float]]) -> None:
         self.rows = rows
 
     @classmethod
-    def of(cls, admin: Connection, tenant: Tenant) -> "Waits":
+    def of(cls, admin: Connection, tenant: Tenant) -> "RetryDelays":
         """Read the number, scheduled delay and measured delay of each failed attempt."""
         attempts = admin.execute(
             """
@@ -265,20 +273,22 @@ class Waits:
     @property
     def figures(self) -> dict[str, object]:
         """Statistics for the report."""
-        late = sorted(actual - due for _, due, actual in self.rows)
-        by_number = {number: [due for n, due, _ in self.rows if n == number] for number, _, _ in self.rows}
+        lateness = sorted(actual - due for _, due, actual in self.rows)
+        delays_by_attempt = {number: [due for n, due, _ in self.rows if n == number] for number, _, _ in self.rows}
         return {
             "retries": len(self.rows),
             "waits_set": {
                 number: [round(min(delays), 2), round(mean(delays), 2), round(max(delays), 2), len(delays)]
-                for number, delays in sorted(by_number.items())
+                for number, delays in sorted(delays_by_attempt.items())
             },
-            "later_than_set": [round(value, 2) for value in (late[0], *quantiles(late, n=20)[::18], late[-1])],
+            "later_than_set": [
+                round(value, 2) for value in (lateness[0], *quantiles(lateness, n=20)[::18], lateness[-1])
+            ],
         }
 
     def check(self) -> None:
         """Check that delays follow the policy. SQS may shorten them by up to a second."""
-        assert len(self.rows) >= FAILING * TASKS / 4
+        assert len(self.rows) >= FAILURE_SHARE * TASKS / 4
         for number, due, actual in self.rows:
             assert BASE * FACTOR**number - WRITE_DELAY < due < BASE * FACTOR**number + JITTER
             assert actual > due - 1

@@ -18,7 +18,7 @@ from cli.local.cloud import Cloud
 from cli.local.console import ConsoleUser, make_person
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -53,13 +53,13 @@ def admin_of_all(cloud: Cloud) -> ConsoleUser:
 
 
 def token_of(cloud: Cloud, person: ConsoleUser) -> str:
-    answer = cloud.client("cognito-idp").admin_initiate_auth(
+    response = cloud.client("cognito-idp").admin_initiate_auth(
         UserPoolId=cloud.outputs["UserPoolId"],
         ClientId=cloud.outputs["UserPoolClientId"],
         AuthFlow="ADMIN_USER_PASSWORD_AUTH",
         AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
     )
-    return str(answer["AuthenticationResult"]["IdToken"])
+    return str(response["AuthenticationResult"]["IdToken"])
 
 
 def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
@@ -111,7 +111,7 @@ def by_secret(text: bytes) -> bytes:
     return hmac.digest(b"secret", text, hashlib.sha256)
 
 
-FORGED: dict[str, Make] = {
+FORGERIES: dict[str, Make] = {
     "signed by another key": lambda header, claims, _: signed(header, claims, by_foreign_key),
     "signed by another key under another name": lambda header, claims, _: signed(
         {**header, "kid": "ours"}, claims, by_foreign_key
@@ -138,23 +138,23 @@ FORGED: dict[str, Make] = {
 
 
 def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: ConsoleUser) -> None:
-    valid = token_of(cloud, admin_of_all)
-    header, claims = (decoded(part) for part in valid.split(".")[:2])
-    before = created_rows(admin, tenant)
+    valid_token = token_of(cloud, admin_of_all)
+    header, claims = (decoded(part) for part in valid_token.split(".")[:2])
+    rows_before = created_rows(admin, tenant)
 
-    opened = {
-        (forged, *request): status
-        for forged, make in FORGED.items()
-        for request, status in statuses(cloud, tenant.slug, make(header, claims, valid)).items()
+    accepted = {
+        (name, *request): status
+        for name, make in FORGERIES.items()
+        for request, status in statuses(cloud, tenant.slug, make(header, claims, valid_token)).items()
         if status != 401
     }
 
-    assert opened == {}
-    assert created_rows(admin, tenant) == before
-    allowed = statuses(cloud, tenant.slug, valid)  # the same requests with a valid token
+    assert accepted == {}
+    assert created_rows(admin, tenant) == rows_before
+    allowed = statuses(cloud, tenant.slug, valid_token)  # the same requests with a valid token
     assert {status for (_, path), status in allowed.items() if UNKNOWN_ID not in path} <= {200, 201, 202}, allowed
     assert [status for (_, path), status in allowed.items() if UNKNOWN_ID in path] == [404]
-    assert created_rows(admin, tenant) != before
+    assert created_rows(admin, tenant) != rows_before
 
 
 @pytest.fixture
@@ -173,12 +173,12 @@ def short_lived(cloud: Cloud) -> Iterator[None]:
 def test_expired_token_is_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: ConsoleUser) -> None:
     token = token_of(cloud, admin_of_all)
     url, headers = f"{cloud.api_url}/api/admin/queues/paused", {"Authorization": f"Bearer {token}"}
-    before = created_rows(admin, tenant)
+    rows_before = created_rows(admin, tenant)
 
     def status() -> int:
         return httpx.get(url, headers=headers, timeout=PATIENCE).status_code
 
     assert status() == 200
-    until(lambda: status() == 401)
+    wait_until(lambda: status() == 401)
     assert set(statuses(cloud, tenant.slug, token).values()) == {401}
-    assert created_rows(admin, tenant) == before
+    assert created_rows(admin, tenant) == rows_before

@@ -10,7 +10,7 @@ from cli.local import uploads
 from cli.local.cloud import Cloud
 from counterfoil.documents.upload_list import State, Upload
 from tests.e2e.conftest import CommandLine
-from tests.e2e.waiting import until
+from tests.e2e.polling import wait_until
 from tools.demo.sample_run import Run
 
 pytestmark = pytest.mark.e2e
@@ -52,13 +52,15 @@ def test_invalid_files_do_not_affect_their_batch(ingest: Ingest, invoice: Path, 
 def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: CommandLine):
     key = "uploads/nobody-knows-me/file.xml"
     cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=b"<x/>")
-    (failed,) = until(lambda: [item for item in uploads.unassigned(cloud) if item.key == key and item.state.is_final])
+    (failed,) = wait_until(
+        lambda: [item for item in uploads.unassigned(cloud) if item.key == key and item.state.is_final]
+    )
     assert failed.state is State.FAILED
     assert "contains no existing tenant" in (failed.note or "")
     assert "contains no existing tenant" in command_line.run("documents", "--state", "failed").stdout
 
 
 def test_unknown_tenant_is_refused_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):
-    done = command_line.run("ingest", str(invoice), "--tenant", "nobody", code=2)
-    assert "There is no such tenant." in done.stderr
-    assert "Traceback" not in done.stderr
+    result = command_line.run("ingest", str(invoice), "--tenant", "nobody", code=2)
+    assert "There is no such tenant." in result.stderr
+    assert "Traceback" not in result.stderr

@@ -18,17 +18,17 @@ from counterfoil.operations import engine, store
 from counterfoil.operations.engine import MIN_SECONDS_LEFT, Engine
 from counterfoil.operations.store import Operation
 from functions.bulk.handler import definitions
-from tests.dead_letters.bulking import Yard
-from tests.dead_letters.letters import dying
+from tests.dead_letters.bulk_harness import BulkHarness
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import FakeSqs
 
 QUEUE = "counterfoil-tasks"
 
 
 @pytest.fixture
-def harness(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> Yard:
+def harness(database: Database, admin: Connection, make_tenant: Callable[..., UUID]) -> BulkHarness:
     tenant = make_tenant("acme")
-    return Yard(database, admin, tenant, dying(database, tenant))
+    return BulkHarness(database, admin, tenant, dead_letter_factory(database, tenant))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 
 @pytest.fixture
-def bulk_engine(harness: Yard, database_url: str) -> Any:
+def bulk_engine(harness: BulkHarness, database_url: str) -> Any:
     single_connection = Database(database_url, max_connections=1)  # as on Lambda
     outbox = Outbox(
         single_connection, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: harness.now, random=lambda: 0.0
@@ -64,37 +64,39 @@ def test_every_action_has_one_definition():
     assert sorted(actions) == sorted(store.ACTIONS)
 
 
-def test_each_message_is_delayed_until_its_turn(bulk_engine: Engine, harness: Yard, sqs: FakeSqs):
-    harness.fail(100, every=0.1)
+def test_each_message_is_delayed_until_its_turn(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
+    harness.fail(100, interval=0.1)
     harness.request(rate=4)
     assert run(bulk_engine) == {"operations": 1, "items": 100}
     assert sorted(entry["DelaySeconds"] for entry in sqs.sent[QUEUE]) == sorted([*range(25)] * 4)
-    assert all(row["sent_at"] for row in harness.owed())
+    assert all(row["sent_at"] for row in harness.outbox_rows())
 
 
 def test_steps_without_time_left_run_later(
-    bulk_engine: Engine, harness: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+    bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
     harness.fail(20)
     operation = harness.request()
     seconds = chain(repeat(50.0, 4), repeat(MIN_SECONDS_LEFT - 1))
     assert 0 < run(bulk_engine, lambda: next(seconds))["items"] < 20
-    assert harness.shown(operation).state == "running"
+    assert harness.load(operation).state == "running"
     run(bulk_engine)
-    assert (harness.shown(operation).state, harness.shown(operation).succeeded) == ("done", 20)
+    assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 20)
     assert run(bulk_engine) == {"operations": 0, "items": 0}
 
 
-def test_operations_take_turns(bulk_engine: Engine, harness: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_operations_take_turns(
+    bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
     dead_letters = harness.fail(20)
     large = harness.request()
     small = harness.request(job_ids=dead_letters[:2])
     turn = iter(range(1000))
     bulk_engine.run(lambda: 50.0 if next(turn) < 9 else 0.0)
-    assert harness.shown(small).succeeded == 2
-    assert (harness.shown(large).state, harness.shown(large).succeeded) == ("running", 4)
+    assert harness.load(small).succeeded == 2
+    assert (harness.load(large).state, harness.load(large).succeeded) == ("running", 4)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_operations_take_turns(bulk_engine: Engine, harness: Yard, sqs: FakeSqs,
 )
 def test_failing_operation_blocks_no_other(
     bulk_engine: Engine,
-    harness: Yard,
+    harness: BulkHarness,
     sqs: FakeSqs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -126,11 +128,11 @@ def test_failing_operation_blocks_no_other(
             run(bulk_engine)
     else:
         run(bulk_engine)
-    assert harness.shown(other).succeeded == 2
+    assert harness.load(other).succeeded == 2
     assert "4711" not in capsys.readouterr().out
 
 
-def test_database_outage_fails_the_run(bulk_engine: Engine, harness: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_database_outage_fails_the_run(bulk_engine: Engine, harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
     harness.request()
 
     def raise_unavailable(*_: Any, **__: Any) -> Any:
@@ -141,7 +143,7 @@ def test_database_outage_fails_the_run(bulk_engine: Engine, harness: Yard, monke
         run(bulk_engine)
 
 
-def test_unsent_messages_stay_in_the_outbox(bulk_engine: Engine, harness: Yard, sqs: FakeSqs):
+def test_unsent_messages_stay_in_the_outbox(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
     def fail(**call: Any) -> Any:
         return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
 
@@ -149,5 +151,5 @@ def test_unsent_messages_stay_in_the_outbox(bulk_engine: Engine, harness: Yard, 
     harness.fail(3)
     operation: Operation = harness.request()
     run(bulk_engine)
-    assert harness.shown(operation).succeeded == 3
-    assert [row["sent_at"] for row in harness.owed()] == [None] * 3
+    assert harness.load(operation).succeeded == 3
+    assert [row["sent_at"] for row in harness.outbox_rows()] == [None] * 3

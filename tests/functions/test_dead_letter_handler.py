@@ -13,9 +13,9 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message
 from infra.worker_table import WORKERS, queue_workers
-from tests.delivery import bodies
-from tests.delivery.bodies import created, s3_event
+from tests.delivery import message_bodies
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, rows
+from tests.delivery.message_bodies import created, s3_event
 from tests.functions.test_handlers import handler, s3
 
 __all__ = ["handler", "s3"]
@@ -103,7 +103,7 @@ def test_records_without_time_left_stay_untouched(
 
 
 def test_batch_of_bad_bodies_creates_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
-    batch = [dlq_record(body) for body in bodies.UNREADABLE.values()]
+    batch = [dlq_record(body) for body in message_bodies.UNREADABLE.values()]
 
     assert retained_ids(dead_letters.handle(event(*batch), Context())) == []
 

@@ -9,27 +9,27 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message, start_revision
 from functions.dead_letters.archiver import Archiver, RetryAfter
-from tests.delivery import bodies
-from tests.delivery.bodies import body_of, created, s3_event
+from tests.delivery import message_bodies
 from tests.delivery.harness import Clock, FakeSqs, rows
+from tests.delivery.message_bodies import body_of, created, s3_event
 from tests.functions.test_dead_letters import archiver, dlq_record
 
 __all__ = ["archiver"]
 
 
-@pytest.mark.parametrize("name", bodies.NO_UPLOAD)
+@pytest.mark.parametrize("name", message_bodies.EVENTS_WITHOUT_UPLOAD)
 def test_s3_event_without_objects_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
-    assert archiver.process("acquisition", dlq_record(bodies.NO_UPLOAD[name])) is None
+    assert archiver.process("acquisition", dlq_record(message_bodies.EVENTS_WITHOUT_UPLOAD[name])) is None
 
     assert rows(admin, "acquisition_job") == rows(admin, "dead_letter") == []
 
 
-@pytest.mark.parametrize("name", bodies.KEYS)
+@pytest.mark.parametrize("name", message_bodies.ENCODED_KEYS)
 def test_unattempted_upload_is_returned_by_its_decoded_key(
     archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     tenant_id = make_tenant("acme")
-    encoded_key, decoded_key = bodies.KEYS[name]
+    encoded_key, decoded_key = message_bodies.ENCODED_KEYS[name]
 
     archiver.process("acquisition", dlq_record(s3_event(created(encoded_key))))
 
@@ -37,13 +37,13 @@ def test_unattempted_upload_is_returned_by_its_decoded_key(
     assert (job["key"], job["tenant_id"], job["send_number"]) == (decoded_key, str(tenant_id), 1)
 
 
-@pytest.mark.parametrize("name", bodies.NO_TENANT)
+@pytest.mark.parametrize("name", message_bodies.KEYS_WITHOUT_TENANT)
 def test_unattempted_upload_without_a_tenant_is_returned(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     make_tenant("acme")
 
-    archiver.process("acquisition", dlq_record(s3_event(created(bodies.NO_TENANT[name]))))
+    archiver.process("acquisition", dlq_record(s3_event(created(message_bodies.KEYS_WITHOUT_TENANT[name]))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["status"], job["send_number"]) == (None, "pending", 1)

@@ -19,8 +19,7 @@ from counterfoil.errors import ServiceUnavailableError, StaleClaimError, Unsuppo
 from counterfoil.kinds import WORK_KINDS
 from functions.dead_letters.archiver import Archiver, RetryAfter
 from functions.watchdog.recovery import Watchdog
-from tests.delivery import bodies
-from tests.delivery.bodies import body_of, created, s3_event
+from tests.delivery import message_bodies
 from tests.delivery.harness import (
     QUEUE_URL,
     Clock,
@@ -33,6 +32,7 @@ from tests.delivery.harness import (
     rows,
     settings,
 )
+from tests.delivery.message_bodies import body_of, created, s3_event
 
 DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching-dlq"
 Pending = Callable[..., Message]
@@ -166,7 +166,10 @@ def test_unknown_work_item_is_audited(archiver: Archiver, admin: Connection) -> 
 
 @pytest.mark.parametrize(
     ("worker", "unreadable"),
-    [("matching", bodies.UNREADABLE), ("acquisition", bodies.UNREADABLE | bodies.UNREADABLE_UPLOADS)],
+    [
+        ("matching", message_bodies.UNREADABLE),
+        ("acquisition", message_bodies.UNREADABLE | message_bodies.UNREADABLE_UPLOADS),
+    ],
 )
 def test_unreadable_message_is_dead_lettered_once(
     archiver: Archiver, admin: Connection, worker: str, unreadable: dict[str, str]
@@ -204,18 +207,18 @@ def test_already_archived_message_joins_its_dead_letter(
     assert len(rows(admin, "failure_event")) == 1
 
 
-@pytest.mark.parametrize("form", bodies.ODD_FORMS)
+@pytest.mark.parametrize("form", message_bodies.UNUSUAL_ENCODINGS)
 def test_unusual_message_format_finds_its_work(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
 
-    archiver.process("matching", dlq_record(bodies.ODD_FORMS[form](message.work_id)))
+    archiver.process("matching", dlq_record(message_bodies.UNUSUAL_ENCODINGS[form](message.work_id)))
 
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
-@pytest.mark.parametrize("version", bodies.NEWER.values())
+@pytest.mark.parametrize("version", message_bodies.NEWER_VERSIONS.values())
 def test_message_with_newer_schema_stays_in_queue(archiver: Archiver, admin: Connection, version: str) -> None:
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", dlq_record(f'{{"schema_version": {version}}}'))

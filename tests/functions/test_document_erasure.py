@@ -23,7 +23,7 @@ from tests.factories import make_destination, make_document
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
 from tests.functions.test_split_documents import BUNDLE
-from tests.mails import PDF, mail, received
+from tests.mails import PDF, mail, received_mail
 
 __all__ = ["mailbox", "pipeline"]
 
@@ -141,7 +141,7 @@ def test_every_upload_of_the_content_is_erased(harness: ErasureHarness, acme: UU
 
 
 def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("one.pdf", PDF), ("two.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("one.pdf", PDF), ("two.xml", INVOICE))))
     first, second = harness.id_of("one.pdf"), harness.id_of("two.xml")
 
     found = harness.erase(first)
@@ -159,7 +159,7 @@ def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox:
 
 def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
-    mailbox.receive(received(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
     ((document_id,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
 
     harness.erase(document_id)
@@ -304,11 +304,11 @@ def test_document_of_another_tenant_stays(
 
 
 def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     first = harness.id_of("a.xml")
     with harness.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, first, datetime.now(UTC), by="ann")
-    mailbox.receive(received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
     later_document = harness.id_of("a.xml")
     ((key,),) = harness.admin.execute("SELECT key FROM document WHERE id = %s", [later_document]).fetchall()
     assert later_document != first
@@ -323,12 +323,12 @@ def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: 
 def test_attachment_committed_after_the_erasure_stays(
     harness: ErasureHarness, mailbox: Mailbox, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
         harness.erase(harness.id_of("a.xml"))
     mailbox.receive(
-        received(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
+        received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
     )  # S3 dates the file before the erasure
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
 
@@ -339,7 +339,7 @@ def test_attachment_committed_after_the_erasure_stays(
 
 
 def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     harness.admin.execute(
         """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)
            VALUES (gen_random_uuid(), %s, %s, 'inbox/other', '00', 1, now(), 'in-progress', now())""",
@@ -355,7 +355,7 @@ def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mail
 
 
 def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
     harness.erase(harness.id_of("a.xml"))
     assert harness.stored() == set()

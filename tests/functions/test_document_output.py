@@ -15,9 +15,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import start_revision
 from functions.document_output.work import OutputDependencies
-from tests.certificates import certify
+from tests.certificates import write_certificate
 from tests.delivery.harness import Clock, FakeSqs, rows
-from tests.faulty import answering
+from tests.faulty_servers import scripted_server
 from tests.functions.output_harness import NAME, OutputHarness, receiving
 from tests.llm.server import Raw, Request, Server
 from tools.demo.webhook_receiver import is_genuine
@@ -153,7 +153,7 @@ def test_requested_retry_delay_is_honored_within_limits(
 
 
 def test_reset_connection_is_retried(output: OutputHarness):
-    with answering() as receiver:
+    with scripted_server() as receiver:
         receiver.response = None
         output.webhook(f"http://127.0.0.1:{receiver.port}")
         output.result()
@@ -184,7 +184,7 @@ def test_status_of_an_endless_response_counts(output: OutputHarness, server: Ser
 def test_certificate_for_another_name_is_rejected(
     output: OutputHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    path = certify(tmp_path / "other.pem", "other.example.com")
+    path = write_certificate(tmp_path / "other.pem", "other.example.com")
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     http._ssl_context.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -20,7 +20,7 @@ from counterfoil.documents import files
 from functions.acquisition.store import SEEN_BEFORE
 from functions.acquisition.work import WORKER
 from functions.ingestion.work import ingest
-from tests.delivery import bodies
+from tests.delivery import message_bodies
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
 
 BUCKET = "uploads"
@@ -28,7 +28,7 @@ QUEUES = {"acquisition": "acquisition", "ingestion": "ingestion", "matching": "m
 
 
 def s3_event(key: str, sequencer: str = "01") -> str:
-    return bodies.s3_event(bodies.created(key, bucket=BUCKET, sequencer=sequencer))
+    return message_bodies.s3_event(message_bodies.created(key, bucket=BUCKET, sequencer=sequencer))
 
 
 class Pipeline:

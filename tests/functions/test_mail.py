@@ -20,7 +20,7 @@ from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received
+from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 
@@ -107,7 +107,7 @@ def zip_of(*files: tuple[str, bytes]) -> bytes:
 
 
 def test_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("Rechnung Müller € 17.pdf", PDF), ("invoice.xml", INVOICE))))
+    mailbox.receive(received_mail(mail(("Rechnung Müller € 17.pdf", PDF), ("invoice.xml", INVOICE))))
 
     (source,) = rows(admin, "source")
     assert (source["kind"], source["tenant_id"], source["key"]) == ("mail", str(acme), "inbox/1")
@@ -129,7 +129,7 @@ def test_mail_job_is_global_and_recipients_have_own(mailbox: Mailbox, admin: Con
     zenith = mailbox.tenant("zenith", "in@zenith.example")
     nobody = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
-    mailbox.receive(received(nobody))
+    mailbox.receive(received_mail(nobody))
 
     jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
     assert set(jobs) == {None, str(acme), str(zenith)}
@@ -144,7 +144,7 @@ def test_mail_job_is_global_and_recipients_have_own(mailbox: Mailbox, admin: Con
 
 
 def test_blind_copy_reaches_the_tenant_of_the_envelope(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("a.pdf", PDF), to="undisclosed-recipients:;")))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), to="undisclosed-recipients:;")))
 
     assert files_of(admin, acme) == ["a.pdf"]
 
@@ -152,7 +152,7 @@ def test_blind_copy_reaches_the_tenant_of_the_envelope(mailbox: Mailbox, admin: 
 def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
 
-    mailbox.receive(received(mail(("a.pdf", PDF), to='"in@zenith.example" <rechnung@acme.example>')))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), to='"in@zenith.example" <rechnung@acme.example>')))
 
     assert (files_of(admin, acme), files_of(admin, zenith)) == (["a.pdf"], [])
 
@@ -161,7 +161,7 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
     mailbox: Mailbox, admin: Connection, maintenance_database: Database
 ):
     late_tenant = mailbox.tenant("late")
-    content = received(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
+    content = received_mail(mail(("a.pdf", PDF), to="neu@late.example"), delivered_to="neu@late.example")
 
     mailbox.receive(content)
 
@@ -187,8 +187,8 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
 
 def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
-    mailbox.receive(received(first))
-    mailbox.receive(received(first))  # delivered to S3 again
+    mailbox.receive(received_mail(first))
+    mailbox.receive(received_mail(first))  # delivered to S3 again
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
@@ -203,8 +203,8 @@ CHANGED = PDF + b"scanned by a gateway\n"
 
 
 def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
@@ -224,8 +224,8 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
 def test_mail_with_known_id_is_accepted_on_retry(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    mailbox.receive(received(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
     mailbox.retry_dead_letter(maintenance_database)
 
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
@@ -239,8 +239,8 @@ def test_mail_with_known_id_is_accepted_on_retry(
 def test_retry_after_another_failure_is_not_a_conflict(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    changed = received(mail(("a.pdf", PDF), ("b.pdf", CHANGED)))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    changed = received_mail(mail(("a.pdf", PDF), ("b.pdf", CHANGED)))
     mailbox.pipeline.upload("inbox/late", changed, "99")
     mailbox.pipeline.s3.delete_object(Bucket=BUCKET, Key="inbox/late")
     mailbox.work()
@@ -257,18 +257,18 @@ def test_retry_after_another_failure_is_not_a_conflict(
 
 def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: Connection, acme: UUID):
     for number in range(3):
-        mailbox.receive(received(mail(("scan.pdf", PDF + bytes([number])))))
+        mailbox.receive(received_mail(mail(("scan.pdf", PDF + bytes([number])))))
 
     assert len(rows(admin, "document")) == 1
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == 2
 
 
 def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Connection, acme: UUID, database: Database):
-    mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.xml", XML))))
     (removed, _) = rows(admin, "document")
     with database.tenant(acme) as connection:
         assert delete_document(connection, acme, UUID(removed["id"]), NOW, by="ann") is not None
-    mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.xml", XML))))
 
     assert files_of(admin, acme) == ["b.xml"]
     assert rows(admin, "dead_letter") == []
@@ -280,8 +280,8 @@ def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Conne
 
 def test_message_id_of_another_sender_does_not_conflict(mailbox: Mailbox, admin: Connection, acme: UUID):
     forged = mail(("b.xml", XML), sender="Somebody Else <billing@elsewhere.example>")
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    mailbox.receive(received(forged))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(forged))
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
 
@@ -290,7 +290,7 @@ def test_longest_message_id_and_sender_are_stored(mailbox: Mailbox, admin: Conne
     unlike = Random(1)  # repeated bytes would be compressed and fit
     words = ["".join(unlike.choices("abcdefghijklmnopqrstuvwxyz0123456789äöü", k=60)) for _ in range(16)]
     mailbox.receive(
-        received(
+        received_mail(
             mail(("a.pdf", PDF), sender=f"{' '.join(words)} <a@b.example>")
             .as_bytes()
             .replace(b"<17@nordwind.example>", f"<{'.'.join(words)}@x.example>".encode())
@@ -301,9 +301,9 @@ def test_longest_message_id_and_sender_are_stored(mailbox: Mailbox, admin: Conne
 
 
 def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    mailbox.receive(received(mail(("copy.pdf", PDF), ("b.xml", XML), message_id="<18@nordwind.example>")))
-    mailbox.receive(received(mail(("c.xml", XML), message_id=None)))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("copy.pdf", PDF), ("b.xml", XML), message_id="<18@nordwind.example>")))
+    mailbox.receive(received_mail(mail(("c.xml", XML), message_id=None)))
 
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
     assert [row["duplicate_uploads"] for row in rows(admin, "document")] == [1, 1]
@@ -317,15 +317,19 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
 @pytest.mark.parametrize(
     ("content", "refusal", "expected"),
     [
-        (received(mail()), "no_files", "contains no file"),
-        (received(mail(inline=[("logo.png", LOGO)])), "no_documents", "'logo.png': It is a small image in the text"),
+        (received_mail(mail()), "no_files", "contains no file"),
         (
-            received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))),
+            received_mail(mail(inline=[("logo.png", LOGO)])),
+            "no_documents",
+            "'logo.png': It is a small image in the text",
+        ),
+        (
+            received_mail(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))),
             "no_documents",
             "'note.txt': The file type is not supported",
         ),
-        (received(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the mail as spam"),
-        (received(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
+        (received_mail(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the mail as spam"),
+        (received_mail(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
     ],
 )
 def test_mail_without_a_document_has_a_reason(
@@ -343,15 +347,15 @@ def test_mail_without_a_document_has_a_reason(
 
 
 def test_rejected_mail_does_not_reserve_its_message_id(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("a.pdf", PDF)), spam="FAIL"))
-    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF)), spam="FAIL"))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
 
     assert files_of(admin, acme) == ["a.pdf"]
 
 
 def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(
-        received(mail(("a.pdf", PDF), ("logo.png", LOGO + b"attached"), inline=[("s.png", SCAN), (None, LOGO)]))
+        received_mail(mail(("a.pdf", PDF), ("logo.png", LOGO + b"attached"), inline=[("s.png", SCAN), (None, LOGO)]))
     )
 
     assert files_of(admin, acme) == ["s.png", "a.pdf", "logo.png"]
@@ -367,7 +371,7 @@ def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connectio
     outer = mail(("Rechnungen.zip", zip_of(("2026/a.xml", XML), ("b.zip", zip_of(("c.xml", INVOICE))))))
     outer.add_attachment(forwarded)
 
-    mailbox.receive(received(outer))
+    mailbox.receive(received_mail(outer))
 
     assert files_of(admin, acme) == ["a.xml", "attachment 3.pdf"]
     (source,) = rows(admin, "source")
@@ -429,9 +433,9 @@ def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
 def test_mail_reprocessed_by_a_later_revision_counts_once(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
-    mailbox.receive(received(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
-    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF), message_id="<18@nordwind.example>")))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
     before = {table: rows(admin, table) for table in ("source", "document", "ingestion_job")}
     reasons = {job["id"]: job["skip_reason"] for job in rows(admin, "acquisition_job")}
 
@@ -447,7 +451,7 @@ def test_removed_document_is_not_restored_by_reprocessing(
     mailbox: Mailbox, database: Database, admin: Connection, acme: UUID, maintenance_database: Database, by_mail: bool
 ):
     if by_mail:
-        mailbox.receive(received(mail(("a.pdf", PDF), ("b.xml", XML))))
+        mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.xml", XML))))
     else:
         mailbox.receive(PDF, "uploads/acme/1/a.pdf")
     (document_id,) = (row["id"] for row in rows(admin, "document") if row["file_name"] == "a.pdf")
@@ -471,7 +475,7 @@ def test_removed_document_is_not_restored_by_reprocessing(
 
 
 def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
-    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
     mailbox.pipeline.acquire(s3_event("inbox/1", "01"))
     mailbox.work()
 

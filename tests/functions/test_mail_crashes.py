@@ -26,7 +26,7 @@ from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import zip_of
-from tests.mails import LOGO, PDF, XML, mail, received
+from tests.mails import LOGO, PDF, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 
@@ -238,7 +238,7 @@ CHANGED = mail(("Rechnung.pdf", PDF + b"changed on the way"), ("a.xml", XML), to
 
 
 def mail_of(tenants: MailScenario, template: EmailMessage = INVOICES, **results: str) -> bytes:
-    return received(template.as_bytes().replace(b"*.example", b"%d.example" % tenants.run), **results)
+    return received_mail(template.as_bytes().replace(b"*.example", b"%d.example" % tenants.run), **results)
 
 
 def two_tenants(tenants: MailScenario) -> str:

@@ -17,11 +17,11 @@ from tests.delivery.harness import rows
 from tests.factories import NOW
 from tests.functions.test_documents import pipeline
 from tests.functions.test_mail import Mailbox, acme, files_of, mailbox
-from tests.mails import PDF, mail, received, results_of
+from tests.mails import PDF, authentication_results, mail, received_mail
 
 __all__ = ["acme", "mailbox", "pipeline"]
 
-FORGED = received(mail(("a.pdf", PDF)), results=results_of("fail", "none", "fail"))
+FORGED = received_mail(mail(("a.pdf", PDF)), results=authentication_results("fail", "none", "fail"))
 Decide = Callable[[Connection, UUID, Decision], list[OutboxMessage] | None]
 
 
@@ -66,7 +66,7 @@ def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin
 
 
 def test_authenticated_mail_is_acquired_with_its_results(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
-    mailbox.receive(received(mail(("a.pdf", PDF))))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF))))
 
     source = source_of(admin)
     assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == ("pass", "pass", "pass", None)
@@ -76,7 +76,7 @@ def test_authenticated_mail_is_acquired_with_its_results(mailbox: Mailbox, admin
 def test_document_shows_the_results_beside_the_sender(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
-    mailbox.receive(received(mail(("a.pdf", PDF)), results=results_of("softfail", "none", "none")))
+    mailbox.receive(received_mail(mail(("a.pdf", PDF)), results=authentication_results("softfail", "none", "none")))
 
     (document,) = rows(admin, "document")
     with database.tenant(acme) as connection:
@@ -153,16 +153,19 @@ def test_mail_to_two_tenants_follows_each_policy(mailbox: Mailbox, admin: Connec
     admin.execute("UPDATE tenant SET dmarc_policy = 'accept' WHERE id = %s", [zenith])
 
     mailbox.receive(
-        received(mail(("a.pdf", PDF), to="rechnung@acme.example, in@zenith.example"), results=results_of(dmarc="fail"))
+        received_mail(
+            mail(("a.pdf", PDF), to="rechnung@acme.example, in@zenith.example"),
+            results=authentication_results(dmarc="fail"),
+        )
     )
 
     assert (files_of(admin, acme), files_of(admin, zenith)) == ([], ["a.pdf"])
 
 
 def test_forged_results_do_not_release_a_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
-    forged = received(mail(("a.pdf", PDF)))  # results that SES would write, written by the sender
+    forged = received_mail(mail(("a.pdf", PDF)))  # results that SES would write, written by the sender
 
-    mailbox.receive(received(forged, results=results_of(dmarc="fail")))
+    mailbox.receive(received_mail(forged, results=authentication_results(dmarc="fail")))
 
     assert source_of(admin)["hold"] == "held"
     assert files_of(admin, acme) == []
@@ -185,9 +188,9 @@ def test_held_mail_does_not_block_the_imitated_mail(
     mailbox.receive(FORGED)
     retained = source_of(admin)
     admin.execute("UPDATE source SET received_at = received_at - interval '1 day'")
-    mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
+    mailbox.receive(received_mail(mail(("b.pdf", PDF + b"other"))))
     assert files_of(admin, acme) == ["b.pdf"]
 
-    mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
+    mailbox.receive(received_mail(mail(("b.pdf", PDF + b"other"))))
     assert any(job["skip_reason"] == REFUSALS[Refusal.DUPLICATE] for job in rows(admin, "acquisition_job"))
     assert decide(database, acme, holds.reject, retained)

@@ -15,7 +15,7 @@ from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
 from functions.watchdog.parts import StepsFailedError
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.migrations.tenants import ROWS, Tenant
@@ -186,7 +186,7 @@ def test_erasure_is_recorded_in_unassigned_audit_trail(harness: ErasureHarness) 
 
     with harness.maintenance.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
         erasure = tenant_erasure.find(connection, "ours")
     finished, requested = entries
     assert (requested.actor, requested.action, finished.action) == (

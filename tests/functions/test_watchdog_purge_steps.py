@@ -16,7 +16,7 @@ from counterfoil.operations import store
 from counterfoil.settings import settings
 from functions.watchdog.parts import StepsFailedError, run_all
 from functions.watchdog.retention import maintain_dead_letters, purge
-from tests.dead_letters.letters import NOON, dying
+from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, add_llm_calls, add_messages
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
@@ -57,7 +57,7 @@ def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
     """Store an expired message, call, dead letter and payload. Return the payload's key."""
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
-    dying(database, tenant)()
+    dead_letter_factory(database, tenant)()
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOON])
     key = f"tasks/{tenant}/1"
     admin.execute("INSERT INTO payload_deletion VALUES (%s, %s, %s)", [key, tenant, LONG_AGO])

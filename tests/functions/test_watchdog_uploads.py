@@ -18,8 +18,8 @@ from functions.watchdog import uploads as watchdog_uploads
 from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
-from tests.delivery.bodies import created, s3_event
 from tests.delivery.harness import Clock, rows
+from tests.delivery.message_bodies import created, s3_event
 
 BUCKET = "uploads"
 HOUR = timedelta(hours=1)

@@ -43,10 +43,10 @@ def _names() -> list[str]:
 
 
 def _process(name: str, seconds: int, runs: int | None) -> int:
-    bound = ["--seconds", str(seconds)] if runs is None else ["--runs", str(runs)]
+    limit_options = ["--seconds", str(seconds)] if runs is None else ["--runs", str(runs)]
     sys.stdout.write(f"== {name}\n")
     sys.stdout.flush()
-    return subprocess.run([sys.executable, "-m", "tests.fuzz", name, *bound, "--here"], check=False).returncode
+    return subprocess.run([sys.executable, "-m", "tests.fuzz", name, *limit_options, "--here"], check=False).returncode
 
 
 def fuzz(name: str, seconds: int, runs: int | None) -> None:
@@ -60,9 +60,9 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in target.seeds():
         (corpus / sha256(seed).hexdigest()[:16]).write_bytes(seed)
-    bound = f"-max_total_time={seconds}" if runs is None else f"-runs={runs}"
+    limit_flag = f"-max_total_time={seconds}" if runs is None else f"-runs={runs}"
     flags = [
-        bound,
+        limit_flag,
         f"-timeout={MAX_SECONDS}",
         f"-rss_limit_mb={MAX_MEGABYTES}",
         f"-max_len={target.longest}",
@@ -70,11 +70,11 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
         "-print_final_stats=1",
     ]
 
-    def once(content: bytes) -> None:
+    def fuzz_input(content: bytes) -> None:
         if target.feed(content) == "":
             raise AssertionError("rejected without a message")
 
-    atheris.Setup([sys.argv[0], *flags, str(corpus)], once)
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], fuzz_input)
     atheris.Fuzz()
 
 

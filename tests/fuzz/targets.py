@@ -36,7 +36,7 @@ from tests.documents.reading import samples
 from tools.sample_generator import generate
 
 EVENTS = Path(__file__).parents[1] / "events"
-REFUSALS = (InvalidDocumentError, InvalidMessageError, UnsupportedSchemaError, InvalidLlmResponseError)
+EXPECTED_ERRORS = (InvalidDocumentError, InvalidMessageError, UnsupportedSchemaError, InvalidLlmResponseError)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Target:
         """
         try:
             self.read(content)
-        except REFUSALS as refusal:
+        except EXPECTED_ERRORS as refusal:
             return str(refusal)
         return None
 
@@ -70,7 +70,7 @@ def _samples() -> tuple[bytes, ...]:
     return tuple(file.content for file in generate(1).files if file.content)
 
 
-def _of(kind: FileKind) -> Iterator[bytes]:
+def _samples_of_kind(kind: FileKind) -> Iterator[bytes]:
     return (content for content in _samples() if recognize(content) is kind)
 
 
@@ -78,7 +78,7 @@ def _mails() -> Iterator[bytes]:
     inner = EmailMessage()
     inner["Subject"], inner["From"] = "Rechnung R-1", "billing@example.com"
     inner.set_content("Guten Tag")
-    pdf = next(_of(FileKind.PDF))
+    pdf = next(_samples_of_kind(FileKind.PDF))
     inner.add_attachment(pdf[:4000], maintype="application", subtype="pdf", filename="Rechnung Nr. 1 (Größe).pdf")
     yield bytes(inner)
     outer = EmailMessage()
@@ -94,9 +94,9 @@ def _mails() -> Iterator[bytes]:
 def _archives() -> Iterator[bytes]:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", method) as packed:
-            packed.writestr("a/Rechnung.xml", next(_of(FileKind.XML))[:3000])
-            packed.writestr("b.pdf", next(_of(FileKind.PDF))[:3000])
+        with zipfile.ZipFile(file, "w", method) as archive_file:
+            archive_file.writestr("a/Rechnung.xml", next(_samples_of_kind(FileKind.XML))[:3000])
+            archive_file.writestr("b.pdf", next(_samples_of_kind(FileKind.PDF))[:3000])
         yield file.getvalue()
 
 
@@ -109,9 +109,9 @@ def _images() -> Iterator[bytes]:
     yield samples.tiff(7, 9, size=(2, 1))
 
 
-def _drawn() -> Iterator[bytes]:
-    """Yield pages of the samples in the format of `_pages_of`."""
-    for content in list(_of(FileKind.PDF))[:6]:
+def _sample_pages() -> Iterator[bytes]:
+    """Yield pages of the samples in the format of `_parse_pages`."""
+    for content in list(_samples_of_kind(FileKind.PDF))[:6]:
         lines = []
         for page in pages(content):
             lines += [f"{int(w.left)} {int(w.top)} {int(w.right)} {int(w.bottom)} {w.text}" for w in page.words[:400]]
@@ -119,51 +119,51 @@ def _drawn() -> Iterator[bytes]:
         yield "\n".join(lines).encode()
 
 
-def _pages_of(content: bytes) -> list[Page]:
+def _parse_pages(content: bytes) -> list[Page]:
     """Parse pages: a line `left top right bottom text` per word, an empty line between pages."""
-    read = []
-    for part in content.decode(errors="replace").split("\n\n")[:20]:
+    parsed = []
+    for page_text in content.decode(errors="replace").split("\n\n")[:20]:
         words = []
-        for line in part.split("\n"):
+        for line in page_text.split("\n"):
             fields = line.split(" ", 4)
             if len(fields) == 5 and all(field.isascii() and field.isdecimal() for field in fields[:4]):
                 left, top, right, bottom = (min(int(field[:6]), 10_000) for field in fields[:4])
                 words.append(Word(fields[4], float(left), float(top), float(right), float(bottom)))
-        read.append(Page(595, 842, tuple(word for word in words if word.text)))
-    return read
+        parsed.append(Page(595, 842, tuple(word for word in words if word.text)))
+    return parsed
 
 
 # -- parsers ----------------------------------------------------------------------------------------------------------
 
 
 def _extract(content: bytes) -> None:
-    found = extract_xml(content)
-    assert (found.structured_data is None) <= (found.reason is not None or found.type is not None)
+    extraction = extract_xml(content)
+    assert (extraction.structured_data is None) <= (extraction.reason is not None or extraction.type is not None)
 
 
 def _extract_text(content: bytes) -> None:
     extract_xml(content, embedded=False)
     if recognize(content) is FileKind.PDF:
-        read = pages(content)
-        pdf.find_scans(content, read)
-        split(read)
-        found = reading.read(read)
-        if found is not None and found.type is not DocumentType.OTHER:
-            to_structured_data(found.type, found.fields)
+        page_list = pages(content)
+        pdf.find_scans(content, page_list)
+        split(page_list)
+        result = reading.read(page_list)
+        if result is not None and result.type is not DocumentType.OTHER:
+            to_structured_data(result.type, result.fields)
 
 
 def _mail(content: bytes) -> None:
     mail = message.parse(content)
     message.envelope(mail)
-    for found in attachments.mail_attachments(mail):
-        assert found.name
-        assert "/" not in found.name
-        found.name.encode()
+    for attachment in attachments.mail_attachments(mail):
+        assert attachment.name
+        assert "/" not in attachment.name
+        attachment.name.encode()
 
 
 def _archive(content: bytes) -> None:
-    for found in attachments.archive_attachments(archive.Archive(content)):
-        assert "/" not in found.name
+    for attachment in attachments.archive_attachments(archive.Archive(content)):
+        assert "/" not in attachment.name
 
 
 def _recipients(content: bytes) -> None:
@@ -173,7 +173,7 @@ def _recipients(content: bytes) -> None:
 
 
 def _read_pages(content: bytes) -> None:
-    reading.read(_pages_of(content))
+    reading.read(_parse_pages(content))
 
 
 def _image(content: bytes) -> None:
@@ -184,9 +184,11 @@ def _image(content: bytes) -> None:
 
 
 def _split(content: bytes) -> None:
-    read = _pages_of(content)
-    found = [number for part in split(read).parts for number in range(part.pages.first, part.pages.last + 1)]
-    assert found == list(range(1, len(read) + 1)), "a page is missing or in two parts"
+    page_list = _parse_pages(content)
+    page_numbers = [
+        number for part in split(page_list).parts for number in range(part.pages.first, part.pages.last + 1)
+    ]
+    assert page_numbers == list(range(1, len(page_list) + 1)), "a page is missing or in two parts"
 
 
 @cache
@@ -220,15 +222,15 @@ def _messages() -> Iterator[bytes]:
 
 
 TARGETS = {
-    "pdf": Target(_extract, lambda: _of(FileKind.PDF), longest=256 * 1024),
-    "pdf-text": Target(_extract_text, lambda: _of(FileKind.PDF), longest=256 * 1024),
-    "xml": Target(_extract, lambda: _of(FileKind.XML)),
+    "pdf": Target(_extract, lambda: _samples_of_kind(FileKind.PDF), longest=256 * 1024),
+    "pdf-text": Target(_extract_text, lambda: _samples_of_kind(FileKind.PDF), longest=256 * 1024),
+    "xml": Target(_extract, lambda: _samples_of_kind(FileKind.XML)),
     "mail": Target(_mail, _mails),
     "recipients": Target(_recipients, _mails, longest=8 * 1024),
     "archive": Target(_archive, _archives),
     "image": Target(_image, _images, longest=4 * 1024),
-    "pages": Target(_read_pages, _drawn),
-    "splitting": Target(_split, _drawn),
+    "pages": Target(_read_pages, _sample_pages),
+    "splitting": Target(_split, _sample_pages),
     "answer": Target(
         _answer, lambda: iter([b'{"type": "invoice", "number": "R-17", "total_gross": "119.00"}']), longest=8 * 1024
     ),

@@ -24,19 +24,19 @@ def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     """Draw a valid file with bytes overwritten, removed, repeated or inserted."""
     content = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(1, 8))):
-        at = draw(st.integers(0, len(content)))
+        position = draw(st.integers(0, len(content)))
         length = draw(st.integers(0, 64))
         match draw(st.sampled_from(("overwrite", "cut", "double", "insert", "end"))):
             case "overwrite":
-                content[at : at + length] = draw(st.binary(min_size=length, max_size=length))
+                content[position : position + length] = draw(st.binary(min_size=length, max_size=length))
             case "cut":
-                del content[at : at + length]
+                del content[position : position + length]
             case "double":
-                content[at:at] = content[at : at + length] * draw(st.integers(1, 20))
+                content[position:position] = content[position : position + length] * draw(st.integers(1, 20))
             case "insert":
-                content[at:at] = draw(st.binary(max_size=length))
+                content[position:position] = draw(st.binary(max_size=length))
             case "end":
-                del content[at:]
+                del content[position:]
     return bytes(content)
 
 
@@ -85,12 +85,12 @@ def test_fuzzer_stores_the_crashing_input(tmp_path: Path) -> None:
         "fuzz.fuzz('broken', seconds=60, runs=None)\n"
     )
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, check=False
     )
 
-    assert done.returncode != 0
-    assert b"ValueError: found" in done.stdout + done.stderr
+    assert process.returncode != 0
+    assert b"ValueError: found" in process.stdout + process.stderr
     stored = {path.name.split("-")[0]: path for path in (tmp_path / "build" / "fuzz" / "broken").iterdir()}
-    assert stored.keys() == {"corpus", "crash"}, done.stderr
+    assert stored.keys() == {"corpus", "crash"}, process.stderr
     assert stored["crash"].read_bytes()[:1] == b"%"

@@ -71,13 +71,13 @@ def identities() -> Values:
 
 def openapi() -> Values:
     """Return a digest of each API operation and schema."""
-    described = document()
+    description = document()
     operations = {
         f"{method.upper()} {path}": digest(operation)
-        for path, methods in described["paths"].items()
+        for path, methods in description["paths"].items()
         for method, operation in methods.items()
     }
-    schemas = described["components"]["schemas"].items()
+    schemas = description["components"]["schemas"].items()
     return operations | {f"schema {name}": digest(schema) for name, schema in schemas}
 
 
@@ -85,13 +85,13 @@ def extraction() -> Iterator[tuple[str, Values]]:
     """Yield field digests of each corpus file, with its XML and from its pages only."""
     for file in FILES:
         content = file.read_bytes()
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
-            read = asdict(extract(content, text_only=text_only))
-            del read["unread"], read["split"]  # the files need no OCR and no splitting
-            fields = {**(read.pop("structured_data") or {}), **read}
-            found |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
-        yield str(file.relative_to(DATA)), found
+            result = asdict(extract(content, text_only=text_only))
+            del result["unread"], result["split"]  # the files need no OCR and no splitting
+            fields = {**(result.pop("structured_data") or {}), **result}
+            digests |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
+        yield str(file.relative_to(DATA)), digests
 
 
 def matching(name: str) -> Values:

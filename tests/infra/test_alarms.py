@@ -25,9 +25,9 @@ from functions.dead_letters.archiver import Archiver
 from infra.alarm_table import ALARMS, MAX_ATTEMPT_FRACTION, NAMESPACE, THRESHOLDS, AlarmSpec, alarm_targets
 from infra.packaging import Package
 from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shortened
-from tests.delivery.bodies import created, s3_event
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
+from tests.delivery.message_bodies import created, s3_event
 from tests.factories import make_destination, make_document, make_pool, make_shard, make_task
 from tests.infra.conftest import LOCAL
 from tests.infra.synthesis import Synthesis, Template, synthesize

@@ -8,12 +8,12 @@ from tests.migrations.tenants import Tenant
 
 
 @pytest.fixture
-def ours(admin: Connection) -> Tenant:
+def own_tenant(admin: Connection) -> Tenant:
     return Tenant(admin, "ours")
 
 
 @pytest.fixture
-def theirs(admin: Connection) -> Tenant:
+def other_tenant(admin: Connection) -> Tenant:
     return Tenant(admin, "theirs")
 
 

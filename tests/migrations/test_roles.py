@@ -17,11 +17,11 @@ def test_functions_cannot_assume_stronger_roles(worker: Connection, maintenance:
 
 
 def test_no_role_bypasses_row_level_security(admin: Connection):
-    bypassing = admin.execute(
+    bypassing_roles = admin.execute(
         """SELECT rolname FROM pg_roles WHERE rolname LIKE 'counterfoil%'
            AND (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)"""
     ).fetchall()
-    assert bypassing == []
+    assert bypassing_roles == []
 
 
 def test_delivery_role_cannot_sign_in(admin: Connection):
@@ -30,10 +30,12 @@ def test_delivery_role_cannot_sign_in(admin: Connection):
     )
 
 
-def test_delivery_sees_life_cycles_but_no_content(database: Database, worker: Connection, ours: Tenant, theirs: Tenant):
+def test_delivery_sees_life_cycles_but_no_content(
+    database: Database, worker: Connection, own_tenant: Tenant, other_tenant: Tenant
+):
     with database.delivery() as connection:
-        found = connection.execute("SELECT DISTINCT tenant_id FROM document").fetchall()
-    assert {tenant for (tenant,) in found} == {ours.id, theirs.id}
+        tenant_ids = connection.execute("SELECT DISTINCT tenant_id FROM document").fetchall()
+    assert {tenant for (tenant,) in tenant_ids} == {own_tenant.id, other_tenant.id}
     worker.execute("SET ROLE counterfoil_delivery")
     for column in ("structured_data", "content_hash", "cluster_id", "type", "*"):
         assert refused(worker, f"SELECT {column} FROM document")
@@ -44,23 +46,28 @@ def test_delivery_sees_life_cycles_but_no_content(database: Database, worker: Co
 
 
 def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection):
-    changeable = admin.execute(
+    updatable_columns = admin.execute(
         """SELECT table_name, column_name FROM information_schema.column_privileges
            WHERE grantee = 'counterfoil_delivery' AND privilege_type = 'UPDATE' AND table_name = ANY (%s)""",
         [[kind.table for kind in WORK_KINDS.values()]],
     ).fetchall()
-    life_cycle = {(kind.table, kind.prefix + name) for kind in WORK_KINDS.values() for name in LIFECYCLE_COLUMNS}
+    lifecycle_columns = {(kind.table, kind.prefix + name) for kind in WORK_KINDS.values() for name in LIFECYCLE_COLUMNS}
     # The tenant of files that arrived before it, and the sequencer of an event that arrived after a listing.
-    assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id"), ("acquisition_job", "sequencer")}
+    assert set(updatable_columns) == lifecycle_columns | {
+        ("acquisition_job", "tenant_id"),
+        ("acquisition_job", "sequencer"),
+    }
 
 
-def test_maintenance_works_without_a_tenant(admin: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant):
+def test_maintenance_works_without_a_tenant(
+    admin: Connection, maintenance: Connection, own_tenant: Tenant, other_tenant: Tenant
+):
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event", "ingestion_job"):
-        for tenant in (ours, theirs):
+        for tenant in (own_tenant, other_tenant):
             tenant.insert(admin, table)
         assert maintenance.execute(f"SELECT count(DISTINCT tenant_id) FROM {table}".encode()).fetchone() == (2,)
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event"):
-        theirs.insert(maintenance, table)
+        other_tenant.insert(maintenance, table)
     maintenance.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
     outputs = 4  # two failed documents for the destination of each tenant
     assert maintenance.execute("DELETE FROM outbox").rowcount == 3 + outputs
@@ -84,21 +91,21 @@ FORBIDDEN_TO_WORKERS = (
 )
 
 
-def test_worker_changes_only_its_own_columns(worker: Connection, ours: Tenant):
-    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+def test_worker_changes_only_its_own_columns(worker: Connection, own_tenant: Tenant):
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for statement in FORBIDDEN_TO_WORKERS:
         assert refused(worker, statement), statement
 
 
 def test_notification_recipients_are_hidden_from_other_tenants(
-    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, own_tenant: Tenant, other_tenant: Tenant
 ):
     for table in ("tenant_admin", "notification_delivery"):
-        theirs.insert(admin, table)
+        other_tenant.insert(admin, table)
     assert len(maintenance.execute("SELECT email FROM tenant_admin").fetchall()) == 1
     assert maintenance.execute("SELECT recipient FROM notification_delivery").fetchall() == [("them@example.com",)]
     assert len(maintenance.execute("SELECT name FROM tenant").fetchall()) == 2
-    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     assert worker.execute("SELECT email FROM tenant_admin").fetchall() == []
     assert refused(worker, "SELECT recipient FROM notification_delivery")
     worker.execute("SET ROLE counterfoil_delivery")
@@ -112,23 +119,23 @@ def test_notification_recipients_are_hidden_from_other_tenants(
 
 
 def test_dead_letter_audit_trail_is_append_only(
-    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, own_tenant: Tenant
 ):
-    ours.insert(admin, "dead_letter_audit")
-    before = rows(admin, "dead_letter_audit")
-    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    own_tenant.insert(admin, "dead_letter_audit")
+    rows_before = rows(admin, "dead_letter_audit")
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for connection in (worker, maintenance):
         for statement in ("UPDATE {} SET actor = 'nobody'", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"):
             assert refused(connection, statement.format("dead_letter_audit"))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         worker.execute("SET ROLE counterfoil_delivery; DELETE FROM dead_letter_audit")
-    assert rows(admin, "dead_letter_audit") == before
+    assert rows(admin, "dead_letter_audit") == rows_before
 
 
 def test_delivery_reads_but_cannot_change_tenant_addresses(
-    admin: Connection, worker: Connection, maintenance: Connection, ours: Tenant, theirs: Tenant
+    admin: Connection, worker: Connection, maintenance: Connection, own_tenant: Tenant, other_tenant: Tenant
 ):
-    for tenant in (ours, theirs):
+    for tenant in (own_tenant, other_tenant):
         tenant.insert(admin, "tenant_address")
     worker.execute("SET ROLE counterfoil_delivery")
     for connection in (worker, maintenance):
@@ -147,13 +154,13 @@ SETUP = (
 )
 
 
-def test_api_configures_only_the_current_tenant(api: Connection, ours: Tenant, theirs: Tenant):
+def test_api_configures_only_the_current_tenant(api: Connection, own_tenant: Tenant, other_tenant: Tenant):
     for statement in SETUP:
-        assert refused(api, statement.replace("%(tenant)s", f"'{ours.id}'")), statement
-    api.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+        assert refused(api, statement.replace("%(tenant)s", f"'{own_tenant.id}'")), statement
+    api.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for statement in SETUP:
-        api.execute(statement, {"tenant": str(ours.id)})
-        assert refused(api, statement.replace("%(tenant)s", f"'{theirs.id}'")), statement
+        api.execute(statement, {"tenant": str(own_tenant.id)})
+        assert refused(api, statement.replace("%(tenant)s", f"'{other_tenant.id}'")), statement
     assert api.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
     assert api.execute("UPDATE tenant SET name = 'Ours'").rowcount == 1
     assert refused(api, "UPDATE tenant SET slug = 'theirs-2'")
@@ -171,13 +178,13 @@ def test_functions_cannot_change_the_schema(worker: Connection, maintenance: Con
 
 
 def test_definer_functions_are_not_executable_by_public(admin: Connection):
-    found = admin.execute(
+    functions = admin.execute(
         """SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
            WHERE n.nspname = 'public' AND p.prosecdef
              AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
                          WHERE a.grantee = 0 AND a.privilege_type = 'EXECUTE')"""
     ).fetchall()
-    assert found == []
+    assert functions == []
 
 
 @pytest.mark.parametrize(
@@ -189,12 +196,12 @@ def test_definer_functions_are_not_executable_by_public(admin: Connection):
 )
 def test_temporary_tables_are_refused(admin: Connection, migrated_template: str, role: str):
     # Migrations run in the template. Copies of it have PostgreSQL's default privileges.
-    found = admin.execute("SELECT has_database_privilege(%s, %s, 'TEMP')", [role, migrated_template]).fetchone()
-    assert found == (False,)
+    privilege = admin.execute("SELECT has_database_privilege(%s, %s, 'TEMP')", [role, migrated_template]).fetchone()
+    assert privilege == (False,)
 
 
 @pytest.mark.parametrize("function", ["on_ingestion_status_change", "on_matching_status_change"])
 def test_temporary_table_trigger_cannot_forge_a_delivery(maintenance: Connection, function: str):
     maintenance.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
-    create = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"
-    assert refused(maintenance, create)
+    create_trigger = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"
+    assert refused(maintenance, create_trigger)

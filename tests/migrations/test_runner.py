@@ -58,9 +58,9 @@ def test_each_rollback_restores_the_previous_schema(url: str, tmp_path: Path):
     assert len(set(schemas)) == len(schemas)
 
     earlier = ["0000.nothing", *NAMES]
-    for place in reversed(range(len(NAMES))):
-        assert roll_back(url, tmp_path, to=earlier[place]) == [NAMES[place]]
-        assert schema_of(url) == schemas[place], NAMES[place]
+    for index in reversed(range(len(NAMES))):
+        assert roll_back(url, tmp_path, to=earlier[index]) == [NAMES[index]]
+        assert schema_of(url) == schemas[index], NAMES[index]
 
     assert apply(url, tmp_path) == NAMES
     assert schema_of(url) == schemas[-1]
@@ -113,7 +113,7 @@ def test_concurrent_runs_apply_each_migration_once(url: str):
 def test_concurrent_runs_migrate_several_databases(postgres: Server, url: str, folder: Path):
     urls = [url, *(postgres.create_database(f"meeting_{number}") for number in range(3))]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda each: apply(each, folder), urls)) == [["0001.first"]] * 4
+        assert list(pool.map(lambda database: apply(database, folder), urls)) == [["0001.first"]] * 4
 
 
 def test_run_stops_waiting_for_another_run(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -47,12 +47,12 @@ def test_partial_index_on_matching_status_is_exact(admin: Connection):
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
-    found = admin.execute(
+    columns = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
     ).fetchall()
     form = {
         name.removeprefix(kind.prefix): (type_, nullable)
-        for name, type_, nullable in found
+        for name, type_, nullable in columns
         if name.startswith(kind.prefix)
     }
     assert {name: form.get(name) for name in LIFECYCLE_COLUMNS} == {
@@ -72,9 +72,9 @@ def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
 
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
-def test_work_kinds_have_the_same_states(kind: WorkKind, admin: Connection, ours: Tenant):
+def test_work_kinds_have_the_same_states(kind: WorkKind, admin: Connection, own_tenant: Tenant):
     if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
-        ours.insert(admin, kind.table)
+        own_tenant.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
         admin.execute(kind.sql("UPDATE {table} SET {status} = %s"), [state])
     for state in ("", "done", "skipped"):
@@ -85,15 +85,15 @@ def test_work_kinds_have_the_same_states(kind: WorkKind, admin: Connection, ours
 @pytest.mark.parametrize(
     "address", ["Upper@example.com", "no at", "a b@example.com", "", "@", "x" * 250 + "@example.com"]
 )
-def test_invalid_mail_address_is_refused(address: str, admin: Connection, ours: Tenant):
+def test_invalid_mail_address_is_refused(address: str, admin: Connection, own_tenant: Tenant):
     with pytest.raises(psycopg.errors.CheckViolation):
-        admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, ours.id])
+        admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, own_tenant.id])
 
 
-def test_object_has_one_job_per_owner(admin: Connection, ours: Tenant, theirs: Tenant):
+def test_object_has_one_job_per_owner(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
     job = """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
              VALUES (gen_random_uuid(), %s, 'b', 'inbox/1', '0', 1, now())"""
-    for owner in (None, ours.id, theirs.id):
+    for owner in (None, own_tenant.id, other_tenant.id):
         admin.execute(job, [owner])
         with pytest.raises(psycopg.errors.UniqueViolation):
             admin.execute(job, [owner])

@@ -26,11 +26,11 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 def bodies(database: Database) -> Bodies:
     """`bodies(*ids)`: message bodies that the delivery role gets, by task."""
 
-    def ask(*ids: UUID) -> dict[UUID, Any]:
+    def read_bodies(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:
             return dict(connection.execute(str(WORK_KINDS["tasks"].envelope).encode(), {"ids": list(ids)}).fetchall())
 
-    return ask
+    return read_bodies
 
 
 def enqueued_task(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
@@ -60,20 +60,25 @@ def test_message_contains_task_and_metadata(admin: Connection, tenant: UUID, bod
 def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUID, bodies: Bodies):
     task = enqueued_task(admin, tenant, attempts=2)
     for revision, minute, error in ((1, 1, "first"), (1, 2, "second"), (0, 3, "of an older revision")):
-        at = NOW + timedelta(minutes=minute)
+        ended_at = NOW + timedelta(minutes=minute)
         admin.execute(
             """
             INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,
                                       error_type, error)
             VALUES (%(tenant)s, 'tasks', %(task)s, %(revision)s, %(number)s, %(at)s, %(at)s, 'retry', 'Away', %(error)s)
             """,
-            {"tenant": tenant, "task": task, "revision": revision, "number": minute, "at": at, "error": error},
+            {"tenant": tenant, "task": task, "revision": revision, "number": minute, "at": ended_at, "error": error},
         )
     metadata = bodies(task)[task]["metadata"]
-    then = (NOW + timedelta(minutes=2)).isoformat()
+    second_minute = (NOW + timedelta(minutes=2)).isoformat()
     assert metadata["retry_count"] == 2
-    assert metadata["last_retry_at"] == then
-    assert metadata["last_error"] == {"type": "Away", "message": "second", "timestamp": then, "context": {"attempt": 2}}
+    assert metadata["last_retry_at"] == second_minute
+    assert metadata["last_error"] == {
+        "type": "Away",
+        "message": "second",
+        "timestamp": second_minute,
+        "context": {"attempt": 2},
+    }
 
 
 def test_large_payload_is_sent_as_claim_check(admin: Connection, tenant: UUID, bodies: Bodies):
@@ -87,9 +92,9 @@ def test_null_payload_is_sent_as_null(admin: Connection, tenant: UUID, bodies: B
 
 
 def test_body_requires_an_unsent_message(admin: Connection, tenant: UUID, bodies: Bodies):
-    never, sent = make_task(admin, tenant), enqueued_task(admin, tenant)
+    without_message, with_sent_message = make_task(admin, tenant), enqueued_task(admin, tenant)
     admin.execute("UPDATE outbox SET sent_at = %s", [NOW])
-    assert bodies(never, sent, uuid4()) == {never: None, sent: None}
+    assert bodies(without_message, with_sent_message, uuid4()) == {without_message: None, with_sent_message: None}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.migrations.tenants import ROWS, Tenant, rows
 
 
 def test_every_tenant_table_forces_row_level_security(admin: Connection):
-    found = admin.execute(
+    tables = admin.execute(
         """SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity,
                   EXISTS (SELECT FROM pg_policy p
                           WHERE p.polrelid = c.oid AND 'counterfoil_worker'::regrole = ANY (p.polroles)),
@@ -20,25 +20,25 @@ def test_every_tenant_table_forces_row_level_security(admin: Connection):
            WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
              AND a.attname = 'tenant_id' AND NOT a.attisdropped"""
     ).fetchall()
-    assert {name: tuple(secured) for name, *secured in found} == dict.fromkeys(ROWS, (True, True, True, True)), (
+    assert {name: tuple(flags) for name, *flags in tables} == dict.fromkeys(ROWS, (True, True, True, True)), (
         "add a sample row of each new tenant table to ROWS"
     )
 
 
 def test_tables_without_tenant_are_readable_by_few_roles(admin: Connection):
-    found = admin.execute(
+    grants = admin.execute(
         """SELECT table_name FROM information_schema.tables t WHERE table_schema = 'public' AND NOT EXISTS
                (SELECT FROM information_schema.columns c
                 WHERE c.table_name = t.table_name AND column_name = 'tenant_id')
            ORDER BY 1"""
     ).fetchall()
-    open_to = {
+    allowed_grants = {
         (name, role)
-        for (name,) in found
+        for (name,) in grants
         for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")
         if admin.execute("SELECT has_any_column_privilege(%s, %s, 'SELECT')", [role, name]).fetchone() == (True,)
     }
-    assert open_to == {
+    assert allowed_grants == {
         *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")),
         # Its id is the tenant: a test below shows that row-level security applies.
         *(
@@ -53,59 +53,63 @@ def test_tables_without_tenant_are_readable_by_few_roles(admin: Connection):
     }
 
 
-def test_worker_sees_rows_of_its_tenant_only(admin: Connection, database: Database, ours: Tenant, theirs: Tenant):
+def test_worker_sees_rows_of_its_tenant_only(
+    admin: Connection, database: Database, own_tenant: Tenant, other_tenant: Tenant
+):
     for table in ROWS:
-        ours.insert(admin, table)
-        theirs.insert(admin, table)
-    for tenant in (ours, theirs):
+        own_tenant.insert(admin, table)
+        other_tenant.insert(admin, table)
+    for tenant in (own_tenant, other_tenant):
         with database.tenant(tenant.id) as connection:
             for table in ROWS:
                 query = SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))
                 assert connection.execute(query).fetchall() == [(tenant.id,)], table
 
 
-def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connection, ours: Tenant):
+def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connection, own_tenant: Tenant):
     for table in ROWS:
-        ours.insert(admin, table)
+        own_tenant.insert(admin, table)
     for table in (*ROWS, "tenant"):
         assert worker.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone() == (0,), table
 
 
-def test_worker_sees_its_own_tenant_only(database: Database, ours: Tenant, theirs: Tenant):
-    with database.tenant(ours.id) as connection:
+def test_worker_sees_its_own_tenant_only(database: Database, own_tenant: Tenant, other_tenant: Tenant):
+    with database.tenant(own_tenant.id) as connection:
         assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
 
 
 def test_worker_cannot_write_rows_of_another_tenant(
-    admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant
+    admin: Connection, worker: Connection, own_tenant: Tenant, other_tenant: Tenant
 ):
     for table in ROWS:
-        theirs.insert(admin, table)
-    before = {table: rows(admin, table) for table in ROWS}
-    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+        other_tenant.insert(admin, table)
+    rows_before = {table: rows(admin, table) for table in ROWS}
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for table in ROWS:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            theirs.insert(worker, table)
+            other_tenant.insert(worker, table)
         for statement in ("UPDATE {} SET tenant_id = tenant_id", "DELETE FROM {}"):
             query = SQL(statement).format(Identifier(table)) + SQL(" WHERE tenant_id = %s")
             try:
-                changed = worker.execute(query, [theirs.id])
+                changed = worker.execute(query, [other_tenant.id])
             except psycopg.errors.InsufficientPrivilege:
                 continue  # not even its own rows
             assert changed.rowcount == 0, table
-        assert rows(admin, table) == before[table], table
+        assert rows(admin, table) == rows_before[table], table
 
 
-def test_worker_cannot_move_rows_to_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
+def test_worker_cannot_move_rows_to_another_tenant(
+    admin: Connection, worker: Connection, own_tenant: Tenant, other_tenant: Tenant
+):
     for table in ROWS:
-        ours.insert(admin, table)
-    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
-    moved = []
+        own_tenant.insert(admin, table)
+    worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
+    movable_tables = []
     for table in ROWS:
         with suppress(psycopg.errors.InsufficientPrivilege):
-            worker.execute(SQL("UPDATE {} SET tenant_id = %s").format(Identifier(table)), [theirs.id])
-            moved.append(table)
-    assert moved == []
+            worker.execute(SQL("UPDATE {} SET tenant_id = %s").format(Identifier(table)), [other_tenant.id])
+            movable_tables.append(table)
+    assert movable_tables == []
 
 
 @pytest.mark.parametrize(
@@ -123,27 +127,27 @@ def test_worker_cannot_move_rows_to_another_tenant(admin: Connection, worker: Co
         "page_reading_cache",
     ],
 )
-def test_row_never_references_another_tenant(table: str, admin: Connection, ours: Tenant, theirs: Tenant):
+def test_row_never_references_another_tenant(table: str, admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        ours.insert(admin, table, tenant=theirs.id)
+        own_tenant.insert(admin, table, tenant=other_tenant.id)
 
 
-def test_match_never_spans_two_tenants(admin: Connection, ours: Tenant, theirs: Tenant):
-    ours.a, ours.b = sorted([ours.a, theirs.a])
-    for tenant in (ours, theirs):
+def test_match_never_spans_two_tenants(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
+    own_tenant.a, own_tenant.b = sorted([own_tenant.a, other_tenant.a])
+    for tenant in (own_tenant, other_tenant):
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
-            ours.insert(admin, "document_match", tenant=tenant.id)
+            own_tenant.insert(admin, "document_match", tenant=tenant.id)
 
 
-def test_deleting_a_tenant_deletes_its_rows(admin: Connection, ours: Tenant, theirs: Tenant):
+def test_deleting_a_tenant_deletes_its_rows(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
     for table in ROWS:
-        ours.insert(admin, table)
-        theirs.insert(admin, table)
-    admin.execute("DELETE FROM tenant WHERE id = %s", [ours.id])
+        own_tenant.insert(admin, table)
+        other_tenant.insert(admin, table)
+    admin.execute("DELETE FROM tenant WHERE id = %s", [own_tenant.id])
     for table in ROWS:
-        left = admin.execute(SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))).fetchall()
+        remaining = admin.execute(SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))).fetchall()
         # The audit trail and objects in S3 outlive their tenant. Rows of finished_work have no content and are deleted
         # within a minute.
         retained = {"dead_letter_audit", "audit_entry", "audit_head", "payload_deletion", "finished_work"}
-        expected = {ours.id, theirs.id} if table in retained else {theirs.id}
-        assert {tenant for (tenant,) in left} == expected, table
+        expected = {own_tenant.id, other_tenant.id} if table in retained else {other_tenant.id}
+        assert {tenant for (tenant,) in remaining} == expected, table

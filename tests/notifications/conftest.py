@@ -31,7 +31,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 @pytest.fixture
 def fail(admin: Connection, clock: Clock, acme: UUID) -> Fail:
     """`fail(tenant_id=acme, **options)` records failures; see `harness.fail`."""
-    return lambda tenant_id=acme, **how: harness.fail(admin, clock, tenant_id, **how)
+    return lambda tenant_id=acme, **options: harness.fail(admin, clock, tenant_id, **options)
 
 
 @pytest.fixture

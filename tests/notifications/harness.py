@@ -30,12 +30,12 @@ class Sent:
 class FakeChannel:
     """A channel that records notices. `on_send` may raise, or act during a send."""
 
-    to: Sequence[str] = ("somebody",)
+    addresses: Sequence[str] = ("somebody",)
     sent: list[Sent] = field(default_factory=list)
     on_send: Callable[[], None] = lambda: None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        return [*self.to, *admins]
+        return [*self.addresses, *admins]
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
         self.on_send()
@@ -46,7 +46,7 @@ class FakeChannel:
         return [sent.text.headline for sent in self.sent]
 
 
-class Failing:
+class RaiseErrors:
     """Raises one of these errors per call, then none."""
 
     def __init__(self, *errors: BaseException) -> None:
@@ -67,26 +67,26 @@ def fail(
     times: int = 1,
     error: str = "The sum of the lines is not the total",
     worker: str = "matching",
-    readable: bool = True,
+    with_work_item: bool = True,
 ) -> list[UUID]:
     """Record failures as delivery does. Return the ids of work items or dead letters."""
     ids = []
     with admin.transaction():
         for _ in range(times):
             work_id = uuid4()
-            message = Message(work_id=work_id, revision=1, send_number=0) if readable else None
+            message = Message(work_id=work_id, revision=1, send_number=0) if with_work_item else None
             dead_letter = DeadLetter(
                 job_id=WORK_KINDS[worker].job_id(work_id),
                 tenant_id=tenant_id,
                 worker=worker,
                 message=message,
                 payload={},
-                attempts=3 if readable else 0,
+                attempts=3 if with_work_item else 0,
                 failure=FailureDetails("max_retries_exceeded", "InvalidDocumentError", error, 3, worker),
                 created_at=clock(),
             )
             write_dead_letter(admin, dead_letter, clock())
-            ids.append(work_id if readable else dead_letter.job_id)
+            ids.append(work_id if with_work_item else dead_letter.job_id)
     return ids
 
 
@@ -109,7 +109,7 @@ def metrics(output: str) -> list[tuple[str, str, float]]:
     ]
 
 
-Answer = tuple[int, dict[str, str]] | None
+ScriptedResponse = tuple[int, dict[str, str]] | None
 """Status and headers; None resets the connection."""
 
 
@@ -117,7 +117,7 @@ class Webhook:
     """Local HTTP server in place of Slack. Sends scripted responses, then 200."""
 
     def __init__(self) -> None:
-        self.script: list[Answer] = []
+        self.script: list[ScriptedResponse] = []
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.content_types: list[str | None] = []
@@ -131,12 +131,12 @@ class Webhook:
                 webhook.requests.append(json.loads(body))
                 webhook.keys.append(self.headers["Idempotency-Key"])
                 webhook.content_types.append(self.headers["Content-Type"])
-                answer = webhook.script.pop(0) if webhook.script else (200, {})
+                response = webhook.script.pop(0) if webhook.script else (200, {})
                 webhook.may_answer.wait(10)
-                if answer is None:
+                if response is None:
                     self.connection.close()
                     return
-                status, headers = answer
+                status, headers = response
                 self.send_response(status)
                 for name, value in {"Content-Length": "2", **headers}.items():
                     self.send_header(name, value)

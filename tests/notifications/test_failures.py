@@ -18,26 +18,26 @@ from tests.notifications.conftest import Run
 from tests.notifications.harness import FakeChannel
 
 # Model output that quotes a document, with an apostrophe.
-ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
+MODEL_ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
 Pending = Callable[..., Message]
 
 
 @pytest.fixture
 def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
-    fake = FakeSqs()
-    monkeypatch.setattr("counterfoil.aws.client", lambda _: fake)
-    return fake
+    fake_sqs = FakeSqs()
+    monkeypatch.setattr("counterfoil.aws.client", lambda _: fake_sqs)
+    return fake_sqs
 
 
 @pytest.fixture
 def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
     """`last_attempt(**columns)`: message of a document with one attempt left."""
 
-    def make(**columns: object) -> Message:
+    def make_message(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1, "matching_attempts": 2, **columns}
         return Message(work_id=make_document(acme, type="invoice", **values), revision=1, send_number=0)
 
-    return make
+    return make_message
 
 
 def answering(answer: str) -> Callable[[TenantAttempt], NoReturn]:
@@ -57,8 +57,8 @@ def test_notification_omits_the_quoted_model_answer(
     channel: FakeChannel,
 ):
     message = last_attempt()
-    make_consumer(database, answering(ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
-    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
+    make_consumer(database, answering(MODEL_ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
+    assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
     facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
     assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
@@ -70,14 +70,14 @@ def test_workers_import_no_channels():
 import counterfoil.delivery.consumer, sys
 print([name for name in ("channels", "notifier", "store") if f"counterfoil.notifications.{name}" in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "['store']\n"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout == "['store']\n"
 
 
 def test_bad_model_answers_share_a_fingerprint(
     database: Database, sqs: FakeSqs, clock: Clock, last_attempt: Pending, run: Run, channel: FakeChannel
 ):
-    for answer in ANSWERS:
+    for answer in MODEL_ANSWERS:
         make_consumer(database, answering(answer), clock).handle(event(record(last_attempt(), receives=3)), Context())
     run()
     assert len(channel.sent) == 1
@@ -97,10 +97,10 @@ def test_lost_worker_notification_omits_earlier_error(
         matching_attempts=3,
         matching_claimed_at=clock() - timedelta(minutes=10),
         matching_lease_expires_at=clock() - timedelta(minutes=5),
-        matching_error=f"The model's answer is not valid JSON: '{ANSWERS[0]}'",
+        matching_error=f"The model's answer is not valid JSON: '{MODEL_ANSWERS[0]}'",
     )
     make_consumer(database, answering(""), clock).handle(event(record(message, receives=3)), Context())
-    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
+    assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
     run()
     (error,) = [fact.value for fact in channel.sent[0].text.facts if fact.label == "Error"]
     assert error == "The worker ended during attempt 3 of 3 without settling it"

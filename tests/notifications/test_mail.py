@@ -86,7 +86,7 @@ def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "continues"),
+    ("code", "status", "is_retried"),
     [
         ("TooManyRequestsException", 429, False),
         ("LimitExceededException", 400, False),
@@ -97,21 +97,21 @@ def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber
     ],
 )
 def test_refused_mail_is_retried_later(
-    code: str, status: int, continues: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
+    code: str, status: int, is_retried: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
 ):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'ann@acme.example' FROM tenant")
     fail()
     ses.add_client_error("send_email", code, "Email address is not verified: ann@acme.example", status)
-    if continues:
+    if is_retried:
         ses.add_response("send_email", {"MessageId": "1"}, expected("ops@example.com"))
-    done = run()
-    assert (done.failed, done.sent) == (1, int(continues))
+    stats = run()
+    assert (stats.failed, stats.sent) == (1, int(is_retried))
     errors = [error for (error,) in deliveries(admin, "error") if error]
     assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
-    for _ in range(2 - continues):
+    for _ in range(2 - is_retried):
         ses.add_response("send_email", {"MessageId": "2"})
     clock.pass_(minutes=1)
-    assert run().sent == 2 - continues
+    assert run().sent == 2 - is_retried
 
 
 def test_hanging_service_times_out(fail: Fail, run: Run, admin: Connection, monkeypatch: pytest.MonkeyPatch):

@@ -15,7 +15,7 @@ from counterfoil.notifications import store
 from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
-from tests.notifications.harness import Failing, FakeChannel, deliveries, metrics
+from tests.notifications.harness import FakeChannel, RaiseErrors, deliveries, metrics
 
 UNAVAILABLE = ServiceUnavailableError("hooks.example.com answered with HTTP 503")
 MakeNotifier = Callable[..., Notifier]
@@ -34,8 +34,8 @@ def test_sent_notice_is_recorded_and_counted(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
-    done = run()
-    assert (done.notices, done.sent, done.failed) == (1, 1, 0)
+    stats = run()
+    assert (stats.notices, stats.sent, stats.failed) == (1, 1, 0)
     assert deliveries(admin, "channel", "recipient", "attempts", "sent_at", "error") == [
         ("pager", "somebody", 1, clock(), None)
     ]
@@ -47,7 +47,7 @@ def test_crash_before_recording_sends_again(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", Failing(KeyboardInterrupt()))  # the process crashes here
+        patch.setattr(store, "sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
         with pytest.raises(KeyboardInterrupt):
             run()
     assert run().sent == 0  # another sender may still hold the lease
@@ -60,7 +60,7 @@ def test_crash_before_recording_sends_again(
 
 def test_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
-    channel.on_send = Failing(KeyboardInterrupt())
+    channel.on_send = RaiseErrors(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run()
     clock.now += LEASE
@@ -73,7 +73,7 @@ def test_database_outage_before_recording_loses_nothing(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", Failing(DatabaseUnavailableError("PostgreSQL is not available")))
+        patch.setattr(store, "sent", RaiseErrors(DatabaseUnavailableError("PostgreSQL is not available")))
         with pytest.raises(DatabaseUnavailableError):
             run()
     clock.now += LEASE
@@ -87,7 +87,7 @@ def test_sender_with_expired_lease_still_records_success(
     fail()
 
     def expire_lease() -> None:
-        channel.on_send = Failing(UNAVAILABLE)
+        channel.on_send = RaiseErrors(UNAVAILABLE)
         clock.now += LEASE
         assert run().failed == 1
 
@@ -102,7 +102,7 @@ def test_failure_after_expired_lease_keeps_newer_state(
     fail()
 
     def expire_lease() -> None:
-        channel.on_send = Failing(ServiceUnavailableError("Later, please", retry_after=600))
+        channel.on_send = RaiseErrors(ServiceUnavailableError("Later, please", retry_after=600))
         clock.now += LEASE
         assert run().failed == 1
         raise UNAVAILABLE
@@ -117,7 +117,7 @@ def test_failure_after_expired_lease_keeps_newer_state(
 def test_delivery_locked_by_another_watchdog_is_skipped(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
-    channel.on_send = Failing(RejectedRequestError("not now"), RejectedRequestError("not now"))
+    channel.on_send = RaiseErrors(RejectedRequestError("not now"), RejectedRequestError("not now"))
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     assert run().failed == 2
@@ -146,8 +146,8 @@ def test_concurrent_watchdogs_send_each_notice_once(fail: Fail, run: Run, channe
     for number in range(40):
         fail(error=f"Failure of kind {chr(65 + number)}")
     with ThreadPoolExecutor(2) as pool:
-        done = [ended.result() for ended in [pool.submit(run), pool.submit(run)]]
-    assert sum(one.notices for one in done) == 40
+        results = [future.result() for future in [pool.submit(run), pool.submit(run)]]
+    assert sum(result.notices for result in results) == 40
     run()  # sends notices that one run created after the other had looked for them
     assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 
@@ -156,10 +156,10 @@ def test_no_transaction_is_open_while_a_channel_sends(
     fail: Fail, run: Run, channel: FakeChannel, admin: Connection, migrated_database: str
 ):
     fail()
-    seen = []
+    states = []
 
     def record_state() -> None:
-        seen.extend(
+        states.extend(
             admin.execute(
                 "SELECT state FROM pg_stat_activity WHERE usename = 'counterfoil_maintenance' AND datname = %s",
                 [migrated_database],
@@ -168,7 +168,7 @@ def test_no_transaction_is_open_while_a_channel_sends(
 
     channel.on_send = record_state
     run()
-    assert set(seen) == {("idle",)}
+    assert set(states) == {("idle",)}
 
 
 # Failing channels
@@ -178,18 +178,18 @@ def test_failed_delivery_is_retried_with_growing_delays(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
-    channel.on_send = failing = Failing(UNAVAILABLE, RejectedRequestError("HTTP 404"), UNAVAILABLE)
-    began = clock()
+    channel.on_send = on_send = RaiseErrors(UNAVAILABLE, RejectedRequestError("HTTP 404"), UNAVAILABLE)
+    start = clock()
     attempt_times: list[float] = []
     for _ in range(30):
         if run().failed or not attempt_times:
-            attempt_times.append((clock() - began).total_seconds())
+            attempt_times.append((clock() - start).total_seconds())
         clock.pass_(seconds=10)
     assert attempt_times == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
-    assert failing.calls == 4
+    assert on_send.calls == 4
     assert len(channel.sent) == 1
     assert deliveries(admin, "attempts", "error") == [(4, None)]
-    assert [one[:2] for one in metrics(capsys.readouterr().out)] == [
+    assert [metric[:2] for metric in metrics(capsys.readouterr().out)] == [
         ("NotificationFailures", "pager"),
         ("NotificationFailures", "pager"),
         ("NotificationFailures", "pager"),
@@ -207,7 +207,7 @@ def test_retry_after_is_honored_up_to_an_hour(
     retry_after: float | None, waited: int, fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
     fail()
-    channel.on_send = Failing(ServiceUnavailableError("HTTP 429", retry_after=retry_after))
+    channel.on_send = RaiseErrors(ServiceUnavailableError("HTTP 429", retry_after=retry_after))
     run()
     assert deliveries(admin, "next_attempt_at") == [(clock() + timedelta(seconds=waited),)]
 
@@ -215,13 +215,13 @@ def test_retry_after_is_honored_up_to_an_hour(
 def test_failing_channel_does_not_affect_others(
     fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection, clock: Clock
 ):
-    broken = FakeChannel(on_send=Failing(*[UNAVAILABLE] * 99))
-    notifier = make_notifier({"broken": broken, "pager": channel})
+    failing_channel = FakeChannel(on_send=RaiseErrors(*[UNAVAILABLE] * 99))
+    notifier = make_notifier({"broken": failing_channel, "pager": channel})
     for number in range(5):
         fail(error=f"Failure of kind {'abcde'[number]}")
-    done = notifier.run(lambda: 60)
+    stats = notifier.run(lambda: 60)
     assert len(channel.sent) == 5
-    assert (done.sent, done.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
+    assert (stats.sent, stats.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
     for _ in range(20):
         clock.pass_(minutes=1)
         notifier.run(lambda: 60)
@@ -231,9 +231,9 @@ def test_failing_channel_does_not_affect_others(
 def test_unexpected_channel_error_is_isolated_and_redacted(
     fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection
 ):
-    broken = FakeChannel(on_send=Failing(KeyError("token=secret")))
+    failing_channel = FakeChannel(on_send=RaiseErrors(KeyError("token=secret")))
     fail()
-    assert make_notifier({"broken": broken, "pager": channel}).run(lambda: 60).sent == 1
+    assert make_notifier({"broken": failing_channel, "pager": channel}).run(lambda: 60).sent == 1
     ((error,), _) = deliveries(admin, "error")
     assert error.startswith("Unexpected KeyError at tests.notifications")
     assert "secret" not in error
@@ -247,11 +247,11 @@ def test_channel_creation_failure_does_not_stop_others(
     channel: FakeChannel,
     capsys: pytest.CaptureFixture[str],
 ):
-    def broken(*_: object) -> None:
+    def fail_creation(*_: object) -> None:
         raise KeyError
 
     notifier = make_notifier({"pager": channel})
-    notifier._factories = {"broken": broken, **notifier._factories}
+    notifier._factories = {"broken": fail_creation, **notifier._factories}
     fail()
     assert notifier.run(lambda: 60).sent == 1
     assert ("NotificationFailures", "broken", 1) in metrics(capsys.readouterr().out)
@@ -260,23 +260,23 @@ def test_channel_creation_failure_does_not_stop_others(
 def test_refused_notice_does_not_block_the_next(fail: Fail, run: Run, channel: FakeChannel):
     fail(error="Failure of one kind")
     fail(error="Failure of another")
-    channel.on_send = Failing(RejectedRequestError("There is no such address"))
-    done = run()
-    assert (done.sent, done.failed) == (1, 1)
+    channel.on_send = RaiseErrors(RejectedRequestError("There is no such address"))
+    stats = run()
+    assert (stats.sent, stats.failed) == (1, 1)
 
 
 def test_one_recipients_failure_does_not_affect_others(
     fail: Fail, make_notifier: MakeNotifier, admin: Connection, clock: Clock
 ):
-    channel = FakeChannel(to=("good@example.com", "bad@example.com"))
-    channel.on_send = Failing(RejectedRequestError("There is no such address"))
+    channel = FakeChannel(addresses=("good@example.com", "bad@example.com"))
+    channel.on_send = RaiseErrors(RejectedRequestError("There is no such address"))
     notifier = make_notifier({"email": channel})
     fail()
     notifier.run(lambda: 60)
     (first,) = channel.sent
     clock.pass_(minutes=1)
     notifier.run(lambda: 60)
-    assert {sent.recipient for sent in channel.sent} == set(channel.to)
+    assert {sent.recipient for sent in channel.sent} == set(channel.addresses)
     assert channel.sent[1].recipient != first.recipient
 
 
@@ -289,13 +289,13 @@ def test_open_breaker_spends_no_attempt(
     capsys: pytest.CaptureFixture[str],
 ):
     fail()
-    until = clock() + timedelta(seconds=45)
-    channel.on_send = Failing(BreakerOpenError("The circuit breaker is open", until=until))
-    done = run()
-    assert (done.deferred, done.failed) == (1, 0)
-    assert deliveries(admin, "attempts", "next_attempt_at", "error") == [(0, until, None)]
+    open_until = clock() + timedelta(seconds=45)
+    channel.on_send = RaiseErrors(BreakerOpenError("The circuit breaker is open", until=open_until))
+    stats = run()
+    assert (stats.deferred, stats.failed) == (1, 0)
+    assert deliveries(admin, "attempts", "next_attempt_at", "error") == [(0, open_until, None)]
     assert metrics(capsys.readouterr().out) == []
-    clock.now = until
+    clock.now = open_until
     assert run().sent == 1
 
 
@@ -303,26 +303,26 @@ def test_notice_is_abandoned_after_three_days(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
-    channel.on_send = failing = Failing(*[UNAVAILABLE] * 1000)
-    began = clock()
-    while clock() <= began + GIVE_UP_AFTER:
+    channel.on_send = on_send = RaiseErrors(*[UNAVAILABLE] * 1000)
+    start = clock()
+    while clock() <= start + GIVE_UP_AFTER:
         run()
         clock.pass_(minutes=10)
     capsys.readouterr()
-    before = failing.calls
+    calls_before = on_send.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
     assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.pass_(days=1)
-    assert (run().abandoned, failing.calls) == (0, before)
-    assert 70 < before < 85  # hourly, after the first minutes
+    assert (run().abandoned, on_send.calls) == (0, calls_before)
+    assert 70 < calls_before < 85  # hourly, after the first minutes
 
 
 def test_disabled_channel_abandons_its_deliveries(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, make_notifier: MakeNotifier
 ):
     fail()
-    channel.on_send = Failing(UNAVAILABLE)
+    channel.on_send = RaiseErrors(UNAVAILABLE)
     run()
     clock.now += GIVE_UP_AFTER + timedelta(seconds=1)
     assert make_notifier({}).run(lambda: 60).abandoned == 1
@@ -338,12 +338,12 @@ def test_sending_requires_enough_time_left(fail: Fail, run: Run, channel: FakeCh
 
 
 def test_busy_channel_leaves_time_for_others(fail: Fail, make_notifier: MakeNotifier):
-    busy, pager = FakeChannel(to=[f"{n}@example.com" for n in range(50)]), FakeChannel()
+    busy, pager = FakeChannel(addresses=[f"{n}@example.com" for n in range(50)]), FakeChannel()
     fail()
-    left = iter([60.0] * 6)
-    done = make_notifier({"busy": busy, "pager": pager}).run(lambda: next(left, 0.0))
+    seconds_left = iter([60.0] * 6)
+    stats = make_notifier({"busy": busy, "pager": pager}).run(lambda: next(seconds_left, 0.0))
     assert len(pager.sent) == 1
-    assert done.sent == 1 + len(busy.sent) == 5
+    assert stats.sent == 1 + len(busy.sent) == 5
 
 
 # No channels, and retention
@@ -403,15 +403,15 @@ def test_notifier_with_worker_role_is_rejected(
     notifier = make_notifier({"pager": channel})
     notifier._database = database
     fail()
-    with pytest.raises(Exception, match="InsufficientPrivilege") as refused:
+    with pytest.raises(Exception, match="InsufficientPrivilege") as caught:
         notifier.run(lambda: 60)
-    assert isinstance(refused.value.__cause__, psycopg.errors.InsufficientPrivilege)
+    assert isinstance(caught.value.__cause__, psycopg.errors.InsufficientPrivilege)
 
 
 def test_logs_contain_no_address_or_error_text(
     fail: Fail, make_notifier: MakeNotifier, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
-    channel = FakeChannel(to=("ann@acme.example",), on_send=Failing(UNAVAILABLE))
+    channel = FakeChannel(addresses=("ann@acme.example",), on_send=RaiseErrors(UNAVAILABLE))
     fail(error="The file 'Rechnung an Ann.pdf' is empty")
     with caplog.at_level(logging.DEBUG):
         make_notifier({"email": channel}).run(lambda: 60)

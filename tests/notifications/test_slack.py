@@ -15,7 +15,7 @@ from counterfoil.notifications import channels
 from counterfoil.notifications.notifier import DeliveryStats, Notifier
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail
-from tests.notifications.harness import Answer, Webhook, deliveries
+from tests.notifications.harness import ScriptedResponse, Webhook, deliveries
 
 
 @pytest.fixture
@@ -31,16 +31,16 @@ Run = Callable[[], DeliveryStats]
 def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook: Webhook):
     (document,) = fail(error="The sum of <b> & <c> is wrong")
     assert run().sent == 1
-    (posted,) = webhook.requests
-    assert set(posted) == {"text", "unfurl_links", "unfurl_media"}
-    assert "*A document of acme failed in matching*" in posted["text"]
-    assert f"<https://console.example.com/documents/{document}?tenant=acme|{document}>" in posted["text"]
-    assert "The sum of &lt;b&gt; &amp; &lt;c&gt; is wrong" in posted["text"]
+    (request,) = webhook.requests
+    assert set(request) == {"text", "unfurl_links", "unfurl_media"}
+    assert "*A document of acme failed in matching*" in request["text"]
+    assert f"<https://console.example.com/documents/{document}?tenant=acme|{document}>" in request["text"]
+    assert "The sum of &lt;b&gt; &amp; &lt;c&gt; is wrong" in request["text"]
     assert webhook.content_types == ["application/json"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         ((500, {}), "127.0.0.1 answered with HTTP 500"),
         ((503, {}), "127.0.0.1 answered with HTTP 503"),
@@ -51,14 +51,14 @@ def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook:
     ],
 )
 def test_failed_response_is_recorded_and_retried(
-    answer: Answer, error: str, fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
+    response: ScriptedResponse, error: str, fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     fail()
-    webhook.script = [answer]
+    webhook.script = [response]
     assert run().failed == 1
-    ((error_text, due),) = deliveries(admin, "error", "next_attempt_at")
+    ((error_text, next_attempt_at),) = deliveries(admin, "error", "next_attempt_at")
     assert error_text.startswith(error)
-    assert due == clock() + timedelta(seconds=30)
+    assert next_attempt_at == clock() + timedelta(seconds=30)
     clock.pass_(minutes=1)
     assert run().sent == 1
     assert webhook.requests[0] == webhook.requests[1]
@@ -146,7 +146,7 @@ class Secrets:
 
 
 UNAVAILABLE = ServiceUnavailableError("Secrets Manager is unavailable")
-REFUSED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
+REJECTED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_webhook_address_may_be_in_the_secret(
             UNAVAILABLE,
             "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: Secrets Manager is unavailable",
         ),
-        (REFUSED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
+        (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
     ],
     ids=["new", "empty", "no object", "unavailable", "refused"],
 )
@@ -196,8 +196,8 @@ def test_notices_wait_for_the_webhook_address(
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     assert notifier.run(lambda: 60).failed == 1  # the other notice is not attempted in this run
-    measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["channel"] for line in measured if "NotificationFailures" in line] == ["slack"]
+    metric_lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["channel"] for line in metric_lines if "NotificationFailures" in line] == ["slack"]
     errors = [error for (error,) in deliveries(admin, "error")]
     assert len(errors) == 2
     assert [error.startswith(expected) for error in errors if error is not None] == [True]
@@ -207,15 +207,15 @@ def test_notices_wait_for_the_webhook_address(
 
 
 @pytest.mark.parametrize(
-    "stored", ["{}", UNAVAILABLE, REFUSED, '{"LLM_API_KEY": "k"}', '{"SLACK_WEBHOOK_URL": "https://x"}']
+    "stored", ["{}", UNAVAILABLE, REJECTED, '{"LLM_API_KEY": "k"}', '{"SLACK_WEBHOOK_URL": "https://x"}']
 )
 def test_disabled_slack_gets_no_deliveries(
     stored: str | Exception, fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection, manager: Secrets
 ):
     manager.stored = stored
     fail()
-    done = make_notifier(secrets_arn="arn:kept").run(lambda: 60)
-    assert (done.notices, done.failed) == (1, 0)
+    stats = make_notifier(secrets_arn="arn:kept").run(lambda: 60)
+    assert (stats.notices, stats.failed) == (1, 0)
     assert deliveries(admin, "channel") == []
 
 
@@ -227,10 +227,10 @@ def test_hanging_secrets_manager_times_out(
     webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    may_answer = Event()
+    release = Event()
 
     def hang(*, SecretId: str) -> dict[str, str]:  # noqa: N803
-        may_answer.wait(30)
+        release.wait(30)
         return {"SecretString": f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'}
 
     monkeypatch.setattr(manager, "get_secret_value", hang, raising=False)
@@ -238,7 +238,7 @@ def test_hanging_secrets_manager_times_out(
     fail()
     notifier = make_notifier(slack_enabled=True, secrets_arn="arn:kept")
     assert notifier.run(lambda: 60).failed == 1
-    may_answer.set()
+    release.set()
     monkeypatch.setattr(channels, "SECRET_SECONDS", 30)
     clock.pass_(minutes=1)
     assert notifier.run(lambda: 60).sent == 1

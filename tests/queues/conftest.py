@@ -31,35 +31,35 @@ class Account:
         """Return the states of the worker's mappings."""
         return [self.lambda_.get_event_source_mapping(UUID=str(id_))["State"] for id_ in self.mappings[worker]]
 
-    def switch_directly(self, worker: str, *, on: bool) -> None:
+    def switch_directly(self, worker: str, *, enabled: bool) -> None:
         """Switch the mappings in AWS, bypassing Counterfoil."""
         for id_ in self.mappings[worker]:
-            self.lambda_.update_event_source_mapping(UUID=str(id_), Enabled=on)
+            self.lambda_.update_event_source_mapping(UUID=str(id_), Enabled=enabled)
 
 
 @pytest.fixture(scope="module")
 def shared_account() -> Iterator[Account]:
     """The account, created once because it takes a second."""
-    clear = aws.client.cache_clear
+    clear_clients = aws.client.cache_clear
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         patch.setenv("AWS_DEFAULT_REGION", REGION)
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
-        clear()
+        clear_clients()
         yield _account()
-    clear()
+    clear_clients()
 
 
 @pytest.fixture
 def account(shared_account: Account) -> Account:
     """The account with every mapping enabled."""
     for worker in shared_account.mappings:
-        shared_account.switch_directly(worker, on=True)
+        shared_account.switch_directly(worker, enabled=True)
     return shared_account
 
 
 def _account() -> Account:
-    make: Any = boto3.client
-    lambda_, sqs, iam = (make(name, region_name=REGION) for name in ("lambda", "sqs", "iam"))
+    make_client: Any = boto3.client
+    lambda_, sqs, iam = (make_client(name, region_name=REGION) for name in ("lambda", "sqs", "iam"))
     role = iam.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as bundle:

@@ -19,15 +19,15 @@ from counterfoil.queues import (
     reconcile_pauses,
     request_pause,
 )
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
 from tests.factories import NOW
 from tests.queues.conftest import Account
 
 LATER = NOW + timedelta(hours=1)
 
 
-def pause_request(*, paused: bool = True, seen: int = 0, by: str = "kim", worker: str = "tasks") -> PauseRequest:
-    return PauseRequest(worker, paused, "The model is being exchanged", by, NOW, seen)
+def pause_request(*, paused: bool = True, version: int = 0, by: str = "kim", worker: str = "tasks") -> PauseRequest:
+    return PauseRequest(worker, paused, "The model is being exchanged", by, NOW, version)
 
 
 def stored_pauses(database: Database) -> dict[str, QueuePause]:
@@ -58,7 +58,7 @@ def test_pause_disables_only_mappings_of_its_queue(database: Database, account: 
 
 def test_resume_enables_mappings(database: Database, account: Account):
     paused(database, account)
-    request_pause(database, pause_request(paused=False, seen=1, by="ann"))
+    request_pause(database, pause_request(paused=False, version=1, by="ann"))
     assert apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Enabled"]
     stored = stored_pauses(database)["tasks"]
@@ -67,9 +67,9 @@ def test_resume_enables_mappings(database: Database, account: Account):
 
 def test_repeated_pause_changes_nothing(database: Database, account: Account):
     first = paused(database, account)
-    again = request_pause(database, pause_request(by="ann", seen=0))
-    assert again is not None
-    assert (again.changed_by, again.version) == (first.changed_by, first.version)
+    repeated = request_pause(database, pause_request(by="ann", version=0))
+    assert repeated is not None
+    assert (repeated.changed_by, repeated.version) == (first.changed_by, first.version)
     with database.delivery() as connection:
         assert len(audit.page(connection, None, limit=10)) == 1
 
@@ -79,21 +79,21 @@ def test_resume_without_pause_stores_nothing(database: Database):
     assert stored_pauses(database) == {}
 
 
-@pytest.mark.parametrize("seen", [0, 1, 3])
-def test_outdated_version_raises_conflict(seen: int, database: Database, account: Account):
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_outdated_version_raises_conflict(version: int, database: Database, account: Account):
     paused(database, account)
-    request_pause(database, pause_request(paused=False, seen=1))
+    request_pause(database, pause_request(paused=False, version=1))
     with pytest.raises(PauseConflictError):
-        request_pause(database, pause_request(seen=seen))
+        request_pause(database, pause_request(version=version))
     assert not stored_pauses(database)["tasks"].is_paused
 
 
 def test_pauses_are_audited_as_unassigned(database: Database, account: Account):
     paused(database, account)
-    request_pause(database, pause_request(paused=False, seen=1, by="ann"))
+    request_pause(database, pause_request(paused=False, version=1, by="ann"))
     with database.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
     recorded = [
         (entry.action, entry.actor, list(entry.targets), entry.version_before, entry.version_after) for entry in entries
     ]
@@ -107,7 +107,7 @@ def test_unapplied_request_is_reconciled(database: Database, account: Account):
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert stored_pauses(database)["tasks"].is_applied
-    request_pause(database, pause_request(paused=False, seen=1))
+    request_pause(database, pause_request(paused=False, version=1))
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Enabled", "Enabled"]
     assert reconcile(database, account) == []
@@ -115,18 +115,18 @@ def test_unapplied_request_is_reconciled(database: Database, account: Account):
 
 def test_mapping_enabled_by_deployment_is_disabled_again(database: Database, account: Account):
     paused(database, account)
-    account.switch_directly("tasks", on=True)
+    account.switch_directly("tasks", enabled=True)
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert reconcile(database, account) == []
 
 
 def test_externally_disabled_mapping_stays_disabled(database: Database, account: Account):
-    account.switch_directly("matching", on=False)
+    account.switch_directly("matching", enabled=False)
     paused(database, account)
-    request_pause(database, pause_request(paused=False, seen=1))
+    request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
-    account.switch_directly("tasks", on=False)
+    account.switch_directly("tasks", enabled=False)
     assert reconcile(database, account) == []
     assert (account.states("matching"), account.states("tasks")) == (["Disabled"], ["Disabled", "Disabled"])
 
@@ -134,9 +134,9 @@ def test_externally_disabled_mapping_stays_disabled(database: Database, account:
 def test_recently_resumed_queue_is_reconciled(database: Database, account: Account):
     """A delayed call of a crashed process may still disable its mappings."""
     paused(database, account)
-    request_pause(database, pause_request(paused=False, seen=1))
+    request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
-    account.switch_directly("tasks", on=False)
+    account.switch_directly("tasks", enabled=False)
     assert reconcile_pauses(database, account.mappings, NOW + timedelta(minutes=1)) == ["tasks"]
     assert account.states("tasks") == ["Enabled", "Enabled"]
 
@@ -152,11 +152,11 @@ def test_reconciliation_without_time_is_postponed(database: Database, account: A
     assert account.states("tasks") == ["Enabled", "Enabled"]
 
 
-class Refusing:
+class FlakyLambda:
     """Lambda API that rejects the first changes."""
 
-    def __init__(self, lambda_: Any, refused: int) -> None:
-        self.lambda_, self.left = lambda_, refused
+    def __init__(self, lambda_: Any, failures_left: int) -> None:
+        self.lambda_, self.left = lambda_, failures_left
 
     def get_event_source_mapping(self, **arguments: Any) -> Any:
         return self.lambda_.get_event_source_mapping(**arguments)
@@ -172,13 +172,13 @@ class Refusing:
 
 
 @pytest.fixture
-def refusing(account: Account, monkeypatch: pytest.MonkeyPatch) -> Refusing:
-    refusing = Refusing(account.lambda_, 1)
-    monkeypatch.setattr(aws, "client", lambda _: refusing)
-    return refusing
+def flaky_lambda(account: Account, monkeypatch: pytest.MonkeyPatch) -> FlakyLambda:
+    flaky_lambda = FlakyLambda(account.lambda_, 1)
+    monkeypatch.setattr(aws, "client", lambda _: flaky_lambda)
+    return flaky_lambda
 
 
-@pytest.mark.usefixtures("refusing")
+@pytest.mark.usefixtures("flaky_lambda")
 def test_rejected_switch_is_retried(database: Database, account: Account):
     request_pause(database, pause_request())
     assert not apply_pause(database, "tasks", account.mappings["tasks"])
@@ -196,9 +196,9 @@ def test_concurrent_requests_end_in_last_requested_state(database: Database, acc
         start.wait(10)
         for _ in range(5):
             row = stored_pauses(database).get("tasks")
-            is_paused, seen = (row.is_paused, row.version) if row else (False, 0)
+            is_paused, version = (row.is_paused, row.version) if row else (False, 0)
             try:
-                request_pause(database, pause_request(paused=not is_paused, seen=seen, by=f"person {number}"))
+                request_pause(database, pause_request(paused=not is_paused, version=version, by=f"person {number}"))
             except PauseConflictError:
                 continue
             apply_pause(database, "tasks", account.mappings["tasks"])
@@ -206,8 +206,8 @@ def test_concurrent_requests_end_in_last_requested_state(database: Database, acc
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change_repeatedly, range(4)))
 
-    last = stored_pauses(database)["tasks"]
-    assert last.is_applied
-    assert set(account.states("tasks")) == {"Disabled" if last.is_paused else "Enabled"}
+    stored = stored_pauses(database)["tasks"]
+    assert stored.is_applied
+    assert set(account.states("tasks")) == {"Disabled" if stored.is_paused else "Enabled"}
     (changes,) = admin.execute("SELECT count(*) FROM audit_entry").fetchone() or (0,)
-    assert changes == last.version
+    assert changes == stored.version

@@ -16,7 +16,7 @@ from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLarge
 from counterfoil.tasks.store import IdempotencyKeyConflictError, Submitted, TaskFilter, TaskFinishedError
 from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import TYPES
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
@@ -276,4 +276,4 @@ def test_ended_task_cannot_be_canceled(submit: Submit, database: Database, admin
         assert store.cancel(connection, uuid4(), NOW, "ada") is None
 
     assert {row["id"]: row["skip_reason"] for row in rows(admin, "task")} == {first: "Canceled by ada.", second: None}
-    assert recorded(admin, tenant) == [("ada", "task canceled", [str(first)])]
+    assert verified_changes(admin, tenant) == [("ada", "task canceled", [str(first)])]

@@ -15,10 +15,10 @@ from counterfoil.webhooks.destinations import enqueue, job_id
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination
 
-FOUND = {"outcome": "matched", "reasons": ["All fits."]}
+CLUSTER_PAYLOAD = {"outcome": "matched", "reasons": ["All fits."]}
 
 
-class Office:
+class OutputScenario:
     """A tenant with a cluster of two documents."""
 
     def __init__(self, database: Database, admin: Connection, make_tenant: Any, make_document: Any) -> None:
@@ -33,7 +33,7 @@ class Office:
         admin.execute("UPDATE document SET cluster_id = %s", [self.cluster])
 
     def request(
-        self, payload: Any = FOUND, subject: Any = "cluster", subject_id: UUID | None = None
+        self, payload: Any = CLUSTER_PAYLOAD, subject: Any = "cluster", subject_id: UUID | None = None
     ) -> list[OutboxMessage]:
         self.clock.pass_(seconds=1)
         with self.database.tenant(self.tenant_id) as connection:
@@ -51,115 +51,117 @@ class Office:
 
 
 @pytest.fixture
-def office(
+def scenario(
     database: Database, admin: Connection, make_tenant: Callable[..., UUID], make_document: Callable[..., UUID]
-) -> Office:
-    return Office(database, admin, make_tenant, make_document)
+) -> OutputScenario:
+    return OutputScenario(database, admin, make_tenant, make_document)
 
 
-def test_active_subscribed_destinations_get_a_delivery(office: Office, make_tenant: Callable[..., UUID]):
-    wanted = {make_destination(office.admin, office.tenant_id, f"to-{n}") for n in range(2)}
-    make_destination(office.admin, office.tenant_id, "documents", events=["document"])
-    make_destination(office.admin, office.tenant_id, "gone", disabled_at=office.clock())
-    make_destination(office.admin, make_tenant("other"), "theirs")
-    sends = office.request()
-    assert {UUID(job["destination_id"]) for job in office.jobs()} == wanted
+def test_active_subscribed_destinations_get_a_delivery(scenario: OutputScenario, make_tenant: Callable[..., UUID]):
+    subscribed = {make_destination(scenario.admin, scenario.tenant_id, f"to-{n}") for n in range(2)}
+    make_destination(scenario.admin, scenario.tenant_id, "documents", events=["document"])
+    make_destination(scenario.admin, scenario.tenant_id, "gone", disabled_at=scenario.clock())
+    make_destination(scenario.admin, make_tenant("other"), "theirs")
+    sends = scenario.request()
+    assert {UUID(job["destination_id"]) for job in scenario.jobs()} == subscribed
     assert {send.message.work_id for send in sends} == {
-        job_id(destination, "cluster", office.cluster) for destination in wanted
+        job_id(destination, "cluster", scenario.cluster) for destination in subscribed
     }
-    assert {(job["status"], job["revision"], job["schema_version"]) for job in office.jobs()} == {("pending", 1, 1)}
-    assert [row["worker"] for row in rows(office.admin, "outbox")] == ["document_output"] * 2
+    assert {(job["status"], job["revision"], job["schema_version"]) for job in scenario.jobs()} == {("pending", 1, 1)}
+    assert [row["worker"] for row in rows(scenario.admin, "outbox")] == ["document_output"] * 2
 
 
-def test_no_subscribed_destination_means_no_delivery(office: Office):
-    assert office.request() == []
-    assert office.jobs() == []
+def test_no_subscribed_destination_means_no_delivery(scenario: OutputScenario):
+    assert scenario.request() == []
+    assert scenario.jobs() == []
 
 
-def test_changed_state_is_a_new_revision(office: Office):
-    make_destination(office.admin, office.tenant_id)
-    (first,) = office.request()
-    assert office.request() == []
-    office.admin.execute("UPDATE output_job SET status = 'succeeded', delivered_at = now(), response_status = 200")
-    (second,) = office.request(FOUND | {"outcome": "exception"})
-    (job,) = office.jobs()
+def test_changed_state_is_a_new_revision(scenario: OutputScenario):
+    make_destination(scenario.admin, scenario.tenant_id)
+    (first,) = scenario.request()
+    assert scenario.request() == []
+    scenario.admin.execute("UPDATE output_job SET status = 'succeeded', delivered_at = now(), response_status = 200")
+    (second,) = scenario.request(CLUSTER_PAYLOAD | {"outcome": "exception"})
+    (job,) = scenario.jobs()
     assert (first.message.work_id, first.message.revision) == (second.message.work_id, 1)
     assert (second.message.revision, job["revision"], job["status"]) == (2, 2, "pending")
     assert (job["delivered_at"], job["response_status"], job["payload"]["outcome"]) == (None, None, "exception")
     assert job["requested_at"] > job["created_at"]
 
 
-def test_cluster_payload_has_documents_and_matches(office: Office):
-    make_destination(office.admin, office.tenant_id)
-    office.admin.execute(
+def test_cluster_payload_has_documents_and_matches(scenario: OutputScenario):
+    make_destination(scenario.admin, scenario.tenant_id)
+    scenario.admin.execute(
         """INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,
                                        reasoning, decided_at)
            VALUES (%s, %s, %s, 1, 'high', '{}', 'rules', '', now())""",
-        [office.tenant_id, office.first, office.second],
+        [scenario.tenant_id, scenario.first, scenario.second],
     )
-    office.request()
-    payload = office.jobs()[0]["payload"]
+    scenario.request()
+    payload = scenario.jobs()[0]["payload"]
     assert (payload["outcome"], payload["reasons"]) == ("matched", ["All fits."])
-    assert [document["id"] for document in payload["documents"]] == [str(office.first), str(office.second)]
+    assert [document["id"] for document in payload["documents"]] == [str(scenario.first), str(scenario.second)]
     assert payload["documents"][0]["received_at"] == "2026-01-02T03:04:05.000000Z"
     assert {document["structured_data"]["total_gross"] for document in payload["documents"]} == {"1.10"}
     assert payload["matches"] == [
         {
-            "document_a_id": str(office.first),
-            "document_b_id": str(office.second),
+            "document_a_id": str(scenario.first),
+            "document_b_id": str(scenario.second),
             "confidence": "high",
             "decided_by": "rules",
         }
     ]
 
 
-def test_joining_document_is_a_new_state(office: Office, make_document: Callable[..., UUID]):
-    make_destination(office.admin, office.tenant_id)
-    office.request()
-    third = make_document(office.tenant_id, {}, cluster_id=office.cluster)
-    assert [send.message.revision for send in office.request()] == [2]
-    assert str(third) in {document["id"] for document in office.jobs()[0]["payload"]["documents"]}
+def test_joining_document_is_a_new_state(scenario: OutputScenario, make_document: Callable[..., UUID]):
+    make_destination(scenario.admin, scenario.tenant_id)
+    scenario.request()
+    joining_document = make_document(scenario.tenant_id, {}, cluster_id=scenario.cluster)
+    assert [send.message.revision for send in scenario.request()] == [2]
+    assert str(joining_document) in {document["id"] for document in scenario.jobs()[0]["payload"]["documents"]}
 
 
-def test_session_time_zone_is_not_a_state_change(office: Office, database_url: str):
-    make_destination(office.admin, office.tenant_id)
-    office.request()
-    elsewhere = Database(f"{database_url}{'&' if '?' in database_url else '?'}options=-ctimezone%3DAsia/Kathmandu")
-    office.database = elsewhere
-    assert office.request() == []
-    elsewhere.close()
+def test_session_time_zone_is_not_a_state_change(scenario: OutputScenario, database_url: str):
+    make_destination(scenario.admin, scenario.tenant_id)
+    scenario.request()
+    database_in_kathmandu = Database(
+        f"{database_url}{'&' if '?' in database_url else '?'}options=-ctimezone%3DAsia/Kathmandu"
+    )
+    scenario.database = database_in_kathmandu
+    assert scenario.request() == []
+    database_in_kathmandu.close()
 
 
-def test_deleted_cluster_is_sent_to_earlier_recipients(office: Office):
-    make_destination(office.admin, office.tenant_id, "knew")
-    office.request()
-    make_destination(office.admin, office.tenant_id, "new")
-    office.admin.execute("UPDATE document SET cluster_id = NULL")
-    (send,) = office.request()
-    (job,) = office.jobs()
+def test_deleted_cluster_is_sent_to_earlier_recipients(scenario: OutputScenario):
+    make_destination(scenario.admin, scenario.tenant_id, "knew")
+    scenario.request()
+    make_destination(scenario.admin, scenario.tenant_id, "new")
+    scenario.admin.execute("UPDATE document SET cluster_id = NULL")
+    (send,) = scenario.request()
+    (job,) = scenario.jobs()
     assert (send.message.revision, job["payload"]) == (2, None)
-    assert office.request(None) == []
+    assert scenario.request(None) == []
 
 
-def test_document_state_is_sent_unchanged(office: Office):
-    make_destination(office.admin, office.tenant_id)
-    state = {"id": str(office.first), "status": "matched"}
-    assert len(office.request(state, "document", office.first)) == 1
-    assert office.jobs()[0]["payload"] == state
+def test_document_state_is_sent_unchanged(scenario: OutputScenario):
+    make_destination(scenario.admin, scenario.tenant_id)
+    state = {"id": str(scenario.first), "status": "matched"}
+    assert len(scenario.request(state, "document", scenario.first)) == 1
+    assert scenario.jobs()[0]["payload"] == state
 
 
-def test_rolled_back_request_enqueues_nothing(office: Office):
-    make_destination(office.admin, office.tenant_id)
+def test_rolled_back_request_enqueues_nothing(scenario: OutputScenario):
+    make_destination(scenario.admin, scenario.tenant_id)
 
     def fail_after_enqueue() -> None:
-        with office.database.tenant(office.tenant_id) as connection:
-            data = partial(cluster_data, connection, office.tenant_id, office.cluster, FOUND)
-            assert enqueue(connection, office.tenant_id, "cluster", office.cluster, data, office.clock())
+        with scenario.database.tenant(scenario.tenant_id) as connection:
+            data = partial(cluster_data, connection, scenario.tenant_id, scenario.cluster, CLUSTER_PAYLOAD)
+            assert enqueue(connection, scenario.tenant_id, "cluster", scenario.cluster, data, scenario.clock())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_after_enqueue()
-    assert (office.jobs(), rows(office.admin, "outbox")) == ([], [])
+    assert (scenario.jobs(), rows(scenario.admin, "outbox")) == ([], [])
 
 
 def test_job_id_is_deterministic_per_destination_and_subject():

@@ -16,7 +16,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def job(payload: Any, **changes: Any) -> OutputJob:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": ID,
         "revision": 3,
         "subject": "cluster",
@@ -24,11 +24,11 @@ def job(payload: Any, **changes: Any) -> OutputJob:
         "schema_version": SCHEMA_VERSION,
     }
     text = payload if isinstance(payload, str) else json.dumps(payload)
-    return OutputJob(**given | {"requested_at": AT, "payload": text} | changes)
+    return OutputJob(**defaults | {"requested_at": AT, "payload": text} | changes)
 
 
-def lines(of: OutputJob) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(to_csv_rows(of).decode(), newline="")))
+def lines(job_: OutputJob) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(to_csv_rows(job_).decode(), newline="")))
 
 
 def test_version_1_bytes_never_change():
@@ -41,8 +41,8 @@ def test_version_1_bytes_never_change():
 
 
 def test_time_zone_does_not_change_the_body():
-    elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    assert body(job({}, requested_at=elsewhere)) == body(job({}))
+    same_time_elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    assert body(job({}, requested_at=same_time_elsewhere)) == body(job({}))
 
 
 def test_each_revision_has_its_own_key():

@@ -18,23 +18,23 @@ def test_signature_is_an_hmac_over_time_and_body():
 
 
 def test_every_active_secret_signs():
-    both = signature(BODY, [NEW, OLD], AT)
-    assert both.count("v1=") == 2
+    header = signature(BODY, [NEW, OLD], AT)
+    assert header.count("v1=") == 2
     for secret in (OLD, NEW):
-        assert is_genuine(both, BODY, [secret], AT)
+        assert is_genuine(header, BODY, [secret], AT)
         assert is_genuine(signature(BODY, [secret], AT), BODY, [OLD, NEW], AT)
-    assert not is_genuine(both, BODY, ["whsec_other"], AT)
-    assert not is_genuine(both, BODY, [], AT)
+    assert not is_genuine(header, BODY, ["whsec_other"], AT)
+    assert not is_genuine(header, BODY, [], AT)
 
 
-@pytest.mark.parametrize("late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
-def test_signature_is_valid_for_five_minutes(late: float):
-    assert is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
+@pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
+def test_signature_is_valid_for_five_minutes(seconds_late: float):
+    assert is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 
-@pytest.mark.parametrize("late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
-def test_replayed_call_is_rejected(late: float):
-    assert not is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
+@pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
+def test_replayed_call_is_rejected(seconds_late: float):
+    assert not is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 
 def test_changed_body_or_time_is_rejected():

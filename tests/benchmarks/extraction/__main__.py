@@ -17,8 +17,8 @@ from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import ExtractionResult
 from counterfoil.documents.text.page import pages
 from counterfoil.errors import InvalidDocumentError
+from tests.benchmarks.extraction.page_text import PageText
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
-from tests.benchmarks.extraction.stated import PageText
 from tests.documents.reference_reader import read_reference, xml_of_pdf
 from tests.documents.test_extraction_corpus import as_reference
 

@@ -18,7 +18,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from counterfoil.documents.three_way_match.alignment import assign
-from tests.benchmarks.extraction.stated import letters
+from tests.benchmarks.extraction.page_text import letters
 
 _SAME_UNITS = frozenset({"C62", "H87"})
 _SAME_DESCRIPTION = 90.0

@@ -19,11 +19,11 @@ from typing import Any
 
 import typer
 
-from tests.benchmarks.matching import quality, side_by_side, text, waiting
+from tests.benchmarks.matching import comparison, llm_latency, quality, text
+from tests.benchmarks.matching.comparison import Absent, Result
 from tests.benchmarks.matching.errors import write_mistakes
+from tests.benchmarks.matching.labeled_sets import read_samples
 from tests.benchmarks.matching.quality import Figures, Scored
-from tests.benchmarks.matching.sets import read_samples
-from tests.benchmarks.matching.side_by_side import Absent, Result
 from tools.evaluation.agreement import Agreement
 from tools.evaluation.labeled_set import DOCUMENTS
 
@@ -125,7 +125,7 @@ def _peers(folder: Path) -> Report:
         return {}
     report: Report = {}
     for training, test in (halves, halves[::-1]):
-        pairs = side_by_side.reach(test)
+        pairs = comparison.reach(test)
         typer.echo(
             f"Comparison: trained on {training.name}, tested on the {pairs.pairs} candidate pairs of {test.name}"
             f" (generated), {pairs.true_pairs} of them true\n({pairs.true_links} true links without duplicates; the"
@@ -133,7 +133,7 @@ def _peers(folder: Path) -> Report:
             f"{'':22}{'prec.':>9}{'recall':>9}{'F1':>9}{'train s':>10}{'score s':>10}{'peak MB':>10}"
         )
         found: Report = {"pairs": asdict(pairs)}
-        for result in side_by_side.compare(training, test):
+        for result in comparison.compare(training, test):
             found[result.peer] = asdict(result)
             typer.echo(_line(result))
         report[f"trained on {training.name}, tested on {test.name}"] = found
@@ -171,10 +171,11 @@ def _text(folder: Path) -> Report:
 
 
 def _waiting() -> Report:
-    found = waiting.measure()
+    found = llm_latency.measure()
     typer.echo(
-        f"{waiting.DOCUMENTS} ambiguous documents in one invocation, model latency {waiting.ANSWER_SECONDS:.0f} s,"
-        f" {found.permits} permits: {found.seconds:.1f} s (goal: under {waiting.GOAL_SECONDS:.0f});"
+        f"{llm_latency.DOCUMENTS} ambiguous documents in one invocation,"
+        f" model latency {llm_latency.ANSWER_SECONDS:.0f} s, {found.permits} permits:"
+        f" {found.seconds:.1f} s (goal: under {llm_latency.GOAL_SECONDS:.0f});"
         f" {found.questions} questions, {found.concurrent} concurrent, {found.matched} matches"
     )
     return asdict(found)

@@ -91,24 +91,24 @@ def tf_idf(_: Half) -> Callable[[Half], Scores]:
 
 def splink(_: Half) -> Callable[[Half], Scores]:
     """Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
-    from tests.benchmarks.matching import with_splink
+    from tests.benchmarks.matching import splink_baseline
 
-    return with_splink.estimated
+    return splink_baseline.estimated
 
 
 def splink_labeled(training: Half) -> Callable[[Half], Scores]:
     """Fellegi-Sunter model with m and u counted from labels."""
-    from tests.benchmarks.matching import with_splink
+    from tests.benchmarks.matching import splink_baseline
 
-    estimates = with_splink.counted(training)
-    return lambda half: with_splink.scores(half, estimates)
+    estimates = splink_baseline.counted(training)
+    return lambda half: splink_baseline.scores(half, estimates)
 
 
 def dedupe(training: Half) -> Callable[[Half], Scores]:
     """Distances and classifier of dedupe, trained with labels."""
-    from tests.benchmarks.matching import with_dedupe
+    from tests.benchmarks.matching import dedupe_baseline
 
-    return with_dedupe.trained(training)
+    return dedupe_baseline.trained(training)
 
 
 PEERS: dict[str, Peer] = {

@@ -11,7 +11,7 @@ from statistics import fmean
 from cli.output import Checklist
 from counterfoil.documents.matching.score import match_probabilities, parse, score, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
-from tests.benchmarks.matching.sets import Sample, by_tenant
+from tests.benchmarks.matching.labeled_sets import Sample, by_tenant
 from tools.evaluation.agreement import (
     Agreement,
     edges_agreement,

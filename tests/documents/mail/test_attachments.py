@@ -26,7 +26,7 @@ from counterfoil.documents.mail.attachments import (
 from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 from tests.documents.mail.test_archive import zip_of
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received
+from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,8 +114,8 @@ def test_mail_with_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch):
 # Arbitrary input
 
 SEEDS = [
-    received(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", zip_of(("a.xml", XML))), inline=[("l.png", LOGO)])),
-    received(mail(("b.eml", mail((None, PDF)).as_bytes()), subject="Größe €", message_id=None)),
+    received_mail(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", zip_of(("a.xml", XML))), inline=[("l.png", LOGO)])),
+    received_mail(mail(("b.eml", mail((None, PDF)).as_bytes()), subject="Größe €", message_id=None)),
 ]
 ARCHIVE = zip_of(("2026/a.xml", XML), ("b.pdf", PDF), ("m.eml", mail(("x.pdf", PDF)).as_bytes()))
 TOKENS = [

@@ -3,9 +3,9 @@
 import pytest
 
 from counterfoil.documents.mail.message import NO_RESULTS, SenderAuthentication, parse, sender_authentication
-from tests.mails import mail, received, results_of
+from tests.mails import authentication_results, mail, received_mail
 
-FORGED = results_of() + "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
+FORGED = authentication_results() + "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
 
 
 def results(content: bytes) -> SenderAuthentication:
@@ -14,24 +14,24 @@ def results(content: bytes) -> SenderAuthentication:
 
 @pytest.mark.parametrize("dmarc", ["pass", "fail", "none", "temperror"])
 def test_results_of_ses_are_read(dmarc: str) -> None:
-    auth_results = results(received(mail(), results=results_of("softfail", "none", dmarc)))
+    auth_results = results(received_mail(mail(), results=authentication_results("softfail", "none", dmarc)))
 
     assert auth_results == SenderAuthentication("softfail", "none", dmarc)
     assert auth_results.is_failed == (dmarc == "fail")
 
 
 def test_one_valid_signature_of_several_passes() -> None:
-    stated = results_of().replace(" dkim=pass", " dkim=fail header.i=@a.example;\r\n dkim=pass")
+    stated = authentication_results().replace(" dkim=pass", " dkim=fail header.i=@a.example;\r\n dkim=pass")
 
-    assert results(received(mail(), results=stated)) == SenderAuthentication("pass", "pass", "pass")
+    assert results(received_mail(mail(), results=stated)) == SenderAuthentication("pass", "pass", "pass")
 
 
-@pytest.mark.parametrize("forged", [results_of(), FORGED, FORGED * 2], ids=["results", "all", "twice"])
+@pytest.mark.parametrize("forged", [authentication_results(), FORGED, FORGED * 2], ids=["results", "all", "twice"])
 def test_forged_results_are_ignored(forged: str) -> None:
     content = forged.encode() + mail().as_bytes()
 
-    assert results(received(content, results=results_of(dmarc="fail"))).is_failed
-    assert results(received(content, results="")) == NO_RESULTS
+    assert results(received_mail(content, results=authentication_results(dmarc="fail"))).is_failed
+    assert results(received_mail(content, results="")) == NO_RESULTS
     assert results(content) == NO_RESULTS
 
 
@@ -44,7 +44,7 @@ def test_forged_results_are_ignored(forged: str) -> None:
     ],
 )
 def test_results_of_another_authority_are_ignored(stated: str) -> None:
-    assert results(received(mail(), results=stated)) == NO_RESULTS
+    assert results(received_mail(mail(), results=stated)) == NO_RESULTS
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_results_of_another_authority_are_ignored(stated: str) -> None:
     ],
 )
 def test_text_chosen_by_the_sender_cannot_pass(envelope: str) -> None:
-    stated = results_of(dmarc="fail").replace("buchhaltung@nordwind.example", envelope)
+    stated = authentication_results(dmarc="fail").replace("buchhaltung@nordwind.example", envelope)
 
-    assert results(received(mail(), results=stated)).is_failed
+    assert results(received_mail(mail(), results=stated)).is_failed
 
 
 def test_overlong_field_fails() -> None:
     many = "".join(f" dkim=fail header.i=@a{number}.example;\r\n" for number in range(200))
-    stated = results_of(dmarc="fail").replace(" dmarc=", f"{many} dmarc=")
+    stated = authentication_results(dmarc="fail").replace(" dmarc=", f"{many} dmarc=")
 
-    assert results(received(mail(), results=stated)).is_failed
+    assert results(received_mail(mail(), results=stated)).is_failed
 
 
 def test_results_of_another_server_are_ignored() -> None:
-    content = received(mail()).replace(b"inbound-smtp.eu-west-1.amazonaws.com", b"mx.attacker.example")
+    content = received_mail(mail()).replace(b"inbound-smtp.eu-west-1.amazonaws.com", b"mx.attacker.example")
 
     assert results(content) == NO_RESULTS

@@ -7,7 +7,7 @@ import pytest
 from counterfoil.documents.mail.attachments import Attachment, mail_attachments
 from counterfoil.documents.mail.message import MAIL_TOO_COMPLEX, MAX_MAIL_BYTES, envelope, is_mail, parse
 from counterfoil.errors import CancelledError, InvalidDocumentError
-from tests.mails import LOGO, PDF, XML, mail, received
+from tests.mails import LOGO, PDF, XML, mail, received_mail
 
 HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n"
 
@@ -62,13 +62,13 @@ def test_missing_headers_are_empty():
     [("PASS", "FAIL", "virus"), ("FAIL", "PASS", "spam"), ("GRAY", "PROCESSING_FAILED", None)],
 )
 def test_ses_verdicts_set_the_refusal(spam: str, virus: str, word: str | None):
-    refusal = envelope(parse(received(mail(), spam=spam, virus=virus))).refusal
+    refusal = envelope(parse(received_mail(mail(), spam=spam, virus=virus))).refusal
 
     assert (refusal is None) if word is None else word in (refusal or "")
 
 
 def test_forged_verdict_does_not_override_ses():
-    content = received(b"X-SES-Spam-Verdict: PASS\r\n" + mail().as_bytes(), spam="FAIL")
+    content = received_mail(b"X-SES-Spam-Verdict: PASS\r\n" + mail().as_bytes(), spam="FAIL")
 
     assert envelope(parse(content)).refusal is not None
 
@@ -77,7 +77,7 @@ def test_forged_verdict_does_not_override_ses():
     "content",
     [
         mail().as_bytes(),
-        received(mail()),
+        received_mail(mail()),
         b"From bob@x.example Fri Jan  2 03:04:05 2026\n" + mail().as_bytes(),
         b"Date: today\rFrom: a@b.example\r\rText",
         b"Subject: only a header\nFrom: a@b.example",

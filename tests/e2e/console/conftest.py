@@ -2,7 +2,7 @@
 
 Example of a test:
 
-    def test_dead_letters_are_found_by_error_text(console: Console, failing: Failing, tenant: Tenant) -> None:
+    def test_dead_letters_are_found_by_error_text(console: Console, failing: FailureFactory, tenant: Tenant) -> None:
         failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
         page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
         page.get_by_label("Error, file or ID").fill("model")        # Find elements by their visible names.
@@ -40,19 +40,19 @@ from cli.local.console import ALL_TENANTS, Role
 from cli.local.place import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
-from tests.e2e.console.doubt import SEED
-from tests.e2e.console.failing import Failing, Model, configure_model
-from tests.e2e.console.looks import PICTURES, WIDE, picture
-from tests.e2e.console.people import SESSION, People, sign_in
-from tests.e2e.console.watching import Watch
+from tests.e2e.console.ambiguous_invoices import SEED
+from tests.e2e.console.browser_faults import FaultRecorder
+from tests.e2e.console.console_users import SESSION, ConsoleUsers, sign_in
+from tests.e2e.console.failures import FailureFactory, Model, configure_model
+from tests.e2e.console.page_checks import SCREENSHOTS, WIDE, take_screenshot
 from tools.sample_generator.cases import generate_cases
 from tools.setup import BROWSER_HINT, browser
 
-REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
+REQUIRE_VARIABLE = "COUNTERFOIL_BROWSER_TESTS"
 """Set to `required`, a machine without a browser fails these tests instead of skipping them."""
 ACCOUNT = "DE89370400440532013000"
 """Account number in the name of a file of `shown`. Only admins may see it."""
-PATIENCE = 60_000
+TIMEOUT_MS = 60_000
 """Timeout of Playwright in milliseconds. An API process may have to start first."""
 _STORE_SESSION = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
@@ -69,40 +69,40 @@ class Console:
     """Opens tabs of the console and records their faults."""
 
     chromium: Browser
-    people: People
-    shared: dict[Role, tuple[BrowserContext, Watch]]
+    people: ConsoleUsers
+    shared: dict[Role, tuple[BrowserContext, FaultRecorder]]
     """Contexts of users of every tenant, by role. A new context costs a process and 1 s of CPU."""
-    watches: dict[BrowserContext, Watch] = field(default_factory=dict)
+    recorders: dict[BrowserContext, FaultRecorder] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
         """URL of the console, without a trailing slash."""
         return self.people.cloud.console_url
 
-    def blank(self) -> Page:
+    def open_blank(self) -> Page:
         """Open an empty tab in a new browser context."""
         return self._context().new_page()
 
-    def signed_out(self, at: str = "") -> Page:
+    def open_signed_out(self, path: str = "") -> Page:
         """Open a path of the console without a sign-in."""
-        page = self.blank()
-        page.goto(f"{self.url}/{at}" if at else self.url)
+        page = self.open_blank()
+        page.goto(f"{self.url}/{path}" if path else self.url)
         return page
 
-    def opened(self, role: Role, tenant: Tenant, at: str = "dead-letters", *, alone: bool = False) -> Page:
+    def open(self, role: Role, tenant: Tenant, path: str = "dead-letters", *, own_context: bool = False) -> Page:
         """Open a path of the console for a tenant, signed in with this role."""
-        context = self._signed_in(role, tenant.slug) if alone else self._shared(role)
+        context = self._signed_in(role, tenant.slug) if own_context else self._shared(role)
         page = context.new_page()
-        page.goto(f"{self.url}/{at}{'&' if '?' in at else '?'}{urlencode({'tenant': tenant.slug})}")
+        page.goto(f"{self.url}/{path}{'&' if '?' in path else '?'}{urlencode({'tenant': tenant.slug})}")
         page.get_by_role("button", name="Sign out").wait_for()
         return page
 
     def _shared(self, role: Role) -> BrowserContext:
         if role not in self.shared:
             context = self._signed_in(role, ALL_TENANTS)
-            self.shared[role] = context, self.watches[context]
-        context, watch = self.shared[role]
-        self.watches[context] = watch
+            self.shared[role] = context, self.recorders[context]
+        context, recorder = self.shared[role]
+        self.recorders[context] = recorder
         return context
 
     def _signed_in(self, role: Role, slug: str) -> BrowserContext:
@@ -115,8 +115,8 @@ class Console:
         """Return the stored session of a user. The first call signs in."""
         key = (role, slug)
         if key not in self.people.sessions:
-            page = self.signed_out()
-            sign_in(page, self.people.person(role, slug))
+            page = self.open_signed_out()
+            sign_in(page, self.people.user(role, slug))
             self.people.sessions[key] = page.evaluate(f"sessionStorage.getItem('{SESSION}')")
             page.context.close()
         return self.people.sessions[key]
@@ -125,104 +125,104 @@ class Console:
         context = self.chromium.new_context(
             viewport=WIDE, locale="en-GB", timezone_id="Europe/Berlin", reduced_motion="reduce", color_scheme="light"
         )
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_MS)
         url = urlsplit(self.url)
-        self.watches[context] = Watch(context, f"{url.scheme}://{url.netloc}")
+        self.recorders[context] = FaultRecorder(context, f"{url.scheme}://{url.netloc}")
         return context
 
     def pages(self) -> Iterator[Page]:
         """Yield the open tabs."""
-        for context in self.watches:
+        for context in self.recorders:
             yield from context.pages
 
     def close(self) -> list[str]:
         """Close every tab, and return the recorded faults."""
         shared = {context for context, _ in self.shared.values()}
-        for context in self.watches:
+        for context in self.recorders:
             if context not in shared:
                 context.close()
                 continue
             for page in context.pages:
                 page.close()
             context.clear_cookies()
-        faults = [fault for watch in self.watches.values() for fault in watch.faults]
-        for watch in self.watches.values():
-            watch.faults.clear()
+        faults = [fault for recorder in self.recorders.values() for fault in recorder.faults]
+        for recorder in self.recorders.values():
+            recorder.faults.clear()
         return faults
 
 
 @pytest.fixture(scope="session")
-def fresh_pictures() -> None:
+def clean_screenshots() -> None:
     """Delete screenshots of earlier failures."""
-    for path in (PICTURES / "failed").glob("*.png"):
+    for path in (SCREENSHOTS / "failed").glob("*.png"):
         path.unlink()
 
 
 @pytest.fixture(scope="package")
-def chromium(fresh_pictures: None) -> Iterator[Browser]:
+def chromium(clean_screenshots: None) -> Iterator[Browser]:
     """Start the machine's browser. Playwright's event loop runs in this thread."""
-    found = browser()
-    if found is None:
+    executable = browser()
+    if executable is None:
         reason = f"There is no Chromium on this machine. {BROWSER_HINT}"
-        assert os.environ.get(REQUIRED) != "required", reason
+        assert os.environ.get(REQUIRE_VARIABLE) != "required", reason
         pytest.skip(reason)
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found)
-        yield launched
-        launched.close()
+        launched_browser = playwright.chromium.launch(executable_path=executable)
+        yield launched_browser
+        launched_browser.close()
 
 
 @pytest.fixture(scope="package")
-def shared(chromium: Browser) -> dict[Role, tuple[BrowserContext, Watch]]:
+def shared(chromium: Browser) -> dict[Role, tuple[BrowserContext, FaultRecorder]]:
     """Browser contexts that tests share, by role."""
     return {}
 
 
 @pytest.fixture(scope="session")
-def people(cloud: Cloud) -> People:
+def users(cloud: Cloud) -> ConsoleUsers:
     """The users of the test cloud."""
-    return People(cloud)
+    return ConsoleUsers(cloud)
 
 
 @pytest.fixture(scope="session")
-def failing(cloud: Cloud, people: People) -> Iterator[Failing]:
+def failures(cloud: Cloud, users: ConsoleUsers) -> Iterator[FailureFactory]:
     """Creates dead letters by real failures."""
     model = Model()
     with model:
         configure_model(cloud, model)
-        yield Failing(cloud, people, model)
+        yield FailureFactory(cloud, users, model)
 
 
 @pytest.fixture
 def console(
     chromium: Browser,
-    people: People,
-    shared: dict[Role, tuple[BrowserContext, Watch]],
+    users: ConsoleUsers,
+    shared: dict[Role, tuple[BrowserContext, FaultRecorder]],
     request: pytest.FixtureRequest,
 ) -> Iterator[Console]:
     """The console. The test fails at its end if a fault was recorded."""
-    console = Console(chromium, people, shared)
+    console = Console(chromium, users, shared)
     yield console
     if len(faults := console.close()):
         pytest.fail("\n".join([f"{request.node.name}: the browser recorded faults.", *faults]), pytrace=False)
 
 
 @pytest.fixture(scope="session")
-def shown(cloud: Cloud, failing: Failing, tmp_path_factory: pytest.TempPathFactory) -> Tenant:
+def failed_tenant(cloud: Cloud, failures: FailureFactory, tmp_path_factory: pytest.TempPathFactory) -> Tenant:
     """A tenant with dead letters of files and tasks, which tests must not change."""
     tenant = add_tenant(cloud, f"shown-{uuid4().hex[:6]}")[0]
     folder = tmp_path_factory.mktemp("files")
     for number in range(3):
         (folder / f"broken-{number}.pdf").write_bytes(b"%PDF-1.7\n" + bytes([number]) * 200)
     (folder / f"{ACCOUNT}.xml").write_text("<Invoice><unclosed></Invoice>")
-    failing.files(tenant, sorted(folder.iterdir()))
-    failing.tasks(tenant, ["Where is my order?", "Where is my invoice?"])
+    failures.upload_unreadable(tenant, sorted(folder.iterdir()))
+    failures.fail_messages(tenant, ["Where is my order?", "Where is my invoice?"])
     return tenant
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedCase:
     """A tenant with the matched documents of one case."""
 
     tenant: Tenant
@@ -230,21 +230,21 @@ class Matched:
     """Number of the purchase order."""
 
 
-CASE = 3
+CASE_FILES = 3
 """Number of documents: an order, a delivery note, and a PDF invoice over more than was delivered."""
 
 
 @pytest.fixture(scope="session")
-def matched(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matched:
+def matched_case(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> MatchedCase:
     """A matched case for tests that only read documents and clusters."""
     tenant = add_tenant(cloud, f"matched-{uuid4().hex[:6]}")[0]
     folder = tmp_path_factory.mktemp("case")
-    files = generate_cases(SEED).files()[:CASE]
+    files = generate_cases(SEED).files()[:CASE_FILES]
     for name, content in files:
         (folder / name).write_bytes(content)
     uploaded = list(upload(cloud, tenant, [folder / name for name, _ in files]))
     assert all(outcome.state.is_final for outcome in wait_for(cloud, uploaded, 120))
-    return Matched(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
+    return MatchedCase(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -260,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _pictures(name: str, console: Console) -> Iterator[str]:
     for number, page in enumerate(console.pages(), 1):
         try:
-            path = picture(page, f"failed/{name}-{number}")
+            path = take_screenshot(page, f"failed/{name}-{number}")
             yield f"look at {path.relative_to(ROOT)}: {page.url}"
         except BrowserError as error:
             yield f"no picture of {page.url}: {error.message}"

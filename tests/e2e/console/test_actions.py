@@ -9,10 +9,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.failing import UNREACHABLE_URL, Failing
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, rows, timeline_entries
-from tests.e2e.waiting import until
+from tests.e2e.console.failures import UNREACHABLE_URL, FailureFactory
+from tests.e2e.console.locators import fact, rows, timeline_entries
+from tests.e2e.console.page_checks import check_page
+from tests.e2e.polling import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -33,26 +33,26 @@ def heading(page: Page) -> Locator:
     return page.get_by_role("heading", level=1)
 
 
-def act(page: Page, verb: str, note: str) -> None:
+def run_action(page: Page, action: str, note: str) -> None:
     """Press a button of the dead letter's page, and submit its dialog."""
-    page.get_by_role("button", name=verb, exact=True).click()
+    page.get_by_role("button", name=action, exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
-    dialog(page).get_by_role("button", name=verb, exact=True).click()
+    dialog(page).get_by_role("button", name=action, exact=True).click()
     expect(dialog(page)).to_have_count(0)
 
 
-def test_retry_runs_the_task_again(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
-    (task,) = failing.tasks(tenant, [message])
-    (job_id,) = failing.dead_letters([task])
-    failing.recover(message)
-    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
+def test_retry_runs_the_task_again(console: Console, failures: FailureFactory, tenant: Tenant, message: str) -> None:
+    (task,) = failures.fail_messages(tenant, [message])
+    (job_id,) = failures.wait_for_dead_letters([task])
+    failures.recover(message)
+    page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Retry", exact=True).click()
     expect(dialog(page).get_by_role("textbox")).to_be_focused()
-    looks(page, "dead-letter-retry")
+    check_page(page, "dead-letter-retry")
     dialog(page).get_by_role("button", name="Retry", exact=True).click()
 
     expect(heading(page)).to_contain_text("Retried")
-    until(lambda: failing.attempts(task) == 2)
+    wait_until(lambda: failures.count_attempts(task) == 2)
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")
     expect(heading(page)).to_contain_text("Succeeded")
     expect(timeline_entries(page)).to_have_count(2)
@@ -60,24 +60,26 @@ def test_retry_runs_the_task_again(console: Console, failing: Failing, tenant: T
 
 
 def test_failed_retry_shows_earlier_dead_letters(
-    console: Console, failing: Failing, tenant: Tenant, message: str
+    console: Console, failures: FailureFactory, tenant: Tenant, message: str
 ) -> None:
-    (task,) = failing.tasks(tenant, [message])
-    (job_id,) = failing.dead_letters([task])
-    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
-    act(page, "Retry", "Once more, please")
+    (task,) = failures.fail_messages(tenant, [message])
+    (job_id,) = failures.wait_for_dead_letters([task])
+    page = console.open("operator", tenant, f"dead-letters/{job_id}")
+    run_action(page, "Retry", "Once more, please")
 
-    until(lambda: failing.attempts(task) == 2)
+    wait_until(lambda: failures.count_attempts(task) == 2)
     expect(rows(page, "Previous failures")).to_have_count(1)
     expect(rows(page, "Previous failures")).to_contain_text("Retried")
     expect(heading(page)).to_contain_text("Pending")
     expect(page.get_by_text("The retry was requested.")).to_have_count(0)
-    looks(page, "dead-letter-died-again")
+    check_page(page, "dead-letter-died-again")
 
 
-def test_resolving_requires_and_stores_a_note(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
-    (job_id,) = failing.dead_letters(failing.tasks(tenant, [message]))
-    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
+def test_resolving_requires_and_stores_a_note(
+    console: Console, failures: FailureFactory, tenant: Tenant, message: str
+) -> None:
+    (job_id,) = failures.wait_for_dead_letters(failures.fail_messages(tenant, [message]))
+    page = console.open("operator", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Resolve", exact=True).click()
     dialog(page).get_by_role("button", name="Resolve", exact=True).click()
     expect(dialog(page).get_by_role("alert")).to_contain_text("Write a note")
@@ -87,43 +89,45 @@ def test_resolving_requires_and_stores_a_note(console: Console, failing: Failing
     expect(heading(page)).to_contain_text("Resolved")
     expect(fact(page, "Note")).to_have_text("Answered by telephone")
     expect(page.get_by_role("button", name="Retry", exact=True)).to_have_count(0)
-    looks(page, "dead-letter-resolved")
+    check_page(page, "dead-letter-resolved")
     page.goto(f"{console.url}/audit?tenant={tenant.slug}")
     expect(rows(page, "Entries")).to_have_count(2)
     expect(rows(page, "Entries").first).to_contain_text("resolved")
     expect(rows(page, "Entries").last).to_contain_text("tenant added")
-    looks(page, "audit")
+    check_page(page, "audit")
 
 
-def test_conflict_shows_the_change_and_keeps_the_note(console: Console, failing: Failing, tenant: Tenant) -> None:
+def test_conflict_shows_the_change_and_keeps_the_note(
+    console: Console, failures: FailureFactory, tenant: Tenant
+) -> None:
     """The payload is edited in another tab while the dialog is open. The API returns 412."""
-    (job_id,) = failing.dead_letters([failing.call(tenant)])
-    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
+    (job_id,) = failures.wait_for_dead_letters([failures.fail_http_request(tenant)])
+    page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore", exact=True).click()
     dialog(page).get_by_role("textbox").fill("No one waits for it")
     other = page.context.new_page()
     other.goto(page.url)
     edit(other, "http://127.0.0.1:9/other")
 
-    with page.expect_response(re.compile("/ignore$")) as answered:
+    with page.expect_response(re.compile("/ignore$")) as response:
         dialog(page).get_by_role("button", name="Ignore", exact=True).click()
-    assert answered.value.status == 412
+    assert response.value.status == 412
     expect(dialog(page)).to_contain_text("edited its payload")
     expect(dialog(page).get_by_role("textbox")).to_have_value("No one waits for it")
-    looks(page, "dead-letter-conflict")
+    check_page(page, "dead-letter-conflict")
     dialog(page).get_by_role("button", name="Ignore", exact=True).click()
     expect(heading(page)).to_contain_text("Ignored")
 
 
 def test_resolved_dead_letter_cannot_be_ignored(
-    console: Console, failing: Failing, tenant: Tenant, message: str
+    console: Console, failures: FailureFactory, tenant: Tenant, message: str
 ) -> None:
-    (job_id,) = failing.dead_letters(failing.tasks(tenant, [message]))
-    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
+    (job_id,) = failures.wait_for_dead_letters(failures.fail_messages(tenant, [message]))
+    page = console.open("operator", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore", exact=True).click()
     other = page.context.new_page()
     other.goto(page.url)
-    act(other, "Resolve", "Done by hand")
+    run_action(other, "Resolve", "Done by hand")
 
     expect(dialog(page)).to_contain_text("This dead letter is already resolved.")
     expect(dialog(page).get_by_role("button", name="Ignore", exact=True)).to_be_disabled()
@@ -141,36 +145,38 @@ def edit(page: Page, url: str) -> None:
     expect(dialog(page)).to_have_count(0)
 
 
-def test_retry_uses_the_edited_payload(console: Console, failing: Failing, tenant: Tenant) -> None:
-    task = failing.call(tenant)
-    (job_id,) = failing.dead_letters([task])
-    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
+def test_retry_uses_the_edited_payload(console: Console, failures: FailureFactory, tenant: Tenant) -> None:
+    task = failures.fail_http_request(tenant)
+    (job_id,) = failures.wait_for_dead_letters([task])
+    page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Edit", exact=True).click()
     expect(dialog(page).get_by_label("Payload, as JSON")).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
-    looks(page, "dead-letter-edit")
+    check_page(page, "dead-letter-edit")
     page.keyboard.press("Escape")
-    edit(page, f"{failing.model.url}/here")
-    act(page, "Retry", "")  # immediately, because the user's own edit is not a conflict
+    edit(page, f"{failures.model.url}/here")
+    run_action(page, "Retry", "")  # immediately, because the user's own edit is not a conflict
 
-    until(lambda: failing.attempts(task) == 2)
+    wait_until(lambda: failures.count_attempts(task) == 2)
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")
     expect(page.get_by_label("Result as JSON")).to_contain_text('"body": "taken"')
 
 
-def test_viewer_sees_no_action_buttons(console: Console, shown: Tenant) -> None:
-    page = console.opened("viewer", shown)
+def test_viewer_sees_no_action_buttons(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("viewer", failed_tenant)
     expect(rows(page, "Dead letters").first).to_be_visible()
     expect(page.get_by_role("group", name="Bulk actions")).to_have_count(0)
     rows(page, "Dead letters").first.get_by_role("link").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
 
-    for verb in ("Retry", "Resolve", "Ignore", "Edit"):
-        expect(page.get_by_role("button", name=verb, exact=True)).to_have_count(0)
+    for action in ("Retry", "Resolve", "Ignore", "Edit"):
+        expect(page.get_by_role("button", name=action, exact=True)).to_have_count(0)
 
 
-def test_dead_letters_are_closed_by_keyboard(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
-    failing.tasks(tenant, [message, f"{message} Again."])
-    page = console.opened("operator", tenant)
+def test_dead_letters_are_closed_by_keyboard(
+    console: Console, failures: FailureFactory, tenant: Tenant, message: str
+) -> None:
+    failures.fail_messages(tenant, [message, f"{message} Again."])
+    page = console.open("operator", tenant)
     expect(rows(page, "Dead letters")).to_have_count(2)
     for key in ("j", "j"):
         page.keyboard.press(key)

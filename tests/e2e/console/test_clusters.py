@@ -4,44 +4,46 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
-from tests.e2e.console.conftest import Console, Matched
-from tests.e2e.console.looks import NARROW, WIDE, looks
-from tests.e2e.console.reading import rows
+from tests.e2e.console.conftest import Console, MatchedCase
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import NARROW, WIDE, check_page
 
 pytestmark = pytest.mark.e2e
 
 
-def test_exception_is_shown_in_clusters_and_documents(console: Console, matched: Matched) -> None:
-    page = console.opened("operator", matched.tenant, "", alone=True)
+def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_case: MatchedCase) -> None:
+    page = console.open("operator", matched_case.tenant, "", own_context=True)
     expect(page).to_have_url(f"{console.url}/clusters")
     expect(rows(page, "Clusters")).to_have_count(1)
     expect(rows(page, "Clusters")).to_contain_text("Exception")
-    looks(page, "clusters")
+    check_page(page, "clusters")
 
     page.get_by_label("Purchase order or invoice number").fill("no such number")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
-    rows(page, "Clusters").get_by_role("link", name=matched.order).click()
+    rows(page, "Clusters").get_by_role("link", name=matched_case.order).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Exception")
 
     page.get_by_role("link", name="Documents", exact=True).click()
     expect(rows(page, "Documents").first).to_contain_text("Exception")
 
 
-def test_statuses_narrow_the_list(console: Console, matched: Matched) -> None:
-    page = console.opened("viewer", matched.tenant, "clusters?status=matched")
+def test_statuses_narrow_the_list(console: Console, matched_case: MatchedCase) -> None:
+    page = console.open("viewer", matched_case.tenant, "clusters?status=matched")
     expect(page.get_by_role("heading", name="No clusters")).to_be_visible()
     page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
-    expect(rows(page, "Clusters")).to_contain_text(matched.order)
+    expect(rows(page, "Clusters")).to_contain_text(matched_case.order)
 
 
 def test_labels_of_counts_fit_their_boxes(console: Console, tenant: Tenant) -> None:
-    page = console.opened("viewer", tenant, "clusters")
+    page = console.open("viewer", tenant, "clusters")
     boxes = page.get_by_role("navigation", name="Status").get_by_role("link")
     expect(boxes.first).to_be_visible()
 
     for width in (320, NARROW["width"], 400, 480, 700, WIDE["width"]):
         page.set_viewport_size({"width": width, "height": 740})
-        too_wide = boxes.evaluate_all("all => all.filter(a => a.scrollWidth > a.clientWidth).map(a => a.textContent)")
-        assert too_wide == [], f"at {width} px"
+        overflowing = boxes.evaluate_all(
+            "all => all.filter(a => a.scrollWidth > a.clientWidth).map(a => a.textContent)"
+        )
+        assert overflowing == [], f"at {width} px"

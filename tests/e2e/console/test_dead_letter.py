@@ -8,29 +8,29 @@ from playwright.sync_api import Page, Route, expect
 from cli.local.console import Role
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import ACCOUNT, Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, rows, timeline_entries
+from tests.e2e.console.locators import fact, rows, timeline_entries
+from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 AWS = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1"
 TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 
-def follow(page: Page, words: str) -> None:
+def add_log_links(page: Page, words: str) -> None:
     """Open the dead letter whose row contains `words`."""
     rows(page, "Dead letters").filter(has_text=words).first.get_by_role("link").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(timeline_entries(page).first).to_be_visible()
 
 
-def test_task_shows_error_payload_and_attempts(console: Console, shown: Tenant) -> None:
-    page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
-    follow(page, "answered with HTTP 400")
+def test_task_shows_error_payload_and_attempts(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("admin", failed_tenant, "dead-letters?task_type=chat_completion")
+    add_log_links(page, "answered with HTTP 400")
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("PromptRejectedError")
     expect(page.get_by_label("Payload as JSON")).to_contain_text('"work_id": "')
     expect(fact(page, "Type")).to_have_text("chat_completion")
-    expect(fact(page, "Tenant")).to_have_text(shown.slug)
+    expect(fact(page, "Tenant")).to_have_text(failed_tenant.slug)
     expect(fact(page, "Reason")).to_have_text("permanent error")
     expect(timeline_entries(page)).to_have_count(2)
     expect(timeline_entries(page).first).to_contain_text("Attempt 1")
@@ -42,33 +42,33 @@ def test_task_shows_error_payload_and_attempts(console: Console, shown: Tenant) 
         "/aws/lambda/counterfoil-"
     )
     expect(timeline_entries(page).last).to_contain_text("Failure: permanent error")
-    looks(page, "dead-letter-task")
+    check_page(page, "dead-letter-task")
 
 
-def test_attempt_links_to_log_and_trace_in_aws(console: Console, shown: Tenant) -> None:
-    page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
+def test_attempt_links_to_log_and_trace_in_aws(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("admin", failed_tenant, "dead-letters?task_type=chat_completion")
 
     def link(route: Route) -> None:
-        answer = route.fetch()
-        body = answer.json()
+        response = route.fetch()
+        body = response.json()
         body["events"][0]["log"]["url"] = f"{AWS}#logsV2:log-groups"
         body["events"][0] |= {"trace_id": TRACE, "trace_url": f"{AWS}#xray:traces/{TRACE}"}
-        route.fulfill(response=answer, json=body)
+        route.fulfill(response=response, json=body)
 
     page.route("**/timeline", link)
-    follow(page, "answered with HTTP 400")
-    for what in ("Log", "Trace"):
-        timeline_entries(page).first.get_by_text(what, exact=True).click()
+    add_log_links(page, "answered with HTTP 400")
+    for label in ("Log", "Trace"):
+        timeline_entries(page).first.get_by_text(label, exact=True).click()
 
     log = page.get_by_role("link", name="Log of Attempt 1 in the AWS console")
     trace = page.get_by_role("link", name="Trace of Attempt 1 in the AWS console")
     expect(log).to_have_attribute("href", f"{AWS}#logsV2:log-groups")
     expect(trace).to_have_attribute("href", f"{AWS}#xray:traces/{TRACE}")
-    looks(page, "dead-letter-links")
+    check_page(page, "dead-letter-links")
 
 
-def test_unreadable_file_shows_its_name(console: Console, shown: Tenant) -> None:
-    page = console.opened("admin", shown, "dead-letters?text=broken-2")
+def test_unreadable_file_shows_its_name(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("admin", failed_tenant, "dead-letters?text=broken-2")
     expect(rows(page, "Dead letters")).to_have_count(1)
     rows(page, "Dead letters").get_by_role("link").click()
 
@@ -78,14 +78,14 @@ def test_unreadable_file_shows_its_name(console: Console, shown: Tenant) -> None
     expect(fact(page, "File")).to_have_text("broken-2.pdf")
     fact(page, "Dead letter").get_by_role("link").click()
     expect(fact(page, "Worker")).to_have_text("ingestion")
-    looks(page, "dead-letter-file")
+    check_page(page, "dead-letter-file")
 
 
 @pytest.mark.parametrize(("role", "is_visible"), [("viewer", False), ("operator", False), ("admin", True)])
 def test_account_number_is_visible_to_admins_only(
-    console: Console, shown: Tenant, role: Role, is_visible: bool
+    console: Console, failed_tenant: Tenant, role: Role, is_visible: bool
 ) -> None:
-    page = console.opened(role, shown, "dead-letters?task_type=ingestion")
+    page = console.open(role, failed_tenant, "dead-letters?task_type=ingestion")
     expect(rows(page, "Dead letters")).to_have_count(4)
     rows(page, "Dead letters").filter(has_text="XML").get_by_role("link").click()
     payload = page.get_by_label("Payload as JSON")
@@ -95,8 +95,8 @@ def test_account_number_is_visible_to_admins_only(
     expect(page.get_by_text("hidden from your role")).to_have_count(int(not is_visible))
 
 
-def test_times_are_shown_in_utc_when_selected(console: Console, shown: Tenant) -> None:
-    page = console.opened("viewer", shown)
+def test_times_are_shown_in_utc_when_selected(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("viewer", failed_tenant)
     first = rows(page, "Dead letters").first.locator("time")
     expect(first).not_to_contain_text("UTC")
     page.get_by_label("Times").select_option("utc")
@@ -106,7 +106,7 @@ def test_times_are_shown_in_utc_when_selected(console: Console, shown: Tenant) -
     expect(first).to_contain_text("UTC")
 
 
-def test_missing_dead_letter_shows_a_notice(console: Console, shown: Tenant) -> None:
-    page = console.opened("viewer", shown, f"dead-letters/{uuid4()}")
+def test_missing_dead_letter_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("viewer", failed_tenant, f"dead-letters/{uuid4()}")
     expect(page.get_by_role("heading", name="Dead letter not found")).to_be_visible()
-    looks(page, "dead-letter-missing")
+    check_page(page, "dead-letter-missing")

@@ -4,46 +4,46 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
-from tests.e2e.console.conftest import CASE, Console, Matched
-from tests.e2e.console.looks import looks, size_when_huge
-from tests.e2e.console.reading import rows
+from tests.e2e.console.conftest import CASE_FILES, Console, MatchedCase
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import check_page, size_on_huge_screen
 
 pytestmark = pytest.mark.e2e
 
 
-def test_document_is_shown_beside_its_page_image(console: Console, matched: Matched) -> None:
-    page = console.opened("viewer", matched.tenant, "documents")
-    expect(rows(page, "Documents")).to_have_count(CASE)
-    looks(page, "documents")
+def test_document_is_shown_beside_its_page_image(console: Console, matched_case: MatchedCase) -> None:
+    page = console.open("viewer", matched_case.tenant, "documents")
+    expect(rows(page, "Documents")).to_have_count(CASE_FILES)
+    check_page(page, "documents")
     page.get_by_label("Type").select_option("Invoice")
     expect(rows(page, "Documents")).to_have_count(1)
     rows(page, "Documents").get_by_role("link").first.click()
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Invoice")
     expect(page.get_by_role("img", name="Page 1 of Invoice")).to_be_visible()
-    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched.order)
+    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched_case.order)
     expect(page.get_by_role("region", name="History")).to_contain_text("received")
-    looks(page, "document")
-    assert size_when_huge(page, ".page")[1] > 60  # nearly a whole page is visible
+    check_page(page, "document")
+    assert size_on_huge_screen(page, ".page")[1] > 60  # nearly a whole page is visible
 
 
-def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched: Matched) -> None:
-    page = console.opened("operator", matched.tenant, f"documents?text={matched.order}")
+def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_case: MatchedCase) -> None:
+    page = console.open("operator", matched_case.tenant, f"documents?text={matched_case.order}")
     rows(page, "Documents").first.get_by_role("link", name="cluster").click()
-    expect(page.locator(".graph a")).to_have_count(CASE)
+    expect(page.locator(".graph a")).to_have_count(CASE_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)
     page.get_by_role("region", name="Documents and matches").get_by_role("button").first.click()
     page.get_by_text("Evidence", exact=True).click()
     expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
     expect(page.get_by_role("region", name="Line items", exact=True)).to_contain_text("Ordered")
-    looks(page, "cluster")
+    check_page(page, "cluster")
 
 
 def test_missing_documents_and_clusters_show_notices(console: Console, tenant: Tenant) -> None:
-    page = console.opened("viewer", tenant, "documents")
+    page = console.open("viewer", tenant, "documents")
     expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
     expect(page.get_by_role("button", name="Add documents")).to_have_count(0)
-    looks(page, "documents-none")
-    for at, title in (("documents", "Document not found"), ("clusters", "Cluster not found")):
-        page.goto(f"{console.url}/{at}/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
+    check_page(page, "documents-none")
+    for path, title in (("documents", "Document not found"), ("clusters", "Cluster not found")):
+        page.goto(f"{console.url}/{path}/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
         expect(page.get_by_role("heading", name=title)).to_be_visible()

@@ -5,8 +5,8 @@ from playwright.sync_api import Response, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.people import People, sign_in
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import ConsoleUsers, sign_in
+from tests.e2e.console.locators import rows
 
 pytestmark = pytest.mark.e2e
 
@@ -14,20 +14,20 @@ MAX_BYTES = 200_000
 """Response headers and bodies, compressed as sent."""
 
 
-def test_first_visit_stays_within_its_byte_limit(console: Console, people: People, shown: Tenant) -> None:
+def test_first_visit_stays_within_its_byte_limit(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
     """Counts all responses to an empty browser until the first row appears.
 
     The sign-in page belongs to the user pool and does not count.
     """
-    answers: list[Response] = []
-    page = console.blank()
-    page.on("response", lambda answer: answers.append(answer) if "/oauth2/" not in answer.url else None)
+    responses: list[Response] = []
+    page = console.open_blank()
+    page.on("response", lambda response: responses.append(response) if "/oauth2/" not in response.url else None)
 
-    page.goto(f"{console.url}/dead-letters?tenant={shown.slug}")
+    page.goto(f"{console.url}/dead-letters?tenant={failed_tenant.slug}")
     expect(page.get_by_role("button", name="Sign in")).to_be_enabled()
-    sign_in(page, people.person("viewer", "*"))
+    sign_in(page, users.user("viewer", "*"))
     expect(rows(page, "Dead letters").first).to_be_visible()
-    sizes = [answer.request.sizes() for answer in answers]
+    sizes = [response.request.sizes() for response in responses]
     transferred = sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes)
-    assert len(sizes) >= 4, [answer.url for answer in answers]
+    assert len(sizes) >= 4, [response.url for response in responses]
     assert 10_000 < transferred < MAX_BYTES

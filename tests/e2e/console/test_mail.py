@@ -9,12 +9,12 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload
 from counterfoil.db import Connection
+from tests.e2e.console.ambiguous_invoices import SEED
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import SEED
-from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import rows
-from tests.e2e.waiting import until
-from tests.mails import mail, received, results_of
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import check_page
+from tests.e2e.polling import wait_until
+from tests.mails import authentication_results, mail, received_mail
 from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e
@@ -23,31 +23,31 @@ HELD = "SELECT count(*) FROM source WHERE tenant_id = %s AND hold = 'held'"
 
 
 @pytest.fixture
-def held(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
+def held_mail_tenant(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
     """Two mails to the tenant that fail DMARC, each with a document."""
     address = f"in@{tenant.slug}.example"
     add_tenant(cloud, tenant.slug, addresses=[address])
-    for number, (sender, attached) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
-        made = mail(attached, to=address, sender=sender, message_id=f"<{number}@{tenant.slug}.example>")
-        content = received(made, delivered_to=address, results=results_of("fail", "none", "fail"))
+    for number, (sender, attachment) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
+        message = mail(attachment, to=address, sender=sender, message_id=f"<{number}@{tenant.slug}.example>")
+        content = received_mail(message, delivered_to=address, results=authentication_results("fail", "none", "fail"))
         (tmp_path / f"{number}.eml").write_bytes(content)
     list(upload(cloud, None, sorted(tmp_path.iterdir())))
-    until(lambda: admin.execute(HELD, [tenant.id]).fetchone() == (len(SENDERS),), seconds=120)
+    wait_until(lambda: admin.execute(HELD, [tenant.id]).fetchone() == (len(SENDERS),), seconds=120)
 
 
-def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held: None) -> None:
-    page = console.opened("operator", tenant, "mail")
+def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
+    page = console.open("operator", tenant, "mail")
     mails = rows(page, "Mail")
     expect(mails).to_have_count(2)
     expect(mails.first).to_contain_text("DMARC fail")
-    looks(page, "mail")
+    check_page(page, "mail")
 
-    genuine = mails.filter(has_text="nordwind")
-    genuine.get_by_role("button", name="Reject").focus()
+    genuine_mail = mails.filter(has_text="nordwind")
+    genuine_mail.get_by_role("button", name="Reject").focus()
     page.keyboard.press("e")
     dialog = page.get_by_role("dialog", name="Release this mail?")
     expect(dialog).to_contain_text("nordwind.example")
-    looks(page, "mail-release")
+    check_page(page, "mail-release")
     page.keyboard.type("The supplier confirmed it.")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_text("is released. Its attachments become documents.")).to_be_focused()
@@ -57,10 +57,10 @@ def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held
     page.keyboard.press("r")
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
     expect(page.get_by_role("heading", name="No mail is on hold")).to_be_visible()
-    looks(page, "mail-none")
+    check_page(page, "mail-none")
     page.get_by_label("Status").select_option("rejected")
     expect(mails).to_contain_text("forged.example")
-    looks(page, "mail-rejected")
+    check_page(page, "mail-rejected")
     page.get_by_role("link", name="Audit trail").click()
     expect(rows(page, "Entries")).to_contain_text("mail rejected")
 
@@ -68,8 +68,8 @@ def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held
     expect(rows(page, "Documents")).to_have_count(1)
 
 
-def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, held: None) -> None:
-    first, second = (console.opened("operator", tenant, "mail") for _ in range(2))
+def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
+    first, second = (console.open("operator", tenant, "mail") for _ in range(2))
     for page in (first, second):
         expect(rows(page, "Mail")).to_have_count(2)
         rows(page, "Mail").filter(has_text="nordwind").get_by_role("button", name="Release").click()
@@ -78,17 +78,17 @@ def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, h
 
     second.get_by_role("dialog").get_by_role("button", name="Release").click()
     expect(second.get_by_role("alert")).to_contain_text("already released or rejected")
-    looks(second, "mail-conflict")
+    check_page(second, "mail-conflict")
 
 
 def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
-    page = console.opened("admin", tenant, "mail")
+    page = console.open("admin", tenant, "mail")
     policy = page.get_by_role("region", name="Policy")
     expect(policy).to_contain_text("On hold")
     policy.get_by_role("button", name="Change policy").click()
     dialog = page.get_by_role("dialog", name="Change the policy")
     expect(dialog.get_by_role("button", name="Change")).to_be_disabled()
-    looks(page, "mail-policy")
+    check_page(page, "mail-policy")
     dialog.get_by_role("radio", name="Rejected").check()
     dialog.get_by_role("button", name="Change").click()
 
@@ -96,8 +96,8 @@ def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
     expect(policy).to_contain_text("Its attachments are not processed.")
 
 
-def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held: None) -> None:
-    page = console.opened("viewer", tenant, "mail")
+def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
+    page = console.open("viewer", tenant, "mail")
     expect(rows(page, "Mail")).to_have_count(2)
 
     expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()

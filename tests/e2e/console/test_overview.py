@@ -5,15 +5,15 @@ from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks, size_when_huge
-from tests.e2e.console.reading import rows
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import check_page, size_on_huge_screen
 
 pytestmark = pytest.mark.e2e
 WORKER = "diagnostics"
 
 
 def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Tenant) -> None:
-    page = console.opened("admin", tenant, "overview")
+    page = console.open("admin", tenant, "overview")
     page.get_by_role("button", name=f"Pause {WORKER}").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Pause").click()
@@ -24,10 +24,10 @@ def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Ten
         expect(page.get_by_role("button", name=f"Resume {WORKER}")).to_be_visible()
         banner = page.locator(".banner")
         expect(banner).to_contain_text("The rules of variances are being changed.")
-        looks(page, "overview-paused")
+        check_page(page, "overview-paused")
         page.get_by_role("link", name="Tasks").click()
         expect(banner).to_contain_text(WORKER)
-        viewer = console.opened("viewer", tenant, "tasks", alone=True)
+        viewer = console.open("viewer", tenant, "tasks", own_context=True)
         expect(viewer.locator(".banner")).to_contain_text(WORKER)
         expect(viewer.locator(".banner")).to_contain_text("The rules of variances are being changed.")
         expect(viewer.locator(".banner")).not_to_contain_text(", by")
@@ -42,10 +42,10 @@ def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Ten
 
 
 def test_tenant_viewer_cannot_pause_queues(console: Console, tenant: Tenant) -> None:
-    page = console.opened("viewer", tenant, "overview", alone=True)
+    page = console.open("viewer", tenant, "overview", own_context=True)
 
     expect(rows(page, "Queues").first).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="Messages")).to_have_count(0)
-    looks(page, "overview-tenant")
-    assert size_when_huge(page, ".chart")[0] > 20  # in rem: the chart grows with the screen
+    check_page(page, "overview-tenant")
+    assert size_on_huge_screen(page, ".chart")[0] > 20  # in rem: the chart grows with the screen

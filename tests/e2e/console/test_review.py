@@ -12,11 +12,11 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from counterfoil.documents.upload_list import Upload
+from tests.e2e.console.ambiguous_invoices import ingest_ambiguous
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import ingest_ambiguous
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import People
-from tests.e2e.console.reading import rows
+from tests.e2e.console.console_users import ConsoleUsers
+from tests.e2e.console.locators import rows
+from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 
@@ -50,63 +50,63 @@ def candidates(page: Page) -> list[str]:
 
 
 def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousInvoices) -> None:
-    page = console.opened("operator", ambiguous.tenant, "reviews")
-    listed = rows(page, "Documents to review")
-    expect(listed.nth(1)).to_be_visible()
-    count = listed.count()
-    looks(page, "reviews")
+    page = console.open("operator", ambiguous.tenant, "reviews")
+    review_rows = rows(page, "Documents to review")
+    expect(review_rows.nth(1)).to_be_visible()
+    count = review_rows.count()
+    check_page(page, "reviews")
 
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_contain_text("RE-")
     candidates(page)
-    looks(page, "review")
-    chosen = str(heading.text_content())
+    check_page(page, "review")
+    chosen_heading = str(heading.text_content())
     page.keyboard.press("2")
     page.keyboard.press("c")
     expect(page.get_by_role("dialog", name="Confirm the match")).to_be_visible()
-    looks(page, "review-confirm")
+    check_page(page, "review-confirm")
     page.keyboard.type("The driver's note says so.")
     page.keyboard.press("Control+Enter")
 
     expect(page.locator(".told")).to_contain_text("confirmed")
-    expect(heading).not_to_have_text(chosen)
-    (number,) = [number for number in ambiguous.numbers if number in chosen]
+    expect(heading).not_to_have_text(chosen_heading)
+    (number,) = [number for number in ambiguous.numbers if number in chosen_heading]
     page.keyboard.press("u")
-    expect(listed).to_have_count(count - 1)
-    expect(listed.filter(has_text=number)).to_have_count(0)
+    expect(review_rows).to_have_count(count - 1)
+    expect(review_rows.filter(has_text=number)).to_have_count(0)
     page.get_by_label("Status").select_option("decided by a reviewer")
-    expect(listed.filter(has_text=number)).to_have_count(1)
+    expect(review_rows.filter(has_text=number)).to_have_count(1)
 
 
 def test_conflicting_decision_requires_confirmation(
-    console: Console, people: People, ambiguous: AmbiguousInvoices
+    console: Console, users: ConsoleUsers, ambiguous: AmbiguousInvoices
 ) -> None:
-    page = console.opened("operator", ambiguous.tenant, "reviews")
+    page = console.open("operator", ambiguous.tenant, "reviews")
     rows(page, "Documents to review").first.get_by_role("link").click()
     other, _ = candidates(page)
     page.keyboard.press("c")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    with people.api("operator", ambiguous.tenant) as api:
+    with users.api("operator", ambiguous.tenant) as api:
         review = page.url.split("?")[0].rsplit("/", 1)[-1]
-        answer = api.post(f"admin/reviews/{review}/reject", json={"documents": [other], "reason": "Not ours."})
-        assert answer.status_code == 200
+        response = api.post(f"admin/reviews/{review}/reject", json={"documents": [other], "reason": "Not ours."})
+        assert response.status_code == 200
 
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog.get_by_role("alert")).to_contain_text("rejected this pair")
-    looks(page, "review-conflict")
+    check_page(page, "review-conflict")
     dialog.get_by_role("button", name="Confirm anyway").click()
     expect(page.locator(".told")).to_contain_text("confirmed")
 
     page.get_by_role("link", name="View or change the decision").click()
     expect(page.locator("ol.timeline > li")).to_have_count(2)
-    looks(page, "review-decided")
+    check_page(page, "review-decided")
 
 
 def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) -> None:
-    page = console.opened("viewer", ambiguous.tenant, "reviews")
+    page = console.open("viewer", ambiguous.tenant, "reviews")
     rows(page, "Documents to review").first.get_by_role("link").click()
     candidates(page)
 
@@ -115,9 +115,9 @@ def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) ->
 
 
 def test_empty_review_list_shows_a_notice(console: Console, tenant: Tenant) -> None:
-    page = console.opened("viewer", tenant, "reviews")
+    page = console.open("viewer", tenant, "reviews")
 
     expect(page.get_by_role("heading", name="No documents to review")).to_be_visible()
-    looks(page, "reviews-none")
+    check_page(page, "reviews-none")
     page.goto(f"{console.url}/reviews/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
     expect(page.get_by_role("heading", name="Document not found in the review queue")).to_be_visible()

@@ -5,30 +5,30 @@ from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.looks import looks
-from tests.e2e.console.people import People
-from tests.e2e.console.reading import rows, timeline_entries
+from tests.e2e.console.console_users import ConsoleUsers
+from tests.e2e.console.locators import rows, timeline_entries
+from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 
 
-def test_tasks_are_filtered_by_state(console: Console, shown: Tenant) -> None:
-    page = console.opened("admin", shown, "tasks")
+def test_tasks_are_filtered_by_state(console: Console, failed_tenant: Tenant) -> None:
+    page = console.open("admin", failed_tenant, "tasks")
     expect(rows(page, "Tasks")).to_have_count(2)
-    looks(page, "tasks")
+    check_page(page, "tasks")
 
     page.get_by_label("Status").select_option("succeeded")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
-    looks(page, "tasks-nothing-found")
+    check_page(page, "tasks-nothing-found")
     page.get_by_label("Status").select_option("failed")
     expect(rows(page, "Tasks")).to_have_count(2)
 
 
-def test_new_task_appears_with_its_result(console: Console, people: People, tenant: Tenant) -> None:
+def test_new_task_appears_with_its_result(console: Console, users: ConsoleUsers, tenant: Tenant) -> None:
     """The open page shows the new task without a reload."""
-    page = console.opened("admin", tenant, "tasks")
+    page = console.open("admin", tenant, "tasks")
     expect(page.get_by_role("heading", name="No tasks")).to_be_visible()
-    with people.api("operator") as api:
+    with users.api("operator") as api:
         submission = {"task_type": "echo", "payload": {"text": "grüß"}, "tenant": tenant.slug}
         assert api.post("tasks", json=submission).status_code == 202
 
@@ -37,4 +37,4 @@ def test_new_task_appears_with_its_result(console: Console, people: People, tena
     rows(page, "Tasks").get_by_role("link").click()
     expect(page.get_by_label("Result as JSON")).to_contain_text('"text": "grüß"')
     expect(timeline_entries(page)).to_have_count(1)
-    looks(page, "task")
+    check_page(page, "task")

@@ -21,7 +21,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint, handler
 from functions.admin_api.emails import EmailStore
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.user_pool import PEOPLE, POOL
@@ -163,9 +163,9 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 @pytest.fixture
-def add_dead_letter(database: Database, acme: UUID) -> Die:
+def add_dead_letter(database: Database, acme: UUID) -> MakeDeadLetter:
     """Dead-letter work of acme, `minute` minutes after noon. Returns the job_id."""
-    return dying(database, acme)
+    return dead_letter_factory(database, acme)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.documents import files
 from counterfoil.settings import settings
 from functions.admin_api.auth import Role
-from tests.dead_letters.letters import NOON, dying
+from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.samples import invoice, line, order
 from tests.documents.matching.tenant_harness import TenantHarness
@@ -538,7 +538,7 @@ class SampleTenant:
         failed_task = make_task(
             self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed"
         )
-        add_dead_letter = dying(self._database, self.tenant_id)
+        add_dead_letter = dead_letter_factory(self._database, self.tenant_id)
         dead_letter = add_dead_letter(worker="tasks", task_type="echo", work_id=failed_task)
         session = begin_session(self._admin, self.slug)
         purge = str(self._purge())

@@ -15,7 +15,7 @@ from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
 from functions.admin_api.handler import document
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail
@@ -240,7 +240,7 @@ def bodies(harness: TenantHarness, job_id: str, session: str) -> dict[str, tuple
     first, second, third = map(str, harness.ids[:3])
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": second, "code": "price_mismatch", "expected": "1", "actual": "2"}
-    dead_letter = dying(harness.database, harness.tenant_id)()
+    dead_letter = dead_letter_factory(harness.database, harness.tenant_id)()
     mail = make_held_mail(harness.admin, harness.tenant_id)
     return {
         "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{first}", ""),

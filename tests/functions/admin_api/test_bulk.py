@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.operations import engine
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
@@ -23,7 +23,7 @@ ALL: dict[str, Any] = {"filter": {}}
 
 
 @pytest.fixture
-def fail(admin: Connection, acme: UUID, add_dead_letter: Die) -> Callable[..., list[UUID]]:
+def fail(admin: Connection, acme: UUID, add_dead_letter: MakeDeadLetter) -> Callable[..., list[UUID]]:
     """Create failed tasks of acme. Returns the ids of their dead letters."""
 
     def make(number: int, **options: Any) -> list[UUID]:
@@ -75,7 +75,7 @@ def test_dry_run_returns_only_count_and_sample(call_api: CallApi, fail: Callable
     assert (resolution.status, resolution.body["count"]) == (200, 3)
 
 
-def test_sample_hides_secrets_below_admin(call_api: CallApi, add_dead_letter: Die):
+def test_sample_hides_secrets_below_admin(call_api: CallApi, add_dead_letter: MakeDeadLetter):
     add_dead_letter("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
         (dead_letter,) = post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
@@ -293,7 +293,7 @@ def test_ids_must_belong_to_one_tenant(
     call_api: CallApi, fail: Callable[..., list[UUID]], database: Database, make_tenant: Callable[..., UUID]
 ):
     (own,) = fail(1)
-    foreign = dying(database, make_tenant("zenith"))()
+    foreign = dead_letter_factory(database, make_tenant("zenith"))()
     response = post(call_api, "/dlq/bulk-retry", {"job_ids": ids([own, foreign])}, groups="[operator tenant:*]")
     assert response.status == 422
     assert "several tenants" in response.body["detail"]

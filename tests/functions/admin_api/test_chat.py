@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.settings import settings
 from counterfoil.tasks.chat import MAX_TRANSCRIPT_BYTES
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.tasks.conftest import rows
 
@@ -236,7 +236,7 @@ def test_deleted_conversation_cancels_its_pending_task(call_api: CallApi, acme: 
     assert (task["status"], task["result"]) == ("canceled", None)
     assert delete(call_api, session).status == 404
     assert rows(admin, "chat_message") == []
-    ((_, action, targets),) = recorded(admin, acme)
+    ((_, action, targets),) = verified_changes(admin, acme)
     assert (action, targets) == ("conversation deleted", [session])
 
 

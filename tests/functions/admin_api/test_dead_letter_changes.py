@@ -8,8 +8,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from functions.admin_api.auth import Caller
-from tests.dead_letters.letters import NOON, dying
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
+from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.delivery.harness import FakeSqs, rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
@@ -31,7 +31,7 @@ Change = Callable[..., ApiResponse]
 def job_id(admin: Connection, database: Database, acme: UUID) -> UUID:
     """Dead letter of a failed task."""
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
-    return dying(database, acme)(worker="tasks", task_type="echo", work_id=task)
+    return dead_letter_factory(database, acme)(worker="tasks", task_type="echo", work_id=task)
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_edited_payload_must_match_the_task_type(change: Change, admin: Connecti
 
 
 def test_only_tasks_have_an_editable_payload(change: Change, database: Database, acme: UUID, call_api: CallApi) -> None:
-    document = dying(database, acme)()
+    document = dead_letter_factory(database, acme)()
     assert edit(change, of=document).status == 409
     assert call_api("", method="GET", path=f"{PATH}/{document}/payload", groups=ADMIN).status == 409
 
@@ -286,7 +286,7 @@ def test_audit_trail_records_actor_and_change(
     assert older_page.body["head"] == {"number": 2, "hash": entry["hash"]}
     assert "bye" not in older_page.text
     with database.tenant(acme) as connection:
-        assert broken(connection, acme) is None
+        assert first_broken_entry(connection, acme) is None
 
 
 def test_audit_trail_is_filtered_by_target(change: Change, job_id: UUID, call_api: CallApi) -> None:

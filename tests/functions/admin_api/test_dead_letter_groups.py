@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.functions.admin_api.conftest import CallApi
 from tests.functions.admin_api.letters import get
 
 
 def test_groups_have_counts_trend_and_times(
-    call_api: CallApi, add_dead_letter: Die, set_status: Callable[[UUID, str], None]
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]
 ) -> None:
     this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
     timeouts = [add_dead_letter(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
@@ -50,7 +50,7 @@ def test_groups_have_counts_trend_and_times(
     ]
 
 
-def test_groups_are_paged(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_groups_are_paged(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     for number in range(7):
         add_dead_letter(f"Error {'abcdefg'[number]}", minute=number // 2)
     titles: list[str] = []
@@ -67,7 +67,7 @@ def test_groups_are_paged(call_api: CallApi, add_dead_letter: Die) -> None:
 
 
 def test_stats_count_by_task_type_and_status(
-    call_api: CallApi, add_dead_letter: Die, set_status: Callable[[UUID, str], None]
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]
 ) -> None:
     set_status(add_dead_letter(task_type="echo"), "resolved")
     for _ in range(2):

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from tests.dead_letters.letters import Die, dying
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import CallApi
 
@@ -23,12 +23,14 @@ def look_up(call_api: CallApi, kind: str, id_part: str, groups: str = VIEWER) ->
 
 
 @pytest.mark.parametrize("characters", [4, 8, 9, 12, 13, 36])
-def test_dead_letter_is_found_by_id_suffix(call_api: CallApi, add_dead_letter: Die, characters: int) -> None:
+def test_dead_letter_is_found_by_id_suffix(call_api: CallApi, add_dead_letter: MakeDeadLetter, characters: int) -> None:
     job_id, _ = str(add_dead_letter()), add_dead_letter()
     assert look_up(call_api, "dead_letter", job_id[-characters:]) == [{"id": job_id, "tenant": "acme"}]
 
 
-def test_ambiguous_id_returns_two_matches(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+def test_ambiguous_id_returns_two_matches(
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection
+) -> None:
     for _ in range(3):
         add_dead_letter()
     with admin.transaction():
@@ -38,9 +40,16 @@ def test_ambiguous_id_returns_two_matches(call_api: CallApi, add_dead_letter: Di
 
 
 def test_items_of_other_tenants_are_not_found(
-    call_api: CallApi, add_dead_letter: Die, database: Database, make_tenant: Callable[..., UUID], admin: Connection
+    call_api: CallApi,
+    add_dead_letter: MakeDeadLetter,
+    database: Database,
+    make_tenant: Callable[..., UUID],
+    admin: Connection,
 ) -> None:
-    own, foreign = add_dead_letter("Ours is full"), dying(database, make_tenant("zenith"))("Theirs timed out")
+    own, foreign = (
+        add_dead_letter("Ours is full"),
+        dead_letter_factory(database, make_tenant("zenith"))("Theirs timed out"),
+    )
     suffix = str(foreign)[-8:]
     fingerprint = {item["job_id"]: item["fingerprint"] for item in rows(admin, "dead_letter")}[str(foreign)]
 
@@ -52,7 +61,7 @@ def test_items_of_other_tenants_are_not_found(
 
 
 def test_unassigned_dead_letter_requires_all_tenants(
-    call_api: CallApi, add_dead_letter: Die, admin: Connection
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
     job_id = str(add_dead_letter())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")

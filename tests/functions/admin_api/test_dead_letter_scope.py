@@ -15,8 +15,8 @@ from counterfoil.validation import UNASSIGNED
 from functions.admin_api import handler
 from functions.admin_api.auth import Caller, Role
 from functions.admin_api.handler import build_openapi
-from tests.dead_letters.letters import NOON, Die
-from tests.dead_letters.trail import broken
+from tests.dead_letters.audit_trail import first_broken_entry
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import FakeSqs
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import PATH, get, ids, listed_ids
@@ -65,7 +65,7 @@ def change(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 
 def test_unassigned_list_excludes_those_of_tenants(
-    call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID]
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, add_unassigned: Callable[..., UUID]
 ) -> None:
     assigned, unassigned = add_dead_letter("The message is no task"), add_unassigned()
 
@@ -76,7 +76,7 @@ def test_unassigned_list_excludes_those_of_tenants(
 
 
 def test_unassigned_are_searched_counted_and_grouped(
-    call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID]
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, add_unassigned: Callable[..., UUID]
 ) -> None:
     add_dead_letter("The message 4711 is no task")
     first, second = add_unassigned("The message 4711 is no task"), add_unassigned("The disk is full")
@@ -155,7 +155,7 @@ def test_retried_message_is_sent_unchanged(
 
 def test_unassigned_changes_have_their_own_audit_chain(
     call_api: CallApi,
-    add_dead_letter: Die,
+    add_dead_letter: MakeDeadLetter,
     add_unassigned: Callable[..., UUID],
     change: Callable[..., ApiResponse],
     database: Database,
@@ -170,7 +170,7 @@ def test_unassigned_changes_have_their_own_audit_chain(
     assert [entry["number"] for entry in entries] == [3, 2, 1]
     assert len(get(call_api, "/audit", groups=VIEWER, tenant="acme").body["entries"]) == 1
     with database.delivery() as connection:
-        assert broken(connection, None) is None
+        assert first_broken_entry(connection, None) is None
 
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
@@ -242,7 +242,11 @@ def test_unassigned_cannot_be_exported_or_purged(
 
 @pytest.mark.parametrize("action", ACTION_BODIES)
 def test_unassigned_cannot_be_closed_in_bulk(
-    action: str, call_api: CallApi, add_dead_letter: Die, add_unassigned: Callable[..., UUID], admin: Connection
+    action: str,
+    call_api: CallApi,
+    add_dead_letter: MakeDeadLetter,
+    add_unassigned: Callable[..., UUID],
+    admin: Connection,
 ) -> None:
     unassigned, assigned = add_unassigned(), add_dead_letter()
 

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import MAX_EVENTS, MAX_PAGED, MAX_PREVIOUS_FAILURES
-from tests.dead_letters.letters import NOON, Die, dying
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
@@ -22,7 +22,7 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     first, second = (
         add_dead_letter("Reading timed out after 30 s", task_type="echo"),
         add_dead_letter("The disk is full", minute=1),
@@ -88,7 +88,7 @@ def test_list_is_filtered(
     query: dict[str, str],
     expected: list[int],
     call_api: CallApi,
-    add_dead_letter: Die,
+    add_dead_letter: MakeDeadLetter,
     set_status: Callable[[UUID, str], None],
 ) -> None:
     dead_letters = [
@@ -102,7 +102,7 @@ def test_list_is_filtered(
     assert listed_ids(get(call_api, **query)) == ids([dead_letters[number] for number in expected])
 
 
-def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     work_id = uuid4()
     job_id, similar = (
         add_dead_letter("Page 1 timed out", work_id=work_id),
@@ -149,7 +149,9 @@ def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead
         {"state": "pending"},
     ],
 )
-def test_invalid_parameter_is_rejected(query: dict[str, str], call_api: CallApi, add_dead_letter: Die) -> None:
+def test_invalid_parameter_is_rejected(
+    query: dict[str, str], call_api: CallApi, add_dead_letter: MakeDeadLetter
+) -> None:
     add_dead_letter()
     response = get(call_api, **query)
     assert (response.status, response.headers["Content-Type"]) == (422, "application/problem+json")
@@ -160,7 +162,7 @@ def test_invalid_parameter_is_rejected(query: dict[str, str], call_api: CallApi,
     "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
 )
 def test_unusual_character_causes_no_server_error(
-    text: str, name: str, call_api: CallApi, add_dead_letter: Die
+    text: str, name: str, call_api: CallApi, add_dead_letter: MakeDeadLetter
 ) -> None:
     add_dead_letter()
     assert get(call_api, **{name: text}).status in {200, 403, 422}
@@ -225,7 +227,7 @@ def test_numbered_page_is_filtered_and_has_a_cursor(call_api: CallApi, admin: Co
 # One dead letter
 
 
-def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     work_id = uuid4()
     add_dead_letter("The disk is full", work_id=work_id)
     job_id = add_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
@@ -240,7 +242,7 @@ def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dea
     )
 
 
-def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     work_id = uuid4()
     job_id = add_dead_letter(work_id=work_id)
 
@@ -260,7 +262,7 @@ def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: D
     assert (after_change.status, after_change.headers["ETag"], after_change.body["version"]) == (200, '"2"', 2)
 
 
-def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     work_id = uuid4()
     add_dead_letter(f"Bearer {SECRET} was refused", work_id=work_id)
     job_id = add_dead_letter(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
@@ -297,7 +299,7 @@ def test_secrets_are_hidden_below_admin(call_api: CallApi, add_dead_letter: Die,
     assert SECRET in get(call_api, f"/{job_id}/timeline", groups=ADMIN).text
 
 
-def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+def test_tracebacks_require_admin(call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     job_id = add_dead_letter("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
@@ -342,7 +344,7 @@ TRACE = "1-67891233-abcdef012345678912345678"
 
 
 def test_timeline_orders_attempts_failures_and_changes(
-    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, database: Database
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
@@ -391,7 +393,7 @@ def test_timeline_orders_attempts_failures_and_changes(
 
 
 def test_attempts_link_to_log_and_trace(
-    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_id = uuid4()
     add_attempt(admin, acme, work_id, at=NOON, outcome="failed")
@@ -409,7 +411,7 @@ def test_attempts_link_to_log_and_trace(
 
 
 def test_timeline_is_limited_to_the_last_events(
-    call_api: CallApi, add_dead_letter: Die, admin: Connection, acme: UUID
+    call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection, acme: UUID
 ) -> None:
     work_id = uuid4()
     admin.execute(
@@ -461,7 +463,7 @@ def test_lists_require_viewer_of_the_tenant(
     query: dict[str, str],
     status: int,
     call_api: CallApi,
-    add_dead_letter: Die,
+    add_dead_letter: MakeDeadLetter,
     make_tenant: Callable[..., UUID],
 ) -> None:
     make_tenant("other")
@@ -471,7 +473,7 @@ def test_lists_require_viewer_of_the_tenant(
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
 def test_dead_letter_of_another_tenant_is_not_found(
-    path: str, call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID]
+    path: str, call_api: CallApi, add_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
     job_id = add_dead_letter()
@@ -486,10 +488,14 @@ def test_dead_letter_of_another_tenant_is_not_found(
 
 
 def test_lists_exclude_other_tenants_and_unassigned(
-    call_api: CallApi, add_dead_letter: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
+    call_api: CallApi,
+    add_dead_letter: MakeDeadLetter,
+    make_tenant: Callable[..., UUID],
+    database: Database,
+    admin: Connection,
 ) -> None:
     other = make_tenant("other")
-    job_id, foreign = add_dead_letter("Page 1 timed out"), dying(database, other)("Page 2 timed out")
+    job_id, foreign = add_dead_letter("Page 1 timed out"), dead_letter_factory(database, other)("Page 2 timed out")
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [add_dead_letter("Page 3 timed out")])
 
     for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
@@ -498,7 +504,7 @@ def test_lists_exclude_other_tenants_and_unassigned(
     assert (get(call_api, "/stats").body["count"], get(call_api, "/groups").body["groups"][0]["count"]) == (1, 1)
 
 
-def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: Die, admin: Connection) -> None:
+def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     job_id = add_dead_letter()
     admin.execute("UPDATE dead_letter SET purged_at = now()")
 

@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import CLAIMS, ApiResponse, CallApi
 
@@ -67,7 +67,7 @@ def test_changes_reach_the_audit_trail(call_api: CallApi, acme: UUID, admin: Con
     rotate(call_api, "office")
     remove(call_api, "office")
     ((id_,),) = admin.execute("SELECT id FROM destination").fetchall()
-    assert recorded(admin, acme) == [
+    assert verified_changes(admin, acme) == [
         (CLAIMS["sub"], action, [str(id_)])
         for action in ("destination added", "webhook secret rotated", "destination removed")
     ]

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.documents import document_list
 from counterfoil.kinds import WORK_KINDS
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.factories import make_destination, make_document
 from tests.functions.admin_api.conftest import CallApi
@@ -162,7 +162,7 @@ def failed_file(harness: TenantHarness, admin: Connection) -> Callable[..., str]
             [harness.tenant_id, f"uploads/acme/1/{name}", at],
         ).fetchone()
         assert row is not None
-        dying(harness.database, harness.tenant_id)(worker="acquisition", work_id=row[0])
+        dead_letter_factory(harness.database, harness.tenant_id)(worker="acquisition", work_id=row[0])
         return str(row[0])
 
     return add
@@ -393,7 +393,7 @@ def test_document_shows_its_matches_and_evidence(call_api: CallApi, harness: Ten
 
 
 def test_document_lists_its_dead_letters(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
-    add_dead_letter, document_id = dying(database, harness.tenant_id), harness.ids[INVOICE]
+    add_dead_letter, document_id = dead_letter_factory(database, harness.tenant_id), harness.ids[INVOICE]
     expected = [str(add_dead_letter(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
     add_dead_letter(worker="ingestion")
 
@@ -435,7 +435,7 @@ def test_timeline_has_all_events_in_order(
     call_api: CallApi, harness: TenantHarness, admin: Connection, database: Database
 ) -> None:
     document_id = harness.ids[INVOICE]
-    dying(database, harness.tenant_id)("The disk is full", work_id=document_id, worker="matching")
+    dead_letter_factory(database, harness.tenant_id)("The disk is full", work_id=document_id, worker="matching")
     harness.decide(INVOICE, CREDIT, "confirmed", "ann")
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome,"

@@ -14,7 +14,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api.api import exporting
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
@@ -47,7 +47,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
 
-def test_json_lines_match_the_api(export: Export, add_dead_letter: Die, call_api: CallApi) -> None:
+def test_json_lines_match_the_api(export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi) -> None:
     job_ids = ids([add_dead_letter(minute=minute) for minute in (2, 1, 0)])
 
     response = export()
@@ -61,7 +61,7 @@ def test_json_lines_match_the_api(export: Export, add_dead_letter: Die, call_api
     assert response.headers["Cache-Control"] == "no-store"
 
 
-def test_csv_has_the_same_dead_letters(export: Export, add_dead_letter: Die) -> None:
+def test_csv_has_the_same_dead_letters(export: Export, add_dead_letter: MakeDeadLetter) -> None:
     job_ids = ids([add_dead_letter(minute=1), add_dead_letter("=HYPERLINK(1)")])
 
     response = export(format="csv")
@@ -73,7 +73,7 @@ def test_csv_has_the_same_dead_letters(export: Export, add_dead_letter: Die) -> 
 
 
 def test_export_filters_like_the_list(
-    export: Export, add_dead_letter: Die, set_status: Callable[[UUID, str], None], call_api: CallApi
+    export: Export, add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None], call_api: CallApi
 ) -> None:
     first, second, third = (
         add_dead_letter(error, minute=minute) for minute, error in enumerate(("One", "Two", "Three"))
@@ -103,7 +103,7 @@ def test_export_filters_like_the_list(
 @pytest.mark.parametrize(
     ("groups", "sees"), [(VIEWER, False), ("[operator tenant:acme edit-payloads]", False), (ADMIN, True)]
 )
-def test_secrets_require_admin(groups: str, sees: bool, export: Export, add_dead_letter: Die) -> None:
+def test_secrets_require_admin(groups: str, sees: bool, export: Export, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter(f"{SECRET} was refused")
     for file_format in ("csv", "json"):
         assert (SECRET in export(groups=groups, format=file_format).text) == sees
@@ -118,7 +118,9 @@ def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
     return hmac.digest(salt, selection.hash, "sha256").hex()
 
 
-def test_export_is_recorded_in_the_audit_trail(export: Export, add_dead_letter: Die, admin: Connection) -> None:
+def test_export_is_recorded_in_the_audit_trail(
+    export: Export, add_dead_letter: MakeDeadLetter, admin: Connection
+) -> None:
     job_ids = [add_dead_letter(minute=minute) for minute in range(3)]
 
     response = export(status="pending")
@@ -152,7 +154,7 @@ def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
 def test_export_requires_viewer_of_the_tenant(
-    groups: str, export: Export, add_dead_letter: Die, admin: Connection
+    groups: str, export: Export, add_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
     add_dead_letter()
     assert export(groups=groups, tenant="acme").status == 403
@@ -178,7 +180,7 @@ def finish(admin: Connection) -> None:
 
 @pytest.mark.usefixtures("large")
 def test_large_export_becomes_an_operation(
-    export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection
+    export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
     add_dead_letter()
 
@@ -204,7 +206,7 @@ def test_large_export_becomes_an_operation(
 
 
 def test_slow_export_becomes_an_operation(
-    export: Export, add_dead_letter: Die, monkeypatch: pytest.MonkeyPatch
+    export: Export, add_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_dead_letter()
     monkeypatch.setattr(exporting, "AT_ONCE_SECONDS", -1.0)
@@ -213,7 +215,7 @@ def test_slow_export_becomes_an_operation(
 
 @pytest.mark.usefixtures("large")
 def test_link_is_recorded_once_per_caller(
-    export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection
+    export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
     add_dead_letter()
     id_ = export().body["operation_id"]
@@ -256,7 +258,7 @@ def test_only_requester_and_admins_download_the_file(
     subject: str,
     status: int,
     export: Export,
-    add_dead_letter: Die,
+    add_dead_letter: MakeDeadLetter,
     call_api: CallApi,
     admin: Connection,
 ) -> None:
@@ -269,7 +271,9 @@ def test_only_requester_and_admins_download_the_file(
 
 
 @pytest.mark.usefixtures("large")
-def test_expired_file_is_not_found(export: Export, add_dead_letter: Die, call_api: CallApi, admin: Connection) -> None:
+def test_expired_file_is_not_found(
+    export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
+) -> None:
     add_dead_letter()
     id_ = export().body["operation_id"]
     finish(admin)
@@ -285,7 +289,9 @@ def test_other_operations_have_no_file(call_api: CallApi, acme: UUID) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_token_without_subject_cannot_export(export: Export, add_dead_letter: Die, call_api: CallApi) -> None:
+def test_token_without_subject_cannot_export(
+    export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi
+) -> None:
     """The audit trail must name the person who gets a file."""
     add_dead_letter()
     id_ = export().body["operation_id"]
@@ -299,7 +305,7 @@ def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, ac
 
 
 @pytest.mark.usefixtures("large")
-def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: Die) -> None:
+def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]
     assert [export(text=search).status for search in ("timed", "reading", "after")] == [202, 202, 409]

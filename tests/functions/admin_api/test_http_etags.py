@@ -7,7 +7,7 @@ import pytest
 
 from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
-from tests.dead_letters.letters import Die
+from tests.dead_letters.dead_letter_factory import MakeDeadLetter
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.letters import PATH, VIEWER, get
 from tests.functions.admin_api.permissions import operations_by_route
@@ -31,7 +31,7 @@ def test_version_tag_is_strong() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
-def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_letter: Die) -> None:
+def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     first = get(call_api, path)
     tag = first.headers["ETag"]
@@ -50,7 +50,7 @@ def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_lette
         assert (get_conditionally(if_none_match).status, get_conditionally(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     tags = []
     for _ in range(2):
         add_dead_letter()
@@ -59,7 +59,7 @@ def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: Die) -
     assert not set(tags[0]) & set(tags[1])
 
 
-def test_forbidden_list_never_returns_304(call_api: CallApi, add_dead_letter: Die) -> None:
+def test_forbidden_list_never_returns_304(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
         response = call_api(

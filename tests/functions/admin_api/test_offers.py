@@ -13,7 +13,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.settings import settings
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
 from tests.functions.fake_lambda import FakeLambda, refusal
@@ -203,7 +203,7 @@ def test_pool_shows_failed_shards_first_with_dead_letters(
     )
     finish(completed, completed=0, failed=1)
     finish(failed, "failed", error=FAULT, attempts=1)
-    job_id = dying(database, acme)(worker="offers", task_type="offers", work_id=failed)
+    job_id = dead_letter_factory(database, acme)(worker="offers", task_type="offers", work_id=failed)
 
     body = get(f"/{pool_id}").body
 

@@ -16,7 +16,7 @@ from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
 from functions.admin_api.http import encode_cursor
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.tenant_harness import TenantHarness
 from tests.documents.matching.test_judge import TWICE
@@ -111,7 +111,7 @@ def prepared_tenant(
             [state, NOW, NOW, job_id],
         )
     sessions = [begin_session(admin) for _ in range(2)]
-    work_id, add_dead_letter = uuid4(), dying(database, harness.tenant_id)
+    work_id, add_dead_letter = uuid4(), dead_letter_factory(database, harness.tenant_id)
     dead_letter_ids = [
         add_dead_letter(work_id=work_id, revision=revision, worker="tasks", task_type="echo") for revision in (1, 2)
     ]

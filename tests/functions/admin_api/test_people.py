@@ -10,7 +10,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
 from counterfoil.settings import settings
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import CLAIMS, SIGN_IN, ApiResponse, CallApi
 from tests.functions.admin_api.user_pool import FakeUserPool
 
@@ -70,7 +70,7 @@ def test_admin_invites_a_person_to_their_tenant(
         "operator",
         ["acme"],
     )
-    assert recorded(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
+    assert verified_changes(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
     assert add(call_api).status == 409
     assert emails(call_api) == emails(call_api, tenant="acme") == ["ann@acme.example"]
 
@@ -109,7 +109,7 @@ def test_role_and_tenants_are_changed(call_api: CallApi, pool: FakeUserPool, adm
     assert change(call_api, id_, tenants=["acme", "zenith"]).status == 403
     response = change(call_api, id_, PLATFORM_ADMIN, tenants=["zenith"])
     assert (response.body["tenants"], pool.groups_of(id_)) == (["zenith"], {"admin", "tenant:zenith"})
-    assert recorded(admin, acme) == [(CLAIMS["sub"], "person changed", [id_])] * 2
+    assert verified_changes(admin, acme) == [(CLAIMS["sub"], "person changed", [id_])] * 2
 
 
 def test_disabled_person_is_signed_out(call_api: CallApi, pool: FakeUserPool) -> None:
@@ -136,7 +136,7 @@ def test_person_is_removed(call_api: CallApi, pool: FakeUserPool, admin: Connect
     id_ = pool.add("ann@acme.example", "viewer", "tenant:acme")
     assert call_api("", method="DELETE", path=f"{PATH}/{id_}", groups=ADMIN).status == 204
     assert call_api("", method="DELETE", path=f"{PATH}/{id_}", groups=ADMIN).status == 404
-    assert (pool.users, recorded(admin, acme)) == ({}, [(CLAIMS["sub"], "person removed", [id_])])
+    assert (pool.users, verified_changes(admin, acme)) == ({}, [(CLAIMS["sub"], "person removed", [id_])])
 
 
 @pytest.mark.usefixtures("acme")

@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import engine
-from tests.dead_letters.letters import NOON, Die
+from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
 from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
@@ -58,7 +58,7 @@ def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 
 @pytest.fixture
-def dead_letter_ids(add_dead_letter: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
+def dead_letter_ids(add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]) -> list[UUID]:
     """Dead letters in each status. The last one is pending."""
     job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):

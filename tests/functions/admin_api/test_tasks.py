@@ -17,7 +17,7 @@ from functions.admin_api import endpoint
 from functions.admin_api.api import tasks
 from functions.admin_api.auth import Caller
 from functions.admin_api.http import MAX_BODY_BYTES
-from tests.dead_letters.letters import dying
+from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
@@ -412,7 +412,7 @@ def test_invalid_query_is_rejected(call_api: CallApi, query: dict[str, str], mes
 
 def test_failed_task_names_its_dead_letter(call_api: CallApi, acme: UUID, database: Database) -> None:
     failed_task, pending_task = (UUID(submit(call_api).body["job_id"]) for _ in range(2))
-    job_id = dying(database, acme)(worker="tasks", work_id=failed_task)
+    job_id = dead_letter_factory(database, acme)(worker="tasks", work_id=failed_task)
 
     assert get(call_api, f"/{failed_task}").body["dead_letter"] == str(job_id)
     assert get(call_api, f"/{pending_task}").body["dead_letter"] is None

@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.files import tenants_of
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import CLAIMS, ApiResponse, CallApi
 
 VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"
@@ -64,7 +64,7 @@ def test_new_tenant_has_all_of_its_setup(call_api: CallApi, admin: Connection) -
     assert (response.body["name"], response.body["organization"]) == ("Globex GmbH", "Globex")
     assert (response.body["addresses"], response.body["admins"]) == (["in@globex.example"], ["kim@globex.example"])
     tenant = UUID(response.body["id"])
-    assert recorded(admin, tenant) == [
+    assert verified_changes(admin, tenant) == [
         (SUBJECT, action, [str(tenant)]) for action in ("tenant added", "mail addresses changed", "admins changed")
     ]
     assert admin.execute("SELECT count(*) FROM audit_entry WHERE detail::text LIKE '%globex%'").fetchone() == (0,)
@@ -104,7 +104,7 @@ def test_tenant_is_renamed(call_api: CallApi, admin: Connection, acme: UUID) -> 
     response = change(call_api, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
     assert (response.status, response.body["name"], get_tenant(call_api).body["name"]) == (200, "Acme AG", "Acme AG")
     change(call_api, "", {"name": "Acme AG"}, PLATFORM_ADMIN)
-    assert recorded(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
+    assert verified_changes(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
 
 
 def test_disabled_tenant_takes_no_new_work(
@@ -129,7 +129,7 @@ def test_disabled_tenant_takes_no_new_work(
     assert call_api(upload, groups="[operator tenant:acme]").status == 201
     with database.delivery() as connection:
         assert tenants_of(connection, ["in@acme.example"]) == [acme]
-    assert [action for _, action, _ in recorded(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
+    assert [action for _, action, _ in verified_changes(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
 
 
 @pytest.mark.parametrize("kind", ["addresses", "admins"])
@@ -185,7 +185,7 @@ def test_mail_address_belongs_to_one_tenant(call_api: CallApi, acme: UUID, make_
 
 def test_unchanged_addresses_have_no_audit_entry(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     assert change(call_api, "/admins", {}).status == 200
-    assert recorded(admin, acme) == []
+    assert verified_changes(admin, acme) == []
 
 
 def test_setup_requires_a_subject(call_api: CallApi, acme: UUID) -> None:

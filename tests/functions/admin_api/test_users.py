@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.offers.profiles import internal_id, local_date
-from tests.dead_letters.trail import recorded
+from tests.dead_letters.audit_trail import verified_changes
 from tests.factories import make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.functions.admin_api.permissions import PROFILE
@@ -243,7 +243,7 @@ def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connecti
     users("DELETE", "profile")
 
     user_id, other_id = str(internal_id(acme, USER)), str(internal_id(acme, other))
-    assert [entry[1:] for entry in recorded(admin, acme)] == [
+    assert [entry[1:] for entry in verified_changes(admin, acme)] == [
         ("profile created", [user_id]),
         ("profile replaced", [user_id]),
         ("user blocked", [user_id, other_id]),

@@ -17,7 +17,7 @@ from cli.local.postgres import Server
 from cli.local.tenants import add_tenant
 from counterfoil.db import Connection, Database
 from counterfoil.webhooks.destinations import NewDestination
-from tests.cli.clouds import CloudOf
+from tests.cli.fake_cloud import CloudOf
 from tests.delivery.harness import rows
 from tools.demo import command, demo_cases
 from tools.demo.demo_cases import DemoCases

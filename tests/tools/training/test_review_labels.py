@@ -14,7 +14,7 @@ from cli.local.cloud import Cloud
 from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.score import parse
-from tests.cli.clouds import CloudOf
+from tests.cli.fake_cloud import CloudOf
 from tests.documents.matching.samples import confirmation, invoice, order
 from tests.documents.matching.tenant_harness import TenantHarness
 from tests.tools.training.labeled_sets import orders_and_invoices

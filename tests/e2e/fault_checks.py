@@ -1,0 +1,78 @@
+"""Find documents that were lost, processed twice or processed incorrectly."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
+from tests.e2e.load import GroundTruth
+
+MAX_ATTEMPTS = 3
+"""Maximum attempts of a work item. A failed one must have used all of them."""
+DLQ_REASON = "max_retries_exceeded"
+"""Accepted reason of a failed work item."""
+
+
+def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
+    """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
+
+    `uploaded` are the names of the files. Up to `max_failed` of them may have failed, each after three attempts and
+    with one notification. Deals with a failed file are not checked.
+    """
+    return [
+        *_unfinished(snapshot, uploaded),
+        *_lost_and_doubled(snapshot, uploaded),
+        *_wrongly_failed(snapshot, max_failed),
+        *_wrongly_matched(snapshot, truth.without(snapshot.failed_files)),
+    ]
+
+
+def _unfinished(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
+    for states, count in snapshot.states.items():
+        if states not in FINAL_STATES:
+            yield f"{count} uploads are not in a final state: {states}."
+    if snapshot.states.total() != len(uploaded):
+        yield f"{snapshot.states.total()} of {len(uploaded)} uploads have states."
+    if snapshot.unsent:
+        yield f"{snapshot.unsent} messages are still in the outbox."
+
+
+def _lost_and_doubled(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
+    names = Counter(uploaded)
+    for name in sorted((names - snapshot.documents).keys() - snapshot.failed_files):
+        yield f"{name} is lost."
+    for name in sorted(snapshot.documents - names):
+        yield f"{name} is stored {snapshot.documents[name]} times."
+
+
+def _wrongly_failed(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
+    for worker, attempts in snapshot.attempts.items():
+        if attempts > MAX_ATTEMPTS:
+            yield f"{worker} made {attempts} attempts at one work item."
+    for work, count in snapshot.failed.items():
+        if snapshot.dead_letters[work, DLQ_REASON, MAX_ATTEMPTS] != count:
+            yield f"{work} has failed without a dead letter of {MAX_ATTEMPTS} attempts."
+        if snapshot.notified[work] != count:
+            yield f"{work} has failed with {snapshot.notified[work]} notifications."
+    for dead_letter, count in snapshot.dead_letters.items():
+        if dead_letter[0] not in snapshot.failed or dead_letter[1:] != (DLQ_REASON, MAX_ATTEMPTS) or count > 1:
+            yield f"{count} dead letters are wrong: {dead_letter}."
+    for work in snapshot.notified.keys() - snapshot.failed.keys():
+        yield f"{work} has a notification but has not failed."
+    if len(snapshot.failed_files) > max_failed:
+        yield f"{len(snapshot.failed_files)} documents have failed, more than {max_failed}."
+
+
+def _wrongly_matched(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
+    """Yield faults of edges and clusters with documents of `expected`."""
+    names = {name for deal in expected.deals for name in deal}
+    edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
+    expected_edges = Counter(expected.edges)
+    for edge in sorted((expected_edges - edges).keys()):
+        yield f"The edge {edge} is missing."
+    for edge in sorted((edges - expected_edges).keys()):
+        yield f"The edge {edge} is not expected."
+    clusters = {cluster for cluster in snapshot.clusters if not names.isdisjoint(cluster)}
+    for cluster in sorted(map(sorted, clusters ^ expected.clusters)):
+        yield f"The cluster {cluster} is {'missing' if frozenset(cluster) in expected.clusters else 'wrong'}."
+    if {decided_by for _, _, decided_by in expected.edges} != {"rules", "llm"}:
+        yield "Inconclusive: the remaining edges lack a decision of the rules or of the model."
