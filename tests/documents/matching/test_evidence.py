@@ -1,12 +1,13 @@
 """Evidence in words, and the running total of its weights."""
 
-from uuid import UUID
+import pytest
 
 from counterfoil.documents.matching.compare import Feature, FeatureLevel, Values, compare
-from counterfoil.documents.matching.evidence import evidence_steps, reasoning, words
-from counterfoil.documents.matching.rules import ProposedMatch
-from counterfoil.documents.matching.score import FeatureEvidence, Score, current
-from tests.documents.matching.samples import invoice, line, order, read
+from counterfoil.documents.matching.evidence import _sentence, evidence_steps, reasoning, words
+from counterfoil.documents.matching.normalize import Document
+from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
+from counterfoil.documents.matching.score import FeatureEvidence, Score, current, score
+from tests.documents.matching.samples import delivery, invoice, line, order, read
 
 
 def test_each_level_has_its_own_words():
@@ -32,20 +33,54 @@ def test_waterfall_sums_stored_evidence():
     assert (first.total, second.total) == (9.5, 9.25)
 
 
-def test_reasoning_names_the_strongest_support_in_sentences():
+def match(child: Document, parent: Document, by: MatchMethod = "reference") -> ProposedMatch:
+    return ProposedMatch(child.id, parent.id, parent.kind, by, score(child, parent))
+
+
+def test_reasoning_names_the_agreeing_values():
+    ordered, billed = read(order("4500002777"), 1), read(invoice(po_reference="4500002777"), 2)
+    assert reasoning(match(billed, ordered), billed, ordered) == (
+        "Same order number 4500002777. Same supplier (VAT DE136695976). 2 of 2 lines agree. Date: within three weeks."
+    )
+
+
+def test_reasoning_names_the_shared_number():
+    delivered, billed = read(delivery("LS-500", po_reference="4711"), 1), read(invoice(po_reference="4711"), 2)
+    assert "Same order number 4711." in reasoning(match(billed, delivered, "through"), billed, delivered)
+
+
+def test_reasoning_counts_the_lines_that_agree():
+    ordered = read(order(lines=[line("A-1"), line("A-2")]), 1)
+    billed = read(invoice(lines=[line("A-1"), line("A-2"), line("B-9", "7", "99.00")]), 2)
+    assert _sentence(Feature.LINES, "most+several", billed, ordered) == "2 of 3 lines agree."
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "sentence"),
+    [
+        (Feature.NUMBER, "same_as_read+long", "Order number 4711: same except for characters that OCR confuses."),
+        (Feature.SELLER, "similar_name", "Supplier: similar name."),
+        (Feature.BUYER, "same_identifier+same_name", "Buyer: same name."),
+        (Feature.PRICES, "all_same+two", "Same prices."),
+        (Feature.DATE, "within_three_weeks", "Date: within three weeks."),
+    ],
+)
+def test_each_feature_has_its_sentence(feature: Feature, level: str, sentence: str):
+    assert _sentence(feature, level, read(invoice()), read(order("4711"))) == sentence
+
+
+def test_reasoning_begins_with_the_strongest_support():
+    ordered, billed = read(order(), 1), read(invoice(), 2)
     evidence = (
         FeatureEvidence(Feature.PRIOR, "invoice", -9.0),
-        FeatureEvidence(Feature.NUMBER, "same+long", 9.5),
+        FeatureEvidence(Feature.PRICES, "all_same+two", 9.5),
         FeatureEvidence(Feature.DATE, "same_day", 0.5),
-        FeatureEvidence(Feature.SELLER, "same_vat_id", 12.25),
-        FeatureEvidence(Feature.TOTAL, "different", -2.0),
-        FeatureEvidence(Feature.ARTICLES, "all_same+two", 3.0),
+        FeatureEvidence(Feature.TOTAL, "same", 12.25),
+        FeatureEvidence(Feature.QUANTITIES, "some_more", -2.0),
     )
-    match = ProposedMatch(UUID(int=1), UUID(int=2), "order", "reference", Score(evidence, named=True))
+    found = ProposedMatch(billed.id, ordered.id, ordered.kind, "content", Score(evidence, named=False))
 
-    assert (
-        reasoning(match) == "Referenced by its number. Seller: same VAT ID. Number: same. Articles: all two the same."
-    )
+    assert reasoning(found, billed, ordered) == "Clearly the best candidate. Same net total. Same prices."
 
 
 def test_rounding_is_not_a_larger_quantity():

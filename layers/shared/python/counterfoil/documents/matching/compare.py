@@ -460,21 +460,38 @@ def _dates(child: Document, parent: Document) -> list[FeatureLevel]:
 # -- lines and amounts ----------------------------------------------------------------------------------------------
 
 
-def _lines(child: Document, parent: Document) -> list[FeatureLevel]:
-    if not child.lines or not parent.lines:
-        return []
-    priced = child.kind in _PRICED and parent.kind in _PRICED
-    matched = match_lines(child.lines, parent.lines, priced=priced)
+class ComparedLines(NamedTuple):
+    """Line items of a child with a counterpart in the parent."""
+
+    matched: list[LineMatch]
+    line_count: int
+    """Number of line items that should have a counterpart."""
+
+
+def compare_lines(child: Document, parent: Document) -> ComparedLines:
+    """Pair the line items of two documents."""
+    matched = match_lines(child.lines, parent.lines, priced=_is_priced(child, parent))
     if parent.kind == CONTRACT:  # it fixes prices
         matched = [pair for pair in matched if not _prices_differ(pair)]
     # A document that names several parents has line items about each.
     names_several_parents = len(child.named.get(parent.kind, ())) > 1
     line_count = min(len(child.lines), len(parent.lines)) if names_several_parents else len(child.lines)
+    return ComparedLines(matched, line_count)
+
+
+def _is_priced(child: Document, parent: Document) -> bool:
+    return child.kind in _PRICED and parent.kind in _PRICED
+
+
+def _lines(child: Document, parent: Document) -> list[FeatureLevel]:
+    if not child.lines or not parent.lines:
+        return []
+    matched, line_count = compare_lines(child, parent)
     levels = [FeatureLevel.of(Feature.LINES, _share(len(matched), line_count), Count.of(line_count))]
     levels += _articles(child, parent, matched)
     if matched:
         levels += [FeatureLevel.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
-        levels += _prices(matched) if priced else []
+        levels += _prices(matched) if _is_priced(child, parent) else []
         levels += _quantities(matched)
     return levels
 

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import rules
+from counterfoil.documents.matching.evidence import reasoning
 from counterfoil.documents.matching.judge import JudgePrompt, apply_answer
 from counterfoil.documents.matching.keys import PARENT_KINDS, Key
 from counterfoil.documents.matching.normalize import DELIVERY, ORDER, Document
@@ -42,6 +43,8 @@ class MatchDecision:
     """Repeated decisions by document."""
     alone: frozenset[UUID]
     """Decided documents without an edge."""
+    reasonings: Mapping[Pair, str]
+    """Why each of the `made` edges is a match, in sentences, unless the LLM judge decided."""
     search_keys: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
     unasked: tuple[JudgePrompt, ...] = ()
@@ -309,8 +312,21 @@ def _compare(
     connected = {end for pair in remaining for end in pair}
     unmatched = frozenset(choices.keys() - connected)
     return MatchDecision(
-        added, removed, choices, unmatched, {child.id: context.seeking(child) for child in context.documents(choices)}
+        added,
+        removed,
+        choices,
+        unmatched,
+        {pair: _reasoning(context, link) for pair, link in added.items() if link.judged is None},
+        {child.id: context.seeking(child) for child in context.documents(choices)},
     )
+
+
+def _reasoning(context: Context, link: ProposedMatch) -> str:
+    child, parent = (context.document(id_) for id_ in (link.child, link.parent))
+    if child is None or parent is None:
+        message = f"a document of the match {link.child} {link.parent} was not loaded"
+        raise AssertionError(message)
+    return reasoning(link, child, parent)
 
 
 def _is_unchanged(context: Context, pair: Pair, link: ProposedMatch) -> bool:

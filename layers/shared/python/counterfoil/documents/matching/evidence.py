@@ -3,7 +3,7 @@
 Matches and reviews store codes (`compare.Feature` and its levels), so the words here can change at any time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,6 +19,18 @@ from counterfoil.documents.matching.compare import (
     Timing,
     Total,
     Values,
+    compare_lines,
+)
+from counterfoil.documents.matching.normalize import (
+    CONFIRMATION,
+    CONTRACT,
+    CREDIT_NOTE,
+    DELIVERY,
+    INVOICE,
+    ORDER,
+    RECEIPT,
+    Document,
+    Reference,
 )
 from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 
@@ -59,11 +71,10 @@ _WORDS: dict[str, str] = {
 MIN_BITS, MAX_SENTENCES = 1.0, 4
 """Minimum weight of a supporting feature, and maximum number of features in a reasoning."""
 _RULES: dict[MatchMethod, str] = {
-    "copy": "Duplicate",
-    "reference": "Referenced by its number",
-    "content": "Clearly the best candidate",
-    "through": "Follows from a shared order or delivery note",
+    "content": "Clearly the best candidate.",
+    "through": "Follows from a shared order or delivery note.",
 }
+"""Sentences about rules whose name the features do not imply."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +109,73 @@ def words(code: str) -> str:
     return first.format(*second) if "{}" in first else ", ".join([first, *second])
 
 
-def reasoning(link: ProposedMatch) -> str:
-    """Return why rules made a match: the rule, and the strongest supporting features as sentences."""
-    supporting = sorted((step for step in evidence_steps(link.score.evidence) if step.bits >= MIN_BITS), key=_weakness)
-    return " ".join((f"{_RULES[link.by]}.", *map(_sentence, supporting[:MAX_SENTENCES])))
+def reasoning(match: ProposedMatch, child: Document, parent: Document) -> str:
+    """Return why rules made a match, in sentences: the strongest supporting features first, with their values."""
+    supporting = sorted(
+        (step for step in match.score.evidence if step.weight >= MIN_BITS), key=lambda step: -step.weight
+    )
+    sentences = [_sentence(step.feature, step.level, child, parent) for step in supporting[:MAX_SENTENCES]]
+    rule = _RULES.get(match.by)
+    return " ".join(sentences if rule is None else [rule, *sentences])
 
 
-def _weakness(step: Step) -> float:
-    return -step.bits
+def _sentence(feature: str, level: str, child: Document, parent: Document) -> str:
+    first = level.partition("+")[0]
+    if feature in _NUMBERS:
+        return _number_sentence(first, *_NUMBERS[Feature(feature)](child, parent))
+    if feature in (Feature.SELLER, Feature.BUYER):
+        role, side = ("supplier", parent.seller) if feature == Feature.SELLER else ("buyer", parent.buyer)
+        if first == Identity.SAME_VAT_ID:
+            return f"Same {role} (VAT {side.vat_text})."
+        text = words(level).removeprefix("same identifier, ")
+        return f"{role.capitalize()}: {text}."
+    if feature == Feature.LINES:
+        matched, line_count = compare_lines(child, parent)
+        return f"{len(matched)} of {line_count} {'line agrees' if line_count == 1 else 'lines agree'}."
+    return _SENTENCES.get((feature, first)) or f"{words(feature).capitalize()}: {words(level)}."
 
 
-def _sentence(step: Step) -> str:
-    # The length of an equal number only affects the weight, so people do not need it.
-    text = step.text.partition(",")[0] if step.feature == Feature.NUMBER else step.text
-    return f"{step.label.capitalize()}: {text}."
+def _number_sentence(level: str, kind: str, number: Reference | None) -> str:
+    name = f"{_NUMBER_NAMES[kind]} {'' if number is None else number.text}".rstrip()
+    return f"Same {name}." if level == Number.SAME else f"{name.capitalize()}: {words(level)}."
+
+
+def _shared_number(kind: str) -> Callable[[Document, Document], tuple[str, Reference | None]]:
+    """Return a function that finds a number of another document which both documents reference."""
+
+    def find(child: Document, parent: Document) -> tuple[str, Reference | None]:
+        pairs = ((a, b) for a in child.named.get(kind, ()) for b in parent.named.get(kind, ()))
+        return kind, next((a for a, b in pairs if a.folded & b.folded), None)
+
+    return find
+
+
+_NUMBERS: dict[Feature, Callable[[Document, Document], tuple[str, Reference | None]]] = {
+    Feature.NUMBER: lambda _, parent: (parent.kind, parent.number),
+    Feature.SHARED_PURCHASE_ORDER: _shared_number(ORDER),
+    Feature.SHARED_DELIVERY_NOTE: _shared_number(DELIVERY),
+    Feature.SHARED_CONTRACT: _shared_number(CONTRACT),
+}
+"""Functions that return the type of a document and its number, on which two documents agree."""
+_NUMBER_NAMES = {
+    ORDER: "order number",
+    CONFIRMATION: "confirmation number",
+    DELIVERY: "delivery note number",
+    RECEIPT: "goods receipt number",
+    INVOICE: "invoice number",
+    CREDIT_NOTE: "credit note number",
+    CONTRACT: "contract number",
+}
+_SENTENCES: dict[tuple[str, str], str] = {
+    (Feature.DUPLICATE, Duplicate.SAME_NUMBER): "Duplicate with the same number.",
+    (Feature.DUPLICATE, Duplicate.SAME_CONTENT): "Duplicate with another number.",
+    (Feature.ARTICLES, Values.SOME_SAME): "Same article numbers.",
+    (Feature.PRICES, Values.ALL_SAME): "Same prices.",
+    (Feature.QUANTITIES, Values.ALL_SAME): "Same quantities.",
+    (Feature.QUANTITIES, Values.NONE_MORE): "No quantity is larger.",
+    (Feature.REMAINING_QUANTITY, Remaining.EXACT): "The quantities are exactly what was left.",
+    (Feature.TOTAL, Total.SAME): "Same net total.",
+    (Feature.TOTAL, Total.ONE_LINE_OVER_TOTAL): "One line item equals the whole total.",
+    (Feature.TOTAL, Total.USUAL_ADVANCE_SHARE): "The total is a usual share for an advance payment.",
+}
+"""Sentences by feature and level. The others are rendered from their words."""

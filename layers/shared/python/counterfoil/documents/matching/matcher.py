@@ -11,7 +11,6 @@ from uuid import UUID
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents.matching import judge, sql
 from counterfoil.documents.matching.decide import MatchDecision, decide
-from counterfoil.documents.matching.evidence import reasoning
 from counterfoil.documents.matching.judge import Embedder, Judge, JudgeExchange, mark_llm_skipped
 from counterfoil.documents.matching.keys import PARENT_KINDS, Key, keys
 from counterfoil.documents.matching.normalize import CONTRACT, Document, document
@@ -345,6 +344,7 @@ def apply_changes(
     reasons of other unmatched documents. `decided_ids` are the documents whose review a reviewer closes by this change.
     """
     new_links = {pair: link for change in changes for pair, link in change.outcome.added.items()}
+    reasonings = {pair: text for change in changes for pair, text in change.outcome.reasonings.items()}
     pending_matches = [change.matched for change in changes if change.matched is not None]
     choices = {id_: choice for change in changes for id_, choice in change.outcome.choices.items()}
     known = {id_ for change in changes for id_ in change.previous_matches}
@@ -356,9 +356,8 @@ def apply_changes(
         sought = {id_: search_keys for change in changes for id_, search_keys in change.outcome.search_keys.items()}
         sql.write_search_keys(connection, tenant_id, sought, known)
         unlinked = sql.delete_edges(connection, [pair for change in changes for pair in change.outcome.removed])
-        linked = sql.insert_edges(
-            connection, tenant_id, [_edge(pair, new_links[pair]) for pair in sorted(new_links)], now
-        )
+        edges = [_edge(pair, new_links[pair], reasonings.get(pair, "")) for pair in sorted(new_links)]
+        linked = sql.insert_edges(connection, tenant_id, edges, now)
         singletons = sql.singleton_clusters(
             connection, [change.document_id for change in changes if change.is_unmatched]
         )
@@ -432,7 +431,7 @@ def _seeds(change: Change) -> set[UUID]:
     return seeds | {root for pair in joined if (root := leader(pair.a)) not in reached_roots}
 
 
-def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
+def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
     evidence: dict[str, Any] = {
         "by": link.by,
         "child": str(link.child),
@@ -443,7 +442,7 @@ def _edge(pair: Pair, link: ProposedMatch) -> NewMatch:
     if link.judged is not None:
         evidence["question"] = link.judged.question
         return NewMatch(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
-    return NewMatch(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning(link))
+    return NewMatch(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning)
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:

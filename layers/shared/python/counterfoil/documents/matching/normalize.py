@@ -302,6 +302,8 @@ class Party:
     identifiers: Mapping[str, str]
     """By field: tax number, register number, endpoint, IBAN, e-mail address."""
     postal_code: str | None
+    vat_text: str | None = None
+    """The stated spelling of `vat`, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +444,7 @@ def _party_of_values(*values: str | None) -> Party:
         vat,
         {field: normalized for field in _IDENTIFIERS if field in fields and (normalized := identifier(fields[field]))},
         identifier(fields["postal_code"]) if "postal_code" in fields else None,
+        None if vat is None else fields["vat_id"].replace(" ", ""),
     )
 
 
