@@ -74,7 +74,7 @@ class Api:
     """Known e-mail addresses by subject; None for workers and people without a known address."""
 
     def name_of(self, actor: str) -> str:
-        """Return the name or e-mail address of a person, and the name of a worker. Raises the same errors as `send`."""
+        """Return a person's name or e-mail address, or a worker's name. Raises the same errors as `send`."""
         name = self.local_name_of(actor) if actor else ""
         if name is not None:
             return name

@@ -205,7 +205,7 @@ class Caller:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str | None:
-    """Return the e-mail address, unless the issuer has not verified it. API Gateway converts booleans to text."""
+    """Return the e-mail address if the issuer has verified it. API Gateway converts booleans to text."""
     email = claims.get("email")
     is_valid = isinstance(email, str) and "@" in email and len(email) <= LONGEST_ACTOR and _is_storable(email)
     return email if is_valid and str(claims.get("email_verified", True)).lower() == "true" else None

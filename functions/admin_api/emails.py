@@ -1,4 +1,4 @@
-"""E-mail addresses of people who changed something, so that the console and the CLI can show who it was.
+"""E-mail addresses of people who made changes. The console and the CLI show them.
 
 Tables and responses identify people by the subject of their token, which does not change. The address comes from the
 token of their last change.
@@ -22,7 +22,7 @@ class EmailStore:
     """Tenant, subject and address."""
 
     def save(self, database: Database, tenant_id: UUID | None, subject: str, email: str) -> None:
-        """Store the address of a person who changes something of a tenant; of several tenants without `tenant_id`.
+        """Store the address of a person who makes a change in a tenant. None stands for several tenants.
 
         Raises the same errors as `Database.tenant`.
         """
@@ -37,7 +37,7 @@ class EmailStore:
 
 
 def find(database: Database, subjects: Collection[str], slugs: Collection[str] | None) -> dict[str, str]:
-    """Return the addresses of people who changed something of these tenants, by subject. `slugs` is None for all.
+    """Return addresses by subject, of people who made changes in these tenants. None stands for all tenants.
 
     Raises the same errors as `Database.tenant`.
     """

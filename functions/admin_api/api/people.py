@@ -266,7 +266,7 @@ def find_emails(
         ),
     ],
 ) -> Response[Emails]:
-    """Find the e-mail addresses of people who changed something of the caller's tenants."""
+    """Find the e-mail addresses of people who made changes in the caller's tenants."""
     return answer(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
 
 

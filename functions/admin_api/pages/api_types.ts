@@ -572,6 +572,7 @@ export interface components {
             source: string | null;
             confidence: number | null;
             page: number | null;
+            unit_name: string | null;
         };
         DocumentMatch: {
             document: components["schemas"]["DocumentSummary"];

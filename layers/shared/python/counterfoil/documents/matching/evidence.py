@@ -110,7 +110,7 @@ def words(code: str) -> str:
 
 
 def reasoning(match: ProposedMatch, child: Document, parent: Document) -> str:
-    """Return why rules made a match, in sentences: the strongest supporting features first, with their values."""
+    """Return why rules made a match, in sentences with values. The strongest features come first."""
     supporting = sorted(
         (step for step in match.score.evidence if step.weight >= MIN_BITS), key=lambda step: -step.weight
     )
@@ -173,7 +173,7 @@ _SENTENCES: dict[tuple[str, str], str] = {
     (Feature.PRICES, Values.ALL_SAME): "Same prices.",
     (Feature.QUANTITIES, Values.ALL_SAME): "Same quantities.",
     (Feature.QUANTITIES, Values.NONE_MORE): "No quantity is larger.",
-    (Feature.REMAINING_QUANTITY, Remaining.EXACT): "The quantities are exactly what was left.",
+    (Feature.REMAINING_QUANTITY, Remaining.EXACT): "The quantities equal the remaining quantities.",
     (Feature.TOTAL, Total.SAME): "Same net total.",
     (Feature.TOTAL, Total.ONE_LINE_OVER_TOTAL): "One line item equals the whole total.",
     (Feature.TOTAL, Total.USUAL_ADVANCE_SHARE): "The total is a usual share for an advance payment.",
