@@ -37,7 +37,7 @@ class EmailStore:
 
 
 def find(database: Database, subjects: Collection[str], slugs: Collection[str] | None) -> dict[str, str]:
-    """Return addresses by subject, of people who made changes in these tenants. None stands for all tenants.
+    """Return addresses of people who made changes in these tenants, by subject. None stands for all.
 
     Raises the same errors as `Database.tenant`.
     """
