@@ -33,7 +33,7 @@ def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_c
     expect(page.locator(".graph a")).to_have_count(CASE_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)
     page.get_by_role("region", name="Documents and matches").get_by_role("button").first.click()
-    page.get_by_text("Evidence", exact=True).click()
+    page.get_by_text("How sure?").click()
     expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
     expect(page.get_by_role("region", name="Line items", exact=True)).to_contain_text("Ordered")
     check_page(page, "cluster")

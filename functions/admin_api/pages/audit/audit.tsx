@@ -6,7 +6,7 @@ import { currentSession } from "../current_session";
 import { navigate, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { CopyableId, ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
-import { formatNumber, shortId, Time } from "../ui/format";
+import { formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { formatJson } from "../ui/json_text";
 import { UserName } from "../ui/user_name";
 
@@ -141,7 +141,7 @@ export function AuditEntries({
               <UserName value={entry.actor} />
             </td>
             <td data-label="Action">
-              {entry.action}
+              {toLabel(entry.action)}
               {entry.version_after !== null && (
                 <>
                   {" "}

@@ -8,13 +8,12 @@ import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
-import { formatDecimal, formatMoney, formatNumber, shortId, Time } from "../ui/format";
-import { bits, Waterfall } from "../ui/waterfall";
+import { HowSure } from "../ui/evidence";
+import { formatDecimal, formatMoney, formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
 
 type Variance = Schemas["ClusterVariance"];
-type Edge = Schemas["ClusterMatch"];
 type Line = Schemas["ClusterLine"];
 type Quantity = (typeof QUANTITIES)[number];
 type ClusterDocument = WithText<Schemas["DocumentSummary"]>;
@@ -28,7 +27,6 @@ const MAX_SHOWN = 60; // documents per page
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"] as const;
 const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // to the ordered quantity
 const capitalize = (name: string) => `${name[0].toUpperCase()}${name.slice(1)}`;
-const DECIDED_BY: Record<string, string> = { rules: "by rules", llm: "by a language model", reviewer: "by a reviewer" };
 
 export function Cluster({ id }: { id: string }) {
   const route = useRoute();
@@ -198,15 +196,14 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
               >
                 {title(edge.document_a_id)} ↔ {title(edge.document_b_id)}
               </button>
-              <span class="quiet">
-                {" "}
-                {edge.confidence}, {DECIDED_BY[edge.decided_by] ?? `by ${edge.decided_by}`}
-              </span>
               {chosen === number && (
-                <Why
-                  edge={edge}
-                  caption={`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`}
-                />
+                <div class="why">
+                  {edge.reasoning && <p>{edge.reasoning}</p>}
+                  <HowSure
+                    match={edge}
+                    caption={`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`}
+                  />
+                </div>
               )}
             </li>
           ))}
@@ -216,22 +213,6 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
       )}
       <ShownCount shown={matches.length} total={cluster.matches_total} noun="matches" />
     </section>
-  );
-}
-
-function Why({ edge, caption }: { edge: Edge; caption: string }) {
-  return (
-    <div class="why">
-      {edge.reasoning && <p>{edge.reasoning}</p>}
-      <details>
-        <summary>Evidence</summary>
-        {edge.evidence.length > 0 ? (
-          <Waterfall evidence={edge.evidence} caption={caption} />
-        ) : (
-          <p class="quiet">{bits(edge.score)} bits in total.</p>
-        )}
-      </details>
-    </div>
   );
 }
 
@@ -447,7 +428,7 @@ function Variance({ variance, openDialog }: { variance: Variance; openDialog: (d
   return (
     <li>
       <p>
-        <Status status={state} /> <b>{variance.code.replaceAll("_", " ")}</b>
+        <Status status={state} /> <b>{toLabel(variance.code)}</b>
       </p>
       <p>
         {variance.message} {more}

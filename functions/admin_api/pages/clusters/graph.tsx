@@ -1,7 +1,8 @@
 // Graph of a cluster: a column for each document type, from contracts to credit notes, and a line for each match.
 
-import { type DocumentInfo, documentTitle, toLabel } from "../documents/summary";
+import { type DocumentInfo, documentTitle } from "../documents/summary";
 import { navigate } from "../router";
+import { toLabel } from "../ui/format";
 import { BOX, type Ends, edgePaths, layoutNodes, type Point } from "./layout";
 
 type Link = Ends & { decided_by: string };
@@ -42,7 +43,7 @@ export function Graph({
       >
         {columns.map((column) => (
           <text class="kind" x={positions.get(column.docs[0].id)?.x} y="20">
-            {toLabel(column.type)}
+            {column.type ? toLabel(column.type) : "Deleted"}
           </text>
         ))}
         {edgePaths(links, found).map(

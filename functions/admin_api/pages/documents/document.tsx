@@ -4,10 +4,10 @@ import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
+import { HowSure } from "../ui/evidence";
 import { formatDuration, formatNumber, secondsBetween, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
-import { Waterfall } from "../ui/waterfall";
 import { Fields } from "./extracted_fields";
 import { usePageImage } from "./page_image";
 import { Stages } from "./stages";
@@ -206,17 +206,11 @@ function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null 
       <ul class="links">
         {doc.matches.map((edge) => (
           <li key={edge.document.id}>
-            <DocumentLink doc={edge.document} tenant={tenant} />{" "}
-            <span class="quiet">
-              {edge.confidence}, {edge.decided_by}
-            </span>
-            <details class="why">
-              <summary>Why</summary>
+            <DocumentLink doc={edge.document} tenant={tenant} />
+            <div class="why">
               <p>{edge.reasoning}</p>
-              {edge.evidence.length > 0 && (
-                <Waterfall evidence={edge.evidence} caption={`Evidence for ${documentTitle(edge.document)}`} />
-              )}
-            </details>
+              <HowSure match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
+            </div>
           </li>
         ))}
       </ul>
@@ -296,12 +290,7 @@ function TimelineEvent({
     <li class={event.kind}>
       <p>
         <b>
-          {which}:{" "}
-          {event.kind === "scheduled"
-            ? "postponed until then"
-            : event.kind === "running"
-              ? "in progress"
-              : event.outcome}
+          {which}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
         </b>
         {other && (
           <>

@@ -7,9 +7,9 @@ import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, Days, type Option, useTyped } from "../ui/filters";
-import { startOfDay, Time } from "../ui/format";
+import { startOfDay, Time, toLabel } from "../ui/format";
 import { CurrentStage, isDone, STAGE_LABELS } from "./stages";
-import { documentTitle, KINDS, Seller, toLabel, toSummary, type WithText } from "./summary";
+import { documentTitle, KINDS, Seller, toSummary, type WithText } from "./summary";
 import { AddDocuments } from "./upload";
 
 type ListFilter = ReturnType<typeof filterFrom>;

@@ -1,8 +1,7 @@
 // Extracted fields of a document, with confidence and page.
 
 import type { Schemas } from "../api";
-import { formatNumber, formatPercent } from "../ui/format";
-import { toLabel } from "./summary";
+import { formatDay, formatDecimal, formatMoney, formatNumber, formatPercent, toLabel } from "../ui/format";
 
 type Field = Schemas["DocumentField"];
 
@@ -18,14 +17,33 @@ const COLUMNS = [
   "net_amount",
 ];
 const FIRST = ["name", "vat_id", "tax_number", "street", "postal_code", "city", "country"];
+const MONEY = ["total_net", "total_tax", "total_gross", "unit_price", "net_amount"];
+const DECIMALS = ["quantity", "rejected_quantity", "price_basis_quantity"];
+const NUMERIC = [...MONEY, ...DECIMALS, "tax_rate"];
 const isStated = ({ value }: { value: unknown }) =>
   value !== null && value !== "" && !(Array.isArray(value) && !value.length);
-const formatValue = (value: unknown) =>
-  typeof value !== "object"
-    ? String(value)
-    : Array.isArray(value) && value.every((one) => typeof one !== "object")
-      ? value.join(", ")
-      : JSON.stringify(value);
+
+// Formats a value by the name of its field.
+function formatValue(field: Field, currency: string | null) {
+  const { value, unit_name } = field;
+  const name = nameOf(field);
+  if (typeof value === "object") {
+    const isFlat = Array.isArray(value) && value.every((one) => typeof one !== "object");
+    return isFlat ? value.join(", ") : JSON.stringify(value);
+  }
+  const text = String(value);
+  if (MONEY.includes(name)) {
+    return formatMoney(text, currency);
+  }
+  if (DECIMALS.includes(name)) {
+    return formatDecimal(text);
+  }
+  if (name === "tax_rate") {
+    return `${formatDecimal(text)}%`;
+  }
+  return name.endsWith("date") ? formatDay(text) : (unit_name ?? text);
+}
+
 const sortNames = (names: string[], order: string[]) => [
   ...order.filter((name) => names.includes(name)),
   ...names.filter((name) => !order.includes(name)),
@@ -44,6 +62,8 @@ export function Fields({
   turn: ((page: number) => void) | null;
 }) {
   const stated = fields.filter(isStated);
+  const currency = stated.find(({ path }) => path === "currency")?.value ?? null;
+  const money = typeof currency === "string" ? currency : null;
   if (!stated.length && !lines.length) {
     return (
       <section aria-labelledby="fields">
@@ -68,7 +88,7 @@ export function Fields({
               {names
                 .flatMap((name) => own.filter((one) => nameOf(one) === name).slice(0, 1))
                 .map((field) => (
-                  <FieldRow field={field} turn={turn} />
+                  <FieldRow field={field} currency={money} turn={turn} />
                 ))}
             </dl>
           </>
@@ -77,7 +97,7 @@ export function Fields({
       {lines.length > 0 && (
         <>
           <h3>Line items</h3>
-          <LineTable lines={lines} />
+          <LineTable lines={lines} currency={money} />
           {total > lines.length && (
             <p class="quiet">
               The first {formatNumber(lines.length)} of {formatNumber(total)} line items are shown.
@@ -89,15 +109,25 @@ export function Fields({
   );
 }
 
+const alignmentOf = (name: string) => (NUMERIC.includes(name) ? "count" : "");
+
 const nameOf = ({ path }: { path: string }) => path.slice(path.lastIndexOf(".") + 1);
 
-function FieldRow({ field, turn }: { field: Field; turn: ((page: number) => void) | null }) {
-  const { value, confidence, page } = field;
+function FieldRow({
+  field,
+  currency,
+  turn,
+}: {
+  field: Field;
+  currency: string | null;
+  turn: ((page: number) => void) | null;
+}) {
+  const { confidence, page } = field;
   return (
     <div>
       <dt>{toLabel(nameOf(field))}</dt>
       <dd>
-        {formatValue(value)}
+        {formatValue(field, currency)}
         {confidence !== null && confidence < SHOWN_BELOW && (
           <>
             {" "}
@@ -122,8 +152,8 @@ function FieldRow({ field, turn }: { field: Field; turn: ((page: number) => void
   );
 }
 
-function LineTable({ lines }: { lines: Field[][] }) {
-  const rows = lines.map((line) => new Map(line.filter(isStated).map((field) => [nameOf(field), field.value])));
+function LineTable({ lines, currency }: { lines: Field[][]; currency: string | null }) {
+  const rows = lines.map((line) => new Map(line.filter(isStated).map((field) => [nameOf(field), field])));
   const columns = sortNames([...new Set(rows.flatMap((row) => [...row.keys()]))], COLUMNS);
   return (
     <div class="scrolled" tabindex={0} role="region" aria-label="Line items">
@@ -131,16 +161,23 @@ function LineTable({ lines }: { lines: Field[][] }) {
         <thead>
           <tr>
             {columns.map((column) => (
-              <th scope="col">{toLabel(column)}</th>
+              <th scope="col" class={alignmentOf(column)}>
+                {toLabel(column)}
+              </th>
             ))}
           </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
             <tr>
-              {columns.map((column) => (
-                <td data-label={toLabel(column)}>{row.has(column) ? formatValue(row.get(column)) : ""}</td>
-              ))}
+              {columns.map((column) => {
+                const field = row.get(column);
+                return (
+                  <td data-label={toLabel(column)} class={alignmentOf(column)}>
+                    {field && formatValue(field, currency)}
+                  </td>
+                );
+              })}
             </tr>
           ))}
         </tbody>

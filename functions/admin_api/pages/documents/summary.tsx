@@ -2,7 +2,7 @@
 
 import type { Schemas } from "../api";
 import { navigate } from "../router";
-import { formatDay, formatMoney, shortId } from "../ui/format";
+import { formatDay, formatMoney, shortId, toLabel } from "../ui/format";
 
 // Fields of a document that lists and reviews show.
 export type DocumentInfo = Partial<Omit<Schemas["ReviewDocument"], "id">> & { id: string };
@@ -23,13 +23,6 @@ export const KINDS = [
   "credit_note",
   "contract",
 ];
-const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
-
-// Converts a name of the API to a label, such as "vat_id" to "VAT ID".
-export const toLabel = (name: string | null | undefined) =>
-  name
-    ? `${name[0].toUpperCase()}${name.slice(1)}`.replaceAll("_", " ").replace(CAPITALS, (word) => word.toUpperCase())
-    : "Document";
 
 // Converts date and total of a document to text.
 export function toSummary<Doc extends { date: string | null; total: Schemas["Total"] | null; file_name: string }>({

@@ -8,10 +8,10 @@ import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
+import { Arguments, barSpan, HowSure, type Span } from "../ui/evidence";
 import { formatPercent, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
-import { barSpan, type Span, Waterfall } from "../ui/waterfall";
 import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
 import { type Doubt, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
 
@@ -236,12 +236,8 @@ function CandidateCard({
         <span class="probability">{formatPercent(candidate.probability)}</span>
       </h2>
       <DocumentFacts doc={doc} beside={review.document} />
-      <Waterfall
-        evidence={candidate.evidence}
-        span={span}
-        total={candidate.weight_bits}
-        caption={`Evidence for ${documentTitle(doc)}`}
-      />
+      <Arguments evidence={candidate.evidence} />
+      <HowSure match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
       {last && (
         <p>
           <Status status={last.verdict} />{" "}

@@ -2,12 +2,12 @@
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
-import { documentTitle, KINDS, Seller, toLabel } from "../documents/summary";
+import { documentTitle, KINDS, Seller } from "../documents/summary";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, type Option } from "../ui/filters";
-import { formatPercent, Time } from "../ui/format";
+import { formatPercent, Time, toLabel } from "../ui/format";
 import { useRowShortcuts } from "../ui/shortcuts";
 import { DecisionNotice } from "./decisions";
 

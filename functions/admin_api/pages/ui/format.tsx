@@ -1,4 +1,4 @@
-// Formatters of ids, times (local or UTC, as the user chooses), money, numbers and durations.
+// Formatters of ids, names, times (local or UTC, as the user chooses), money, numbers and durations.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -98,6 +98,14 @@ export function formatDay(day: string | null) {
   const moment = new Date(`${day}T00:00:00Z`);
   const format = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
   return day === null || Number.isNaN(moment.getTime()) ? day : format.format(moment);
+}
+
+const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
+
+// Converts a name of the API to a label, such as "vat_id" to "VAT ID".
+export function toLabel(name: string) {
+  const words = name.replace(/[_-]/g, " ").replace(CAPITALS, (word) => word.toUpperCase());
+  return `${words[0].toUpperCase()}${words.slice(1)}`;
 }
 
 const SHORT_ID_LENGTH = 8; // last characters, because ids created together start alike

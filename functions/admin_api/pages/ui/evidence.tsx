@@ -1,5 +1,6 @@
-// Waterfall chart of evidence: bits of each feature for or against a match, and their sum.
+// Evidence of a match: reasons in words, and a waterfall chart of their weights in bits.
 import type { Schemas } from "../api";
+import { toLabel } from "./format";
 
 type Step = Schemas["Step"];
 export type Span = { low: number; high: number };
@@ -7,8 +8,16 @@ export type Span = { low: number; high: number };
 const WIDTH = 200;
 const HEIGHT = 14;
 const MIN_BAR = 2; // keeps small values visible
+const MIN_ARGUMENT = 1; // bits
+const DECIDED_BY: Record<string, string> = { rules: "rules", llm: "the language model", reviewer: "a reviewer" };
 
-export const bits = (value: number) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
+// A match, or a candidate for one.
+type Match = { evidence: Step[] } & (
+  | { score: number; confidence: string; decided_by: string }
+  | { weight_bits: number; probability: number }
+);
+
+const bits = (value: number) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
 
 // Lowest and highest sum of several charts, so that their bars have the same scale.
 export function barSpan(evidences: Step[][]): Span {
@@ -16,8 +25,52 @@ export function barSpan(evidences: Step[][]): Span {
   return { low: Math.min(0, ...sums), high: Math.max(0, ...sums) };
 }
 
+// Reasons for and against a candidate, the strongest first.
+export function Arguments({ evidence }: { evidence: Step[] }) {
+  const strong = evidence
+    .filter((step) => step.feature !== "prior" && Math.abs(step.bits) >= MIN_ARGUMENT)
+    .sort((one, other) => Math.abs(other.bits) - Math.abs(one.bits));
+  const sentences = (steps: Step[]) => steps.map((step) => `${toLabel(step.label)}: ${step.text}.`).join(" ");
+  const supporting = sentences(strong.filter((step) => step.bits > 0));
+  const contradicting = sentences(strong.filter((step) => step.bits < 0));
+  return (
+    <>
+      {supporting && (
+        <p>
+          <b>For:</b> {supporting}
+        </p>
+      )}
+      {contradicting && (
+        <p>
+          <b>Against:</b> {contradicting}
+        </p>
+      )}
+    </>
+  );
+}
+
+// Score of a match, on demand.
+export function HowSure({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
+  const total = "score" in match ? match.score : match.weight_bits;
+  return (
+    <details>
+      <summary>How sure?</summary>
+      {"score" in match && (
+        <p>
+          Decided by {DECIDED_BY[match.decided_by] ?? match.decided_by}. Confidence: {match.confidence}.
+        </p>
+      )}
+      {match.evidence.length > 0 ? (
+        <Waterfall evidence={match.evidence} span={span} total={total} caption={caption} />
+      ) : (
+        <p class="quiet">{bits(total)} bits in total.</p>
+      )}
+    </details>
+  );
+}
+
 // The table contains the same information as the bars.
-export function Waterfall({
+function Waterfall({
   evidence,
   span = barSpan([evidence]),
   total = evidence.at(-1)?.total ?? 0,
