@@ -27,7 +27,7 @@ Limit = Annotated[int, typer.Option(min=1, help="Maximum number of items.")]
 Since = Annotated[
     datetime | None,
     typer.Option(
-        "--from",
+        "--since",
         parser=moment,
         metavar="TIME",
         help="Received at or after this time: 2026-01-31, or 2026-01-31T09:00 (UTC).",
@@ -36,6 +36,6 @@ Since = Annotated[
 ]
 Until = Annotated[
     datetime | None,
-    typer.Option("--to", parser=moment, metavar="TIME", help="Received before this time.", show_default=False),
+    typer.Option("--until", parser=moment, metavar="TIME", help="Received before this time.", show_default=False),
 ]
-Supersede = Annotated[bool, typer.Option("--supersede", help="Replace an earlier decision.")]
+Override = Annotated[bool, typer.Option("--override", help="Replace an earlier decision.")]

@@ -17,7 +17,7 @@ from cli import ids
 from cli.client import URL, Api, connect, poll
 from cli.commands import tasks
 from cli.failures import UsageError
-from cli.local import scripted_model
+from cli.local import fake_llm
 from cli.local.cloud import Cloud
 from cli.local.place import cloud_folder
 from cli.output import aside, page, print_json
@@ -42,10 +42,10 @@ def talk(  # one for each option
     tenant: Annotated[
         str | None, typer.Option(help="The tenant's slug, if there are several tenants.", show_default=False)
     ] = None,
-    scripted: Annotated[
+    is_fake: Annotated[
         bool,
         typer.Option(
-            "--scripted",
+            "--fake-llm",
             help="Use a fake model that needs no API key. The app is deployed with it until you exit.",
         ),
     ] = False,
@@ -61,7 +61,7 @@ def talk(  # one for each option
     """
     if as_json and not list_:
         raise UsageError("--json requires --list.")
-    if delete and (list_ or scripted or session is None):
+    if delete and (list_ or is_fake or session is None):
         raise UsageError("To delete a conversation: counterfoil chat SESSION --delete")
     if list_:
         api = connect(context)
@@ -73,7 +73,7 @@ def talk(  # one for each option
         api.send("DELETE", f"{PATH}/{session_id}")
         aside().print("The conversation and all its messages were deleted.")
         return
-    with _model(context, scripted=scripted) as options:
+    with _model(context, is_fake=is_fake) as options:
         api = connect(context)
         conversation = Conversation(api, api.single_tenant(tenant))
         if session is not None:
@@ -82,14 +82,14 @@ def talk(  # one for each option
 
 
 @contextmanager
-def _model(context: typer.Context, *, scripted: bool) -> Iterator[str]:
+def _model(context: typer.Context, *, is_fake: bool) -> Iterator[str]:
     """Provide a model in the local cloud. Yield the options required to continue a conversation with it."""
     if URL not in os.environ:
-        with scripted_model.available(Cloud.at(cloud_folder(context.obj)), scripted=scripted) as cloud:
-            yield " --scripted" if scripted_model.port_of(cloud.state.tuning) else ""
+        with fake_llm.available(Cloud.at(cloud_folder(context.obj)), requested=is_fake) as cloud:
+            yield " --fake-llm" if fake_llm.port_of(cloud.state.tuning) else ""
         return
-    if scripted:
-        raise UsageError(f"--scripted requires the local cloud: unset {URL}, or remove --scripted.")
+    if is_fake:
+        raise UsageError(f"--fake-llm requires the local cloud: unset {URL}, or remove --fake-llm.")
     yield ""
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, Reason, connect
 from cli.commands.documents import DocumentType, name_of, total_of
-from cli.options import AnyTenant, AsJson, Limit, Supersede
+from cli.options import AnyTenant, AsJson, Limit, Override
 from cli.output import aside, is_wanted, page, print_json
 
 PATH = "/api/admin/clusters"
@@ -263,7 +263,7 @@ def _show_matches(screen: Console, cluster: Cluster) -> None:
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
         if edge["question_about"] is not None:
-            question = f"LLM judgment: counterfoil review questions {ids.short_id(edge['question_about'])}"
+            question = f"LLM judgment: counterfoil review llm-log {ids.short_id(edge['question_about'])}"
             screen.print(Padding(Text(question, "dim"), (0, 0, 0, 3)))
 
 
@@ -333,7 +333,7 @@ def accept(  # noqa: PLR0913  # one for each option
     line: OfLine = None,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Accept a cluster's open differences in prices, quantities, totals and tax.
@@ -342,7 +342,7 @@ def accept(  # noqa: PLR0913  # one for each option
     again. For differences that you often accept for a supplier, set a tolerance:
     counterfoil tenants tolerances TENANT --suggest
     """
-    _decide(connect(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _decide(connect(context, by), "accept", id_, (document, code, line), reason, override=override, as_json=as_json)
 
 
 @app.command("dispute")
@@ -355,14 +355,14 @@ def dispute(  # noqa: PLR0913  # one for each option
     line: OfLine = None,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Dispute a cluster's differences: they need action even if they are within tolerance.
 
     Suggested tolerances for the supplier stay below disputed differences.
     """
-    _decide(connect(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+    _decide(connect(context, by), "dispute", id_, (document, code, line), reason, override=override, as_json=as_json)
 
 
 def _decide(
@@ -372,7 +372,7 @@ def _decide(
     selection: tuple[str | None, str | None, str | None],
     reason: str | None,
     *,
-    supersede: bool,
+    override: bool,
     as_json: bool,
 ) -> None:
     document, code, line = selection
@@ -382,7 +382,7 @@ def _decide(
         "code": code,
         "line": line,
         "reason": reason,
-        "overrides": None if supersede else [],
+        "overrides": None if override else [],
     }
     response = api.send("POST", f"/api/admin/variances/{verb}", body=body).json()
     if as_json:

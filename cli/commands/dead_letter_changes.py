@@ -18,9 +18,9 @@ from cli.commands.dead_letters import (
     DeadLetterId,
     OfGroup,
     OfType,
+    Search,
     Since,
     Until,
-    WithText,
     fingerprint_of,
     path_of,
     show_list,
@@ -40,9 +40,11 @@ CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
 POLL_SECONDS = 1.0
 
-Seen = Annotated[
+IfVersion = Annotated[
     int | None,
-    typer.Option("--seen", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False),
+    typer.Option(
+        "--if-version", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False
+    ),
 ]
 OneTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
@@ -57,11 +59,11 @@ def retry(
     *,
     reason: Reason = None,
     by: By,
-    seen: Seen = None,
+    if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Retry a dead letter's work item with all attempts, unless it has succeeded since."""
-    _change(connect(context, by), dead_letter, "retry", {"notes": reason}, seen, as_json=as_json)
+    _change(connect(context, by), dead_letter, "retry", {"notes": reason}, if_version, as_json=as_json)
 
 
 def resolve(
@@ -70,11 +72,13 @@ def resolve(
     *,
     reason: Reason = None,
     by: By,
-    seen: Seen = None,
+    if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Resolve a dead letter whose failure was handled in another way. Requires --reason."""
-    _change(connect(context, by), dead_letter, "resolve", {"notes": _required_reason(reason)}, seen, as_json=as_json)
+    _change(
+        connect(context, by), dead_letter, "resolve", {"notes": _required_reason(reason)}, if_version, as_json=as_json
+    )
 
 
 def ignore(
@@ -83,11 +87,13 @@ def ignore(
     *,
     reason: Reason = None,
     by: By,
-    seen: Seen = None,
+    if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Ignore a dead letter. Requires --reason."""
-    _change(connect(context, by), dead_letter, "ignore", {"reason": _required_reason(reason)}, seen, as_json=as_json)
+    _change(
+        connect(context, by), dead_letter, "ignore", {"reason": _required_reason(reason)}, if_version, as_json=as_json
+    )
 
 
 def edit(  # one for each option
@@ -104,7 +110,7 @@ def edit(  # one for each option
     *,
     reason: Reason = None,
     by: By,
-    seen: Seen = None,
+    if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace the payload of a failed task for its next attempt. Without PAYLOAD, print the current one.
@@ -117,7 +123,7 @@ def edit(  # one for each option
         current = api.send("GET", f"{path_of(api, dead_letter)}/payload").json()
         print_json(current["original"] if current["edited"] is None else current["edited"])
         return
-    _change(api, dead_letter, "payload", {"payload": new_payload, "notes": reason}, seen, as_json=as_json)
+    _change(api, dead_letter, "payload", {"payload": new_payload, "notes": reason}, if_version, as_json=as_json)
 
 
 def _change(
@@ -166,7 +172,7 @@ class Selection:
     group: str | None
     since: datetime | None
     until: datetime | None
-    text: str | None
+    search: str | None
 
     def body(self, api: Api) -> dict[str, Any]:
         """Return the selection as the API expects it.
@@ -174,7 +180,7 @@ class Selection:
         Raises:
             UsageError: there are both ids and options, ids do not exist, or a tenant must be given.
         """
-        options = (self.task_type, self.group, self.since, self.until, self.text)
+        options = (self.task_type, self.group, self.since, self.until, self.search)
         if self.dead_letter_ids:
             if any(option is not None for option in options):
                 raise UsageError("Give either dead letter ids or filter options, not both.")
@@ -190,7 +196,7 @@ class Selection:
             "fingerprint": fingerprint_of(api, self.group),
             "from_date": self.since and self.since.isoformat(),
             "to_date": self.until and self.until.isoformat(),
-            "text": self.text,
+            "search": self.search,
         }
         return {"filter": {name: value for name, value in criteria.items() if value is not None}}
 
@@ -217,7 +223,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     group: OfGroup = None,
     since: Since = None,
     until: Until = None,
-    text: WithText = None,
+    search: Search = None,
     rate: Rate = RETRY_RATE,
     canary: Canary = None,
     reason: Reason = None,
@@ -230,7 +236,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
 
     Later dead letters are excluded. Each dead letter is retried once, even after a crash.
     """
-    selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
+    selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
     _run_bulk(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
 
 
@@ -244,7 +250,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         group: OfGroup = None,
         since: Since = None,
         until: Until = None,
-        text: WithText = None,
+        search: Search = None,
         rate: Rate = MAX_RATE,
         reason: Reason = None,
         by: By,
@@ -252,7 +258,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         wait: Wait = True,
         as_json: AsJson = False,
     ) -> None:
-        selection = Selection(dead_letters or (), tenant, task_type, group, since, until, text)
+        selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
         _run_bulk(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
 
     close.__doc__ = doc

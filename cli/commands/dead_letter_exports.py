@@ -17,10 +17,10 @@ from cli.commands.dead_letters import (
     PATH,
     OfGroup,
     OfType,
+    Search,
     Since,
     States,
     Until,
-    WithText,
     checked_states,
     fingerprint_of,
 )
@@ -56,7 +56,7 @@ def export_(  # noqa: PLR0913  # one for each option
     task_type: OfType = None,
     since: Since = None,
     until: Until = None,
-    text: WithText = None,
+    search: Search = None,
     group: OfGroup = None,
     by: By,
     as_json: AsJson = False,
@@ -68,7 +68,7 @@ def export_(  # noqa: PLR0913  # one for each option
     """
     format_ = _format(file, file_format)
     filters: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
-    filters |= {"from_date": since, "to_date": until, "text": text}
+    filters |= {"from_date": since, "to_date": until, "search": search}
     api = connect(context, by)
     filters["fingerprint"] = fingerprint_of(api, group)
     with _replacement_file(file) as output:

@@ -50,7 +50,7 @@ OfGroup = Annotated[
 Since = Annotated[
     datetime | None,
     typer.Option(
-        "--from",
+        "--since",
         parser=moment,
         metavar="TIME",
         help="Created at or after this time: 2026-01-31, or 2026-01-31T09:00 (UTC).",
@@ -59,11 +59,11 @@ Since = Annotated[
 ]
 Until = Annotated[
     datetime | None,
-    typer.Option("--to", parser=moment, metavar="TIME", help="Created before this time.", show_default=False),
+    typer.Option("--until", parser=moment, metavar="TIME", help="Created before this time.", show_default=False),
 ]
-WithText = Annotated[
+Search = Annotated[
     str | None,
-    typer.Option("--text", help="Words that all occur in the error or file name; or an id.", show_default=False),
+    typer.Option("--search", help="Words that all occur in the error or file name; or an id.", show_default=False),
 ]
 DeadLetterId = Annotated[
     str,
@@ -112,7 +112,7 @@ def list_(  # noqa: PLR0913  # one for each option
     task_type: OfType = None,
     since: Since = None,
     until: Until = None,
-    text: WithText = None,
+    search: Search = None,
     group: OfGroup = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -125,7 +125,7 @@ def list_(  # noqa: PLR0913  # one for each option
         "fingerprint": fingerprint_of(api, group),
         "from_date": since,
         "to_date": until,
-        "text": text,
+        "search": search,
     }
     slugs = api.tenants(tenant, unassigned=True)
     dead_letters = api.latest(PATH, "dead_letters", "dlq_timestamp", slugs, limit=limit, **filters)

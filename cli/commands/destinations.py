@@ -5,56 +5,101 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.client import Api, By, connect
-from cli.failures import UsageError
+from cli.client import By, connect
 from cli.options import AsJson
 from cli.output import page, print_json
 
+app = typer.Typer(
+    help="Add, list and remove destinations of a tenant's results: signed webhooks and exports to S3.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
-def destinations(  # noqa: PLR0913  # one for each option
+Slug = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")]
+NewName = Annotated[str, typer.Argument(help="Name of the destination.")]
+Name = Annotated[str, typer.Argument(help="Name of the destination, as listed.")]
+Events = Annotated[
+    list[str] | None,
+    typer.Option("--event", help="cluster, document or offers. Can be repeated. Default: the first two."),
+]
+
+
+@app.command("list")
+def list_(context: typer.Context, slug: Slug, *, as_json: AsJson = False) -> None:
+    """List a tenant's destinations."""
+    listed = connect(context).send("GET", _path(slug)).json()["destinations"]
+    if as_json:
+        print_json(listed)
+        return
+    if not listed:
+        page().print(
+            f"Tenant '{slug}' has no destinations. To add one: counterfoil tenants destinations add-webhook {slug} "
+            "office https://example.com/hook"
+        )
+        return
+    table = Table("name", "kind", "address", "events", box=None)
+    for destination in listed:
+        table.add_row(
+            destination["name"], destination["kind"], destination["address"], ", ".join(destination["events"])
+        )
+    page().print(table)
+
+
+@app.command("add-webhook")
+def add_webhook(  # one for each option
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
+    slug: Slug,
+    name: NewName,
+    url: Annotated[str, typer.Argument(help="Post results to this URL.")],
     *,
-    webhook: Annotated[
-        tuple[str, str],
-        typer.Option("--add-webhook", metavar="NAME URL", help="Add a webhook. Its secret is shown only once."),
-    ] = ("", ""),
-    export: Annotated[
-        tuple[str, str],
-        typer.Option("--add-s3", metavar="NAME PREFIX", help="Add an export to exports/TENANT/PREFIX in the bucket."),
-    ] = ("", ""),
-    events: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--event",
-            help="Events of a new destination: cluster, document or offers. Can be repeated. Default: the first two.",
-        ),
-    ] = None,
-    removed: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove a destination.")] = None,
-    rotated: Annotated[
-        str | None,
-        typer.Option("--rotate", metavar="NAME", help="Rotate a webhook's secret. The old one signs for 24 h more."),
-    ] = None,
+    events: Events = None,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Add, remove and list destinations of a tenant's results: signed webhooks and exports to S3."""
-    if sum(map(bool, (any(webhook), any(export), removed, rotated))) > 1:
-        raise UsageError("One change at a time: --add-webhook, --add-s3, --remove or --rotate.")
-    api = connect(context, by)
-    path = f"/api/admin/tenants/{slug}/destinations"
-    if any(webhook) or any(export):
-        kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)
-        body: dict[str, Any] = {"name": name, "kind": kind, "address": address}
-        added = api.send("POST", path, body=body | ({"events": events} if events else {})).json()
-        _show_secret(added, f"Destination '{name}' was added.", as_json=as_json)
-    elif rotated is not None:
-        sentence = f"'{rotated}' has a new secret. Calls are signed with the old and the new one for 24 hours."
-        _show_secret(api.send("POST", f"{path}/{rotated}/rotate").json(), sentence, as_json=as_json)
-    else:
-        if removed is not None:
-            api.send("DELETE", f"{path}/{removed}")
-        _list(api, path, slug, as_json=as_json)
+    """Add a webhook. Its secret is shown only once."""
+    _add(context, by, slug, {"name": name, "kind": "webhook", "address": url}, events, as_json=as_json)
+
+
+@app.command("add-s3")
+def add_s3(  # one for each option
+    context: typer.Context,
+    slug: Slug,
+    name: NewName,
+    prefix: Annotated[str, typer.Argument(help="Write results below exports/TENANT/PREFIX in the bucket.")],
+    *,
+    events: Events = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Add an export to S3."""
+    _add(context, by, slug, {"name": name, "kind": "s3", "address": prefix}, events, as_json=as_json)
+
+
+@app.command("remove")
+def remove(context: typer.Context, slug: Slug, name: Name, *, by: By) -> None:
+    """Remove a destination."""
+    connect(context, by).send("DELETE", f"{_path(slug)}/{name}")
+    page().print(f"Destination '{name}' was removed.")
+
+
+@app.command("rotate-secret")
+def rotate_secret(context: typer.Context, slug: Slug, name: Name, *, by: By, as_json: AsJson = False) -> None:
+    """Rotate a webhook's secret. Calls are signed with the old and the new one for 24 hours."""
+    destination = connect(context, by).send("POST", f"{_path(slug)}/{name}/rotate").json()
+    sentence = f"'{name}' has a new secret. Calls are signed with the old and the new one for 24 hours."
+    _show_secret(destination, sentence, as_json=as_json)
+
+
+def _path(slug: str) -> str:
+    return f"/api/admin/tenants/{slug}/destinations"
+
+
+def _add(
+    context: typer.Context, by: str, slug: str, body: dict[str, Any], events: list[str] | None, *, as_json: bool
+) -> None:
+    body |= {"events": events} if events else {}
+    added = connect(context, by).send("POST", _path(slug), body=body).json()
+    _show_secret(added, f"Destination '{body['name']}' was added.", as_json=as_json)
 
 
 def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -> None:
@@ -66,22 +111,3 @@ def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -
         page().print("Its secret, which is not shown again:")
         page().print(destination["secret"], soft_wrap=True)
         page().print("To verify calls with it, see docs/webhooks.md")
-
-
-def _list(api: Api, path: str, slug: str, *, as_json: bool) -> None:
-    listed = api.send("GET", path).json()["destinations"]
-    if as_json:
-        print_json(listed)
-        return
-    if not listed:
-        page().print(
-            f"Tenant '{slug}' has no destinations. To add one: counterfoil tenants destinations {slug} "
-            "--add-webhook office https://example.com/hook"
-        )
-        return
-    table = Table("name", "kind", "address", "events", box=None)
-    for destination in listed:
-        table.add_row(
-            destination["name"], destination["kind"], destination["address"], ", ".join(destination["events"])
-        )
-    page().print(table)

@@ -87,7 +87,7 @@ def list_(  # noqa: PLR0913  # one for each option
     ] = None,
     since: Since = None,
     until: Until = None,
-    text: Annotated[
+    search: Annotated[
         str | None, typer.Option(help="Number, words of a party or file name, or an id.", show_default=False)
     ] = None,
     limit: Limit = 20,
@@ -95,7 +95,7 @@ def list_(  # noqa: PLR0913  # one for each option
 ) -> None:
     """List documents, and files that failed before they became a document, newest first."""
     api = connect(context)
-    filters = {"type": kind, "state": state, "from": since, "to": until, "text": text}
+    filters = {"type": kind, "state": state, "received_from": since, "received_before": until, "search": search}
     merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **filters)
     listed = merged[:limit]
     if as_json:

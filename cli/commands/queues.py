@@ -29,9 +29,11 @@ app = typer.Typer(
 )
 
 Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name of the worker, as listed.", show_default=False)]
-Seen = Annotated[
+IfVersion = Annotated[
     int | None,
-    typer.Option("--seen", metavar="VERSION", help="Only if it still has this version.", min=0, show_default=False),
+    typer.Option(
+        "--if-version", metavar="VERSION", help="Only if it still has this version.", min=0, show_default=False
+    ),
 ]
 
 
@@ -53,18 +55,30 @@ def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson =
 
 @app.command("pause")
 def pause(
-    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+    context: typer.Context,
+    worker: Worker,
+    *,
+    reason: Reason = None,
+    by: By,
+    if_version: IfVersion = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pause a worker's queue until it is resumed. Requires --reason."""
-    _switch(context, worker, (by, reason, seen), is_paused=True, as_json=as_json)
+    _switch(context, worker, (by, reason, if_version), is_paused=True, as_json=as_json)
 
 
 @app.command("resume")
 def resume(
-    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+    context: typer.Context,
+    worker: Worker,
+    *,
+    reason: Reason = None,
+    by: By,
+    if_version: IfVersion = None,
+    as_json: AsJson = False,
 ) -> None:
     """Resume a worker's queue. Requires --reason."""
-    _switch(context, worker, (by, reason, seen), is_paused=False, as_json=as_json)
+    _switch(context, worker, (by, reason, if_version), is_paused=False, as_json=as_json)
 
 
 def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
@@ -79,13 +93,15 @@ def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
 def _switch(
     context: typer.Context, worker: str, change: tuple[str, str | None, int | None], *, is_paused: bool, as_json: bool
 ) -> None:
-    by, reason, seen = change
+    by, reason, version = change
     if reason is None:
         raise UsageError("--reason is required. Everyone who operates the queues can read it.")
     api = connect(context, by)
     before = _version(api, worker)
     path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
-    after = api.send("POST", path, body={"reason": reason}, expected_version=before if seen is None else seen).json()
+    after = api.send(
+        "POST", path, body={"reason": reason}, expected_version=before if version is None else version
+    ).json()
     if as_json:
         print_json(after)
         return

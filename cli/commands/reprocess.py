@@ -16,7 +16,7 @@ def reprocess(  # one for each option
     context: typer.Context,
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
-    what: Annotated[
+    stage: Annotated[
         Literal["extract", "match"],
         typer.Option(help="extract: extract the files again, then match. match: only match."),
     ],
@@ -32,9 +32,9 @@ def reprocess(  # one for each option
     """
     body = {
         "tenant": tenant,
-        "action": what,
+        "action": stage,
         "received_from": since and since.isoformat(),
-        "received_until": until and until.isoformat(),
+        "received_before": until and until.isoformat(),
         "rate": rate,
     }
     operation = connect(context, by).send("POST", "/api/admin/operations", body=body).json()

@@ -12,7 +12,7 @@ from cli.client import Api, By, Reason, connect
 from cli.commands.documents import PATH as DOCUMENTS
 from cli.commands.documents import DocumentType
 from cli.failures import UsageError
-from cli.options import AnyTenant, AsJson, Limit, Supersede
+from cli.options import AnyTenant, AsJson, Limit, Override
 from cli.output import is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/reviews"
@@ -157,7 +157,7 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             page().print(Text("  ").append(_heading(question)))
             for line in _answer_lines(question):
                 page().print(Text(f"    {line}"))
-        page().print(f"  Details: counterfoil review questions {ids.short_id(review['id'])}")
+        page().print(f"  Details: counterfoil review llm-log {ids.short_id(review['id'])}")
     if review["decisions"]:
         page().print()
         page().print(Text("Decisions", "bold"))
@@ -214,12 +214,12 @@ def _step(step: Mapping[str, Any] | None) -> Text:
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-@app.command("questions")
+@app.command("llm-log")
 def questions(
     context: typer.Context,
     document: DocumentId,
     *,
-    whole: Annotated[bool, typer.Option("--text", help="Also print the text of the questions.")] = False,
+    full_prompt: Annotated[bool, typer.Option("--full-prompt", help="Also print the prompts.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the questions to a language model about a document, with the answers.
@@ -235,9 +235,9 @@ def questions(
         page().print("No questions about this document were sent to a language model.")
     else:
         for question in response["questions"]:
-            _show_question(question, with_text=whole)
-        if not whole and any(question["user"] is not None for question in response["questions"]):
-            page().print("To see their text: counterfoil review questions ID --text")
+            _show_question(question, with_text=full_prompt)
+        if not full_prompt and any(question["user"] is not None for question in response["questions"]):
+            page().print("To see the prompts: counterfoil review llm-log ID --full-prompt")
 
 
 def _questions(api: Api, id_: str) -> dict[str, Any]:
@@ -297,13 +297,13 @@ def confirm(
     *,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Confirm that a document matches a candidate or a linked document. They stay linked."""
     api = connect(context, by)
     id_, other = _ids(api, document, candidate)
-    _decide(api, f"{id_}/confirm", {"document": other}, reason, supersede=supersede, as_json=as_json)
+    _decide(api, f"{id_}/confirm", {"document": other}, reason, override=override, as_json=as_json)
 
 
 @app.command("reject")
@@ -318,7 +318,7 @@ def reject(
     every: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Reject candidates of a document, or documents that it is linked to. They are not linked again.
@@ -338,7 +338,7 @@ def reject(
         ]
         if review["state"] != "open" or not rejected_ids:
             raise UsageError(f"The document '{document}' does not need review.")
-    _decide(api, f"{id_}/reject", {"documents": rejected_ids}, reason, supersede=supersede, as_json=as_json)
+    _decide(api, f"{id_}/reject", {"documents": rejected_ids}, reason, override=override, as_json=as_json)
 
 
 @app.command("merge")
@@ -350,7 +350,7 @@ def merge(
     exact: Annotated[bool, typer.Option("--exact", help="Link these two documents, not the best pair.")] = False,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge two clusters regardless of their scores.
@@ -359,7 +359,7 @@ def merge(
     """
     api = connect(context, by)
     body = {"documents": _ids(api, document, other), "exact": exact}
-    _decide(api, "merge", body, reason, supersede=supersede, as_json=as_json)
+    _decide(api, "merge", body, reason, override=override, as_json=as_json)
 
 
 @app.command("split")
@@ -369,13 +369,13 @@ def split(
     *,
     reason: Reason = None,
     by: By,
-    supersede: Supersede = False,
+    override: Override = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a document from its cluster by rejecting all its matches there. Links to contracts stay."""
     api = connect(context, by)
     (id_,) = _ids(api, document)
-    _decide(api, "split", {"document": id_}, reason, supersede=supersede, as_json=as_json)
+    _decide(api, "split", {"document": id_}, reason, override=override, as_json=as_json)
 
 
 def _ids(api: Api, *texts: str) -> list[str]:
@@ -383,9 +383,9 @@ def _ids(api: Api, *texts: str) -> list[str]:
 
 
 def _decide(
-    api: Api, action: str, fields: dict[str, Any], reason: str | None, *, supersede: bool, as_json: bool
+    api: Api, action: str, fields: dict[str, Any], reason: str | None, *, override: bool, as_json: bool
 ) -> None:
-    body = {**fields, "reason": reason, "overrides": None if supersede else []}
+    body = {**fields, "reason": reason, "overrides": None if override else []}
     response = api.send("POST", f"{PATH}/{action}", body=body).json()
     if as_json:
         print_json(response)

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from cli.client import Api, By, connect, poll
-from cli.commands.destinations import destinations
+from cli.commands import destinations
 from cli.commands.mail import dmarc
 from cli.commands.tolerances import tolerances
 from cli.failures import UsageError
@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("dmarc")(dmarc)
-app.command("destinations")(destinations)
+app.add_typer(destinations.app, name="destinations")
 app.command("tolerances")(tolerances)
 
 Slug = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")]
@@ -59,7 +59,7 @@ def add(  # noqa: PLR0913  # one for each option
         list[str] | None, typer.Option("--address", help="Receive the tenant's mail here. Can be repeated.")
     ] = None,
     admins: Annotated[
-        list[str] | None, typer.Option("--admin", help="Notify this address of failures. Can be repeated.")
+        list[str] | None, typer.Option("--notify-email", help="Notify this address of failures. Can be repeated.")
     ] = None,
     webhooks: Annotated[
         list[str] | None,

@@ -19,13 +19,13 @@ ANY = "any"
 _LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
 
 
-def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str]) -> dict[str, str | None]:
+def limits_of(within: Sequence[str], under: Sequence[str], over: Sequence[str]) -> dict[str, str | None]:
     """Parse limits such as `2%`, `0.05` and `any`. Limits of one direction override those of both.
 
     Raises:
         UsageError: a limit is invalid, or a direction has none.
     """
-    lower, upper = _direction(below or within, "--below"), _direction(above or within, "--above")
+    lower, upper = _direction(under or within, "--under"), _direction(over or within, "--over")
     return {
         "lower_absolute": lower[0],
         "lower_percent": lower[1],
@@ -68,10 +68,10 @@ def tolerances(  # noqa: PLR0913  # one for each option
         list[str] | None,
         typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
     ] = None,
-    below: Annotated[
+    under: Annotated[
         list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for less than expected.")
     ] = None,
-    above: Annotated[
+    over: Annotated[
         list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for more than expected.")
     ] = None,
     suggest: Annotated[
@@ -93,7 +93,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
     accept), always below the smallest disputed difference. A suggestion has no effect until it is accepted.
     """
     target = key or removed
-    _check(target, (supplier, article, within, below, above), key, removed, accepted, suggest)
+    _check(target, (supplier, article, within, under, over), key, removed, accepted, suggest)
     api = connect(context, by)
     path = f"/api/admin/tenants/{slug}/tolerances"
     if suggest:
@@ -103,7 +103,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
     scope = {"supplier": (supplier or "").strip() or None, "article": (article or "").strip() or None}
     recompared = None
     if key is not None:
-        limits = limits_of(within or (), below or (), above or ())
+        limits = limits_of(within or (), under or (), over or ())
         body = {"key": key, **scope, **limits, "reason": reason}
         recompared = _recompare(api, path, api.send("PUT", path, body=body).json())
     elif removed is not None:

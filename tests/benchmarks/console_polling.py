@@ -93,7 +93,7 @@ def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
         "dead letters: counts": (f"{dlq}/stats", tenant),
         "dead letters: list": (dlq, pending),
         "dead letters: groups": (f"{dlq}/groups", {**pending, "limit": "10"}),
-        "dead letters: search": (dlq, {**pending, "text": "timed out"}),
+        "dead letters: search": (dlq, {**pending, "search": "timed out"}),
         "dead letter": (f"{dlq}/{job_id}", {}),
         "dead letter: timeline": (f"{dlq}/{job_id}/timeline", {}),
         "operations": ("/api/admin/operations", tenant),

@@ -207,7 +207,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         )
 
     def text_search(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:
-        return page(lambda: DeadLetterFilter(text=text(), status=status), deep=deep)
+        return page(lambda: DeadLetterFilter(search=text(), status=status), deep=deep)
 
     def number() -> str:
         return str(random.randrange(letters))

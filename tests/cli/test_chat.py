@@ -20,10 +20,10 @@ from cli.commands import chat as command
 from cli.commands.chat import Conversation, run_conversation, wait_reason
 from cli.failures import CloudError, UsageError
 from cli.local import cloud as local
-from cli.local import scripted_model
+from cli.local import fake_llm
 from cli.local.cloud import Cloud, State
 from cli.local.deployment import DeployOptions
-from cli.local.scripted_model import FakeLlm
+from cli.local.fake_llm import FakeLlm
 from counterfoil.db import Connection
 from tests.cli.api_connection import connect
 from tests.delivery.harness import FakeSqs
@@ -78,13 +78,13 @@ def conversation(
 
 def test_conversation_is_ordered_and_resumable(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
     run_conversation(
-        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), options=" --scripted"
+        conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), options=" --fake-llm"
     )
 
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["bot  Good day.", "you  Hello", "bot  Good day."]
     assert conversation.session_id is not None
-    assert f"counterfoil chat {conversation.session_id[-8:]} --scripted" in shown.err
+    assert f"counterfoil chat {conversation.session_id[-8:]} --fake-llm" in shown.err
     assert [entry["content"] for entry in conversation.entries()] == ["Hello", "Still there?"]
     assert conversation.find(conversation.session_id[-8:]) == conversation.session_id
 
@@ -182,7 +182,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
     session = str(conversation.session_id)
     for wrong in (str(uuid4())[-8:], "", session[-1:]):
         assert "Run 'counterfoil chat --list'" in str(run(wrong, "--delete").exception)
-    for words in ([], [session, "--list"], [session, "--scripted"]):
+    for words in ([], [session, "--list"], [session, "--fake-llm"]):
         assert "counterfoil chat SESSION --delete" in str(run(*words, "--delete").exception)
     assert [entry["content"] for entry in conversation.entries()] == ["Hello"]
 
@@ -198,27 +198,27 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with scripted_model.running() as script:
+    with fake_llm.running() as script:
         assert script.is_ours
         yield script.port
 
 
 def test_script_answers_chat_completion_requests(port: int) -> None:
-    settings = scripted_model.settings(port)
+    settings = fake_llm.settings(port)
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
     answer = httpx.post(f"{settings['LLM_URL']}/chat/completions", json={"messages": messages}).json()
 
     assert answer["choices"][0]["message"]["content"] == "I am a fake model. You said: Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
-    with scripted_model.running(port) as again:  # started by another command
+    with fake_llm.running(port) as again:  # started by another command
         assert again == FakeLlm(port, is_ours=False)
 
 
 def test_port_of_the_script_is_read_from_settings() -> None:
-    assert scripted_model.port_of(DeployOptions(scripted_model.settings(4711))) == 4711
-    assert scripted_model.port_of(DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
-    assert scripted_model.port_of(DeployOptions()) is None
+    assert fake_llm.port_of(DeployOptions(fake_llm.settings(4711))) == 4711
+    assert fake_llm.port_of(DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
+    assert fake_llm.port_of(DeployOptions()) is None
 
 
 @dataclass
@@ -261,8 +261,8 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
     return made
 
 
-def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
-    return scripted_model.available(app, scripted=wanted)  # type: ignore[arg-type]  # a partial cloud
+def chatting(app: App, *, requested: bool = True) -> AbstractContextManager[Any]:
+    return fake_llm.available(app, requested=requested)  # type: ignore[arg-type]  # a partial cloud
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])
@@ -272,7 +272,7 @@ def test_app_uses_the_script_during_a_chat(
     before = app.tuning = DeployOptions({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
 
     with suppress(KeyboardInterrupt, RuntimeError), chatting(app):
-        assert scripted_model.port_of(app.tuning)
+        assert fake_llm.port_of(app.tuning)
         assert (app.tuning.settings["CHAT_HISTORY_TOKENS"], app.tuning.timeout) == ("9", 7)
         assert app.answers()
         if end is not None:
@@ -283,19 +283,19 @@ def test_app_uses_the_script_during_a_chat(
 
 
 def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
-    with scripted_model.running() as free:
-        left_behind = scripted_model.settings(free.port)
+    with fake_llm.running() as free:
+        left_behind = fake_llm.settings(free.port)
     app.tuning = DeployOptions(left_behind | {"OCR_PROVIDER": "textract"})
 
-    with chatting(app, wanted=False):
+    with chatting(app, requested=False):
         assert app.answers()
 
     assert app.deployed == [DeployOptions({"OCR_PROVIDER": "textract"})]
 
 
 def test_script_of_another_command_keeps_running(app: App) -> None:
-    with scripted_model.running() as script:
-        app.tuning = DeployOptions(scripted_model.settings(script.port))
+    with fake_llm.running() as script:
+        app.tuning = DeployOptions(fake_llm.settings(script.port))
         with chatting(app):
             pass
 
@@ -328,9 +328,9 @@ def test_existing_model_is_not_replaced(app: App) -> None:
     app.tuning = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
     with pytest.raises(UsageError, match="has a language model already"), chatting(app):
         pass
-    with chatting(app, wanted=False):
+    with chatting(app, requested=False):
         pass
     assert app.deployed == []
     app.tuning = DeployOptions()
-    with pytest.raises(UsageError, match="has no language model"), chatting(app, wanted=False):
+    with pytest.raises(UsageError, match="has no language model"), chatting(app, requested=False):
         pass

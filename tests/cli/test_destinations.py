@@ -27,30 +27,35 @@ def cloud(api: None, make_tenant: Callable[..., UUID], monkeypatch: pytest.Monke
     settings.cache_clear()
 
 
-def call(*words: str) -> Any:
-    """Run a command with --json, and return its output."""
-    result = CliRunner().invoke(app, ["destinations", *words, "--json"])
+def run(*words: str) -> str:
+    """Run a command, and return its output."""
+    result = CliRunner().invoke(app, ["destinations", *words])
     if result.exception is not None:
         raise result.exception
-    return json.loads(result.output)
+    return result.output
+
+
+def call(*words: str) -> Any:
+    """Run a command with --json, and return its output."""
+    return json.loads(run(*words, "--json"))
 
 
 @pytest.mark.usefixtures("cloud")
 def test_webhook_secret_is_shown_only_when_added(admin: Connection):
-    added = call("acme", "--add-webhook", "office", URL)
+    added = call("add-webhook", "acme", "office", URL)
     assert (added["name"], added["kind"], added["address"]) == ("office", "webhook", URL)
     assert added["events"] == ["cluster", "document"]
     assert added["secret"].startswith("whsec_")
     assert len(added["secret"]) >= 40
     assert [row["secret"] for row in rows(admin, "destination_secret")] == [added["secret"]]
-    assert "secret" not in json.dumps(call("acme"))
-    assert call("zenith") == []
+    assert "secret" not in json.dumps(call("list", "acme"))
+    assert call("list", "zenith") == []
 
 
 def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Connection):
-    call("acme", "--add-webhook", "office", URL, "--by", "ann")
-    call("acme", "--rotate", "office", "--by", "ann")
-    call("acme", "--remove", "office", "--by", "bob")
+    call("add-webhook", "acme", "office", URL, "--by", "ann")
+    call("rotate-secret", "acme", "office", "--by", "ann")
+    run("remove", "acme", "office", "--by", "bob")
     ((tenant_id, id_),) = admin.execute("SELECT tenant_id, id FROM destination").fetchall()
 
     assert verified_changes(admin, tenant_id) == [
@@ -62,17 +67,17 @@ def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Conne
 
 @pytest.mark.usefixtures("cloud")
 def test_narrow_terminal_shows_the_whole_secret():
-    result = CliRunner().invoke(app, ["destinations", "acme", "--add-webhook", "office", URL], env={"COLUMNS": "20"})
+    result = CliRunner().invoke(app, ["destinations", "add-webhook", "acme", "office", URL], env={"COLUMNS": "20"})
     (secret,) = [line for line in result.output.splitlines() if line.startswith("whsec_")]
     assert len(secret) == len("whsec_") + 43
-    listed = CliRunner().invoke(app, ["destinations", "acme"], env={"COLUMNS": "120"}).output
+    listed = CliRunner().invoke(app, ["destinations", "list", "acme"], env={"COLUMNS": "120"}).output
     assert URL in listed
     assert secret not in listed
 
 
 @pytest.mark.usefixtures("cloud")
 def test_an_export_is_added_without_a_secret():
-    assert call("acme", "--add-s3", "erp", "erp/in", "--event", "cluster") == {
+    assert call("add-s3", "acme", "erp", "erp/in", "--event", "cluster") == {
         "name": "erp",
         "kind": "s3",
         "address": "erp/in",
@@ -83,85 +88,85 @@ def test_an_export_is_added_without_a_secret():
 
 @pytest.mark.usefixtures("cloud")
 def test_offers_event_requires_explicit_subscription():
-    assert call("acme", "--add-s3", "erp", "erp/in")["events"] == ["cluster", "document"]
-    assert call("acme", "--add-s3", "app", "app/in", "--event", "offers")["events"] == ["offers"]
+    assert call("add-s3", "acme", "erp", "erp/in")["events"] == ["cluster", "document"]
+    assert call("add-s3", "acme", "app", "app/in", "--event", "offers")["events"] == ["offers"]
 
 
 @pytest.mark.usefixtures("cloud")
 def test_rotation_sets_expiry_of_the_previous_secret(admin: Connection):
-    first = call("acme", "--add-webhook", "office", URL)["secret"]
-    second = call("acme", "--rotate", "office")["secret"]
+    first = call("add-webhook", "acme", "office", URL)["secret"]
+    second = call("rotate-secret", "acme", "office")["secret"]
     without_expiry = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
     assert without_expiry == {first: False, second: True}
 
 
 @pytest.mark.usefixtures("cloud")
 def test_name_of_a_removed_destination_is_reusable(admin: Connection):
-    call("acme", "--add-webhook", "office", URL)
-    assert call("acme", "--remove", "office") == []
+    call("add-webhook", "acme", "office", URL)
+    assert run("remove", "acme", "office") == "Destination 'office' was removed.\n"
+    assert call("list", "acme") == []
     assert rows(admin, "destination_secret") == []
-    call("acme", "--add-s3", "office", "out")
-    assert [destination["kind"] for destination in call("acme")] == ["s3"]
+    call("add-s3", "acme", "office", "out")
+    assert [destination["kind"] for destination in call("list", "acme")] == ["s3"]
     assert len(rows(admin, "destination")) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--add-webhook", "office", "http://hooks.example.com/"), "only https is"),
-        (("--add-webhook", "office", "https://169.254.169.254/"), "no public address"),
-        (("--add-webhook", "office", "nonsense"), "must begin with https"),
-        (("--add-webhook", "Office 1", URL), "body is wrong at name"),
-        (("--add-s3", "erp", "../other"), "cannot be a prefix"),
-        (("--add-s3", "erp", "/erp"), "cannot be a prefix"),
-        (("--add-s3", "erp", "erp/"), "cannot be a prefix"),
-        (("--add-s3", "erp", ""), "cannot be a prefix"),
-        (("--add-s3", "erp", "a" * 201), "cannot be a prefix"),
+        (("add-webhook", "acme", "office", "http://hooks.example.com/"), "only https is"),
+        (("add-webhook", "acme", "office", "https://169.254.169.254/"), "no public address"),
+        (("add-webhook", "acme", "office", "nonsense"), "must begin with https"),
+        (("add-webhook", "acme", "Office 1", URL), "body is wrong at name"),
+        (("add-s3", "acme", "erp", "../other"), "cannot be a prefix"),
+        (("add-s3", "acme", "erp", "/erp"), "cannot be a prefix"),
+        (("add-s3", "acme", "erp", "erp/"), "cannot be a prefix"),
+        (("add-s3", "acme", "erp", ""), "cannot be a prefix"),
+        (("add-s3", "acme", "erp", "a" * 201), "cannot be a prefix"),
         (
-            ("--add-s3", "erp", "in", "--event", "invoice"),
+            ("add-s3", "acme", "erp", "in", "--event", "invoice"),
             "events",
         ),
-        (("--remove", "office"), "There is no destination 'office'"),
-        (("--rotate", "office"), "There is no webhook 'office'"),
-        (("--remove", "office", "--rotate", "office"), "One change at a time"),
+        (("remove", "acme", "office"), "There is no destination 'office'"),
+        (("rotate-secret", "acme", "office"), "There is no webhook 'office'"),
     ],
 )
 def test_invalid_destination_is_refused(words: tuple[str, ...], message: str, cloud: None, admin: Connection):
     with pytest.raises(UsageError, match=message):
-        call("acme", *words)
+        run(*words)
     assert rows(admin, "destination") == []
 
 
 @pytest.mark.usefixtures("cloud")
 def test_destination_name_must_be_unique():
-    call("acme", "--add-webhook", "office", URL)
+    call("add-webhook", "acme", "office", URL)
     with pytest.raises(UsageError, match="'office' exists"):
-        call("acme", "--add-s3", "office", "out")
+        call("add-s3", "acme", "office", "out")
 
 
 @pytest.mark.usefixtures("cloud")
 def test_export_prefix_must_be_unique():
-    call("acme", "--add-s3", "erp", "out")
+    call("add-s3", "acme", "erp", "out")
     with pytest.raises(UsageError, match="'erp' exports to 'out'"):
-        call("acme", "--add-s3", "archive", "out")
-    call("acme", "--remove", "erp")
-    call("acme", "--add-s3", "archive", "out")
+        call("add-s3", "acme", "archive", "out")
+    run("remove", "acme", "erp")
+    call("add-s3", "acme", "archive", "out")
 
 
 @pytest.mark.usefixtures("cloud")
 def test_rotating_an_export_is_refused():
-    call("acme", "--add-s3", "erp", "in")
+    call("add-s3", "acme", "erp", "in")
     with pytest.raises(UsageError, match="There is no webhook 'erp'"):
-        call("acme", "--rotate", "erp")
+        call("rotate-secret", "acme", "erp")
 
 
 @pytest.mark.usefixtures("cloud")
 def test_unknown_tenant_is_refused():
     with pytest.raises(UsageError, match="There is no such tenant"):
-        call("nobody", "--add-webhook", "office", URL)
+        call("add-webhook", "nobody", "office", URL)
 
 
 @pytest.mark.usefixtures("cloud")
 def test_receiver_in_the_allowlist_is_accepted():
-    call("acme", "--add-webhook", "here", "http://127.0.0.1:8099/")
-    assert [destination["address"] for destination in call("acme")] == ["http://127.0.0.1:8099/"]
+    call("add-webhook", "acme", "here", "http://127.0.0.1:8099/")
+    assert [destination["address"] for destination in call("list", "acme")] == ["http://127.0.0.1:8099/"]

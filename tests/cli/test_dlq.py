@@ -77,13 +77,13 @@ def test_dead_letters_are_listed_newest_first(make_dead_letter: MakeDeadLetter) 
         (["--status", "resolved", "--status", "pending"], [2, 1, 0]),
         (["--status", "ignored"], []),
         (["--type", "echo"], [1]),
-        (["--from", "2026-03-02T12:01"], [2, 1]),
-        (["--to", "2026-03-02T13:01+01:00"], [0]),
-        (["--from", "2026-03-03"], []),
-        (["--text", "page timed"], [1, 0]),
-        (["--text", "order"], [2]),
+        (["--since", "2026-03-02T12:01"], [2, 1]),
+        (["--until", "2026-03-02T13:01+01:00"], [0]),
+        (["--since", "2026-03-03"], []),
+        (["--search", "page timed"], [1, 0]),
+        (["--search", "order"], [2]),
         (["--limit", "1"], [2]),
-        (["--text", "page", "--limit", "1"], [1]),
+        (["--search", "page", "--limit", "1"], [1]),
         (["--tenant", "acme"], [2, 1, 0]),
     ],
 )
@@ -128,7 +128,7 @@ def test_search_reads_pages_until_the_limit(make_dead_letter: MakeDeadLetter, mo
     monkeypatch.setattr("counterfoil.dead_letters.search.RARE_WORD_LIMIT", 1)
     monkeypatch.setattr("counterfoil.dead_letters.search.SCAN_LIMIT", (2,))
 
-    assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
+    assert listed("--search", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
 
 
 def test_group_is_found_by_fingerprint_prefix(make_dead_letter: MakeDeadLetter) -> None:
@@ -218,7 +218,7 @@ def test_unknown_id_status_tenant_and_time_are_refused(make_dead_letter: MakeDea
     with pytest.raises(UsageError, match="no such tenant"):
         run("stats", "--tenant", "nobody")
     with pytest.raises(UsageError, match="'soon' is not a time"):
-        run("list", "--from", "soon")
+        run("list", "--since", "soon")
 
 
 def test_long_payload_is_truncated(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:

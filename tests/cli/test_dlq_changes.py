@@ -69,8 +69,8 @@ def test_closing_requires_a_reason(command: str, status: str, job_id: UUID, admi
 
 def test_outdated_version_is_refused(job_id: UUID) -> None:
     with pytest.raises(UsageError, match="version 1"):
-        run("resolve", job_id, *REASON, "--seen", 2)
-    run("resolve", job_id, *REASON, "--seen", 1)
+        run("resolve", job_id, *REASON, "--if-version", 2)
+    run("resolve", job_id, *REASON, "--if-version", 1)
 
 
 def test_payload_is_printed_edited_and_retried(job_id: UUID, admin: Connection) -> None:

@@ -80,15 +80,15 @@ def test_export_applies_filters(make_dead_letter: MakeDeadLetter, tmp_path: Path
     (group,) = (row["fingerprint"] for row in rows(admin, "dead_letter") if row["job_id"] == two)
     for filters in (
         ("--status", "ignored"),
-        ("--text", "two"),
-        ("--from", "2026-03-02T12:01"),
+        ("--search", "two"),
+        ("--since", "2026-03-02T12:01"),
         ("--group", group),
-        ("--text", two),
+        ("--search", two),
     ):
         output = json.loads(run("export", tmp_path / "x", "--format", "json", *filters, "--json"))
         assert [record["job_id"] for record in exported(tmp_path / "x")] == [two]
         assert (output["dead_letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
-    assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
+    assert json.loads(run("export", tmp_path / "x.csv", "--until", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
 
 
 def test_failed_export_keeps_the_existing_file(

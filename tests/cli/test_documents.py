@@ -97,9 +97,9 @@ def test_list_option_before_delete_is_refused(option: tuple[str, ...], office: T
 
 def test_documents_are_found_by_number_and_words(office: TenantHarness, call: Callable[..., Any]):
     assert [row["number"] for row in call("list", "--json")] == ["R-81", "4711"]
-    assert [row["id"] for row in call("list", "--text", "4711", "--json")] == [str(office.ids[0])]
-    assert call("list", "--text", "nobody", "--json") == []
-    shown = call("list", "--type", "invoice", "--text", "tarnow")
+    assert [row["id"] for row in call("list", "--search", "4711", "--json")] == [str(office.ids[0])]
+    assert call("list", "--search", "nobody", "--json") == []
+    shown = call("list", "--type", "invoice", "--search", "tarnow")
     assert "R-81" in shown
     assert "4711" not in shown
 
@@ -161,9 +161,9 @@ def test_documents_are_found_by_state_and_time(office: TenantHarness, call: Call
 
     assert listed("--state", "matching:failed") == [str(order_id)]
     assert listed("--state", "matching:pending") == []
-    assert listed("--from", "2026-03-02") == listed("--from", "2026-03-02T09:00") == [str(invoice_id)]
-    assert listed("--to", "2026-03-02T09:00") == [str(order_id)]
-    assert call("list", "--to", "2026-03-01") == "No documents found.\n"
+    assert listed("--since", "2026-03-02") == listed("--since", "2026-03-02T09:00") == [str(invoice_id)]
+    assert listed("--until", "2026-03-02T09:00") == [str(order_id)]
+    assert call("list", "--until", "2026-03-01") == "No documents found.\n"
     with pytest.raises(UsageError, match="The parameter state is wrong"):
         listed("--state", "failed")
 

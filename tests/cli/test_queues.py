@@ -197,5 +197,5 @@ def test_pause_requires_admin_of_all_tenants(
 
 def test_outdated_version_is_refused(lambda_: FakeLambda) -> None:
     with pytest.raises(UsageError, match="after you read its state"):
-        run("pause", "tasks", *REASON, "--seen", 3)
+        run("pause", "tasks", *REASON, "--if-version", 3)
     assert lambda_.calls == []

@@ -32,13 +32,13 @@ def call(make_tenant: Callable[..., UUID], api: None) -> Callable[..., str]:
 
 
 def test_reprocessing_is_stored_as_requested(call: Callable[..., str], admin: Connection):
-    words = ("--what", "match", "--from", "2026-01-01", "--to", "2026-02-01", "--rate", "30", "--by", "ann")
+    words = ("--stage", "match", "--since", "2026-01-01", "--until", "2026-02-01", "--rate", "30", "--by", "ann")
     shown = json.loads(call("acme", *words, "--json"))
     (stored,) = rows(admin, "operation")
     assert shown["operation_id"] == stored["id"]
     assert {name: datetime.fromisoformat(at).date().isoformat() for name, at in shown["filter"].items()} == {
         "received_from": "2026-01-01",
-        "received_until": "2026-02-01",
+        "received_before": "2026-02-01",
     }
     assert (stored["action"], stored["rate"], stored["requested_by"], stored["state"]) == (
         "match",
@@ -49,7 +49,7 @@ def test_reprocessing_is_stored_as_requested(call: Callable[..., str], admin: Co
 
 
 def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], admin: Connection):
-    end = json.loads(call("acme", "--what", "extract", "--json"))["operation_id"][-8:]
+    end = json.loads(call("acme", "--stage", "extract", "--json"))["operation_id"][-8:]
     admin.execute("UPDATE operation SET selected = 1234, processed = 1234, succeeded = 1234")
     assert "1,234+" in call(of=operations)
     assert "60/min" in call("show", end, of=operations)
@@ -61,8 +61,11 @@ def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], ad
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("acme", "--what", "match", "--from", "2026-02-01", "--to", "2026-02-01"), "in the past and before its end"),
-        (("nobody", "--what", "match"), "There is no such tenant"),
+        (
+            ("acme", "--stage", "match", "--since", "2026-02-01", "--until", "2026-02-01"),
+            "in the past and before its end",
+        ),
+        (("nobody", "--stage", "match"), "There is no such tenant"),
     ],
 )
 def test_impossible_request_is_refused(call: Callable[..., str], words: tuple[str, ...], message: str):

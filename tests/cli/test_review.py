@@ -85,14 +85,14 @@ def test_earlier_decision_requires_supersede(office: TenantHarness) -> None:
     run("confirm", office.ids[2], office.ids[1], "--by", "ann")
     with pytest.raises(UsageError, match="ann confirmed this pair"):
         run("reject", office.ids[2], office.ids[1], "--by", "bob")
-    run("reject", office.ids[2], office.ids[1], "--by", "bob", "--supersede")
+    run("reject", office.ids[2], office.ids[1], "--by", "bob", "--override")
     assert office.links() == {(0, 2), (3, 4)}
 
 
 def test_clusters_are_merged_and_split(office: TenantHarness) -> None:
     assert call("merge", office.ids[2], office.ids[4], "--by", "ann")["verdict"] == "confirmed"
     assert office.clusters() == [0, 1, 2, 2, 2]
-    run("split", office.ids[2], "--supersede", "--by", "ann")
+    run("split", office.ids[2], "--override", "--by", "ann")
     assert office.clusters() == [0, 1, 2, 3, 3]
 
 

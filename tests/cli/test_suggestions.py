@@ -162,7 +162,7 @@ def test_decision_changes_only_with_supersede(office: TenantHarness):
     id_ = str(office.ids[position])
     with pytest.raises(UsageError, match="Supersede that decision explicitly"):
         call(clusters.app, "dispute", id_, "--by", "bob")
-    decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--supersede", "--json"))
+    decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--override", "--json"))
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 

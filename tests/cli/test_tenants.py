@@ -34,7 +34,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 def test_tenant_is_added_with_its_setup(admin: Connection) -> None:
-    words = ("--name", "Acme GmbH", "--address", "in@acme.example", "--admin", "ann@acme.example")
+    words = ("--name", "Acme GmbH", "--address", "in@acme.example", "--notify-email", "ann@acme.example")
     shown = run(
         *("add", "acme", *words, "--by", "kim"),
         *("--webhook", "erp=https://erp.example.com/hook?a=b", "--s3", "files=monthly/in"),
@@ -63,7 +63,7 @@ def test_destination_without_name_is_refused(words: tuple[str, ...], admin: Conn
 
 def test_invalid_setup_adds_nothing(admin: Connection) -> None:
     with pytest.raises(UsageError, match="'nowhere' is not an e-mail address"):
-        run("add", "acme", "--address", "in@acme.example", "--admin", "nowhere")
+        run("add", "acme", "--address", "in@acme.example", "--notify-email", "nowhere")
     assert rows(admin, "tenant") == []
 
 

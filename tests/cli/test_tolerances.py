@@ -150,7 +150,7 @@ def test_invalid_limit_is_refused(text: str):
     ("words", "message"),
     [
         (["--set", "price"], "A limit is required"),
-        (["--set", "price", "--above", "1%"], "--below 2% for one"),
+        (["--set", "price", "--over", "1%"], "--under 2% for one"),
         (["--set", "price", "--remove", "tax"], "One change at a time"),
         (["--within", "1%"], "A key is required"),
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "at most 200 characters"),
@@ -165,7 +165,7 @@ def test_incomplete_call_changes_nothing(words: list[str], message: str, admin: 
 @pytest.mark.usefixtures("acme")
 def test_output_shows_tolerances_in_force():
     shown = run(
-        "acme", "--set", "billed_quantity", "--below", "any", "--above", "5%", "--supplier", "DE811907980"
+        "acme", "--set", "billed_quantity", "--under", "any", "--over", "5%", "--supplier", "DE811907980"
     ).output
     assert re.search("price +everything else +1 % more or less", shown)
     assert "supplier DE811907980" in shown

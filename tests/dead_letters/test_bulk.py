@@ -191,11 +191,11 @@ def test_preview_counts_and_samples_newest_dead_letters(harness: BulkHarness, mo
         return result.count, result.is_exact, [entry.job_id for entry in result.sample]
 
     assert preview(DeadLetterFilter()) == (12, True, newest)
-    assert preview(DeadLetterFilter(text="step")) == (12, True, newest)
-    assert preview(DeadLetterFilter(text="nowhere")) == (0, True, [])
+    assert preview(DeadLetterFilter(search="step")) == (12, True, newest)
+    assert preview(DeadLetterFilter(search="nowhere")) == (0, True, [])
     assert preview(None, [*dead_letters[:2], uuid4()]) == (2, True, dead_letters[1::-1])
     monkeypatch.setattr(bulk, "COUNT_LIMIT", 10)
-    assert preview(DeadLetterFilter(text="step")) == (10, False, newest)
+    assert preview(DeadLetterFilter(search="step")) == (10, False, newest)
     assert rows(harness.admin, "operation") == []
 
 

@@ -28,7 +28,7 @@ def test_operation_selects_only_matching_dead_letters(harness: BulkHarness, make
         "no type": harness.request(task_type="mail"),
         "time": harness.request(from_date=NOON + timedelta(minutes=1)),
         "before": harness.request(to_date=NOON + timedelta(minutes=1)),
-        "text": harness.request(text="other WORDS"),
+        "search": harness.request(search="other WORDS"),
         "named": harness.request(job_ids=[matching[0], matching[0], other[1]]),
     }
     selected = {name: set(harness.results(operation)) for name, operation in operations.items()}
@@ -38,12 +38,12 @@ def test_operation_selects_only_matching_dead_letters(harness: BulkHarness, make
         "no type": set(),
         "time": {matching[1], other[1]},
         "before": {matching[0], other[0]},
-        "text": set(other),
+        "search": set(other),
         "named": {matching[0], other[1]},
     }
 
 
-@pytest.mark.parametrize("selection", [{}, {"text": "failing"}])
+@pytest.mark.parametrize("selection", [{}, {"search": "failing"}])
 def test_multi_step_selection_contains_each_dead_letter_once(
     harness: BulkHarness, monkeypatch: pytest.MonkeyPatch, selection: dict[str, Any]
 ):

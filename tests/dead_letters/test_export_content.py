@@ -77,7 +77,7 @@ def test_every_dead_letter_is_read_once_newest_first(
 ) -> None:
     job_ids = [make_dead_letter(minute=minute // 2) for minute in range(number)]
 
-    result = read(database, tenant_id, DeadLetterFilter(text=text))
+    result = read(database, tenant_id, DeadLetterFilter(search=text))
 
     assert sorted(result) == sorted(job_ids)
     with database.tenant(tenant_id) as connection:
@@ -115,7 +115,7 @@ def test_reading_respects_filter_and_tenant(
 
     assert read(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
     assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
-    assert read(database, tenant_id, DeadLetterFilter(text=str(other_tenants))) == []
+    assert read(database, tenant_id, DeadLetterFilter(search=str(other_tenants))) == []
     # The watchdog reads the dead letters of all tenants.
     batches = export.iter_batches(maintenance_database.delivery, tenant_id, NO_FILTER)
     assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [
@@ -177,7 +177,7 @@ def test_dead_letter_purged_during_reading_is_omitted(
             fingerprint="0123456789abcdef",
             from_date=NOON,
             to_date=NOON + timedelta(days=1),
-            text="timed out",
+            search="timed out",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_different_filters_have_different_hashes() -> None:
         DeadLetterFilter(from_date=NOON),
         DeadLetterFilter(to_date=NOON),
     ]
-    hashes = {NO_FILTER.hash, DeadLetterFilter(text="x").hash, *(filter_.hash for filter_ in other_filters)}
+    hashes = {NO_FILTER.hash, DeadLetterFilter(search="x").hash, *(filter_.hash for filter_ in other_filters)}
     assert len(hashes) == 7
 
 

@@ -110,7 +110,7 @@ def request_(database: Database, tenant_id: UUID) -> Request:
         hides: bool = False,
         now: datetime = NOW,
     ) -> Operation:
-        file, filter_ = ExportFile(format_, redacted=hides), DeadLetterFilter(text=text)
+        file, filter_ = ExportFile(format_, redacted=hides), DeadLetterFilter(search=text)
         with database.tenant(tenant_id) as connection:
             return export.request(connection, tenant_id, filter_, file, by=by, now=now)
 

@@ -120,7 +120,7 @@ def test_late_tenant_assignment_updates_groups_and_search(
     [group] = all_groups(database, tenant_id)
     assert (group.message, group.pending) == ("Reading page # of # timed out", 1)
     with database.tenant(tenant_id) as connection:
-        page = search.page(connection, tenant_id, DeadLetterFilter(text="late 4711"), limit=10)
+        page = search.page(connection, tenant_id, DeadLetterFilter(search="late 4711"), limit=10)
     assert [entry.job_id for entry in page.entries] == [job_id]
 
 

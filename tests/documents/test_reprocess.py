@@ -50,7 +50,7 @@ def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callabl
     """`make_operation(kind="match", rate=60, **more)` stores an operation."""
 
     def make_operation(kind: Any = "match", rate: int = 60, **fields: Any) -> Operation:
-        options = {"received_from": None, "received_until": None, "by": "ann", "now": clock(), **fields}
+        options = {"received_from": None, "received_before": None, "by": "ann", "now": clock(), **fields}
         with database.tenant(tenant_id) as connection:
             return reprocess.request(connection, tenant_id, kind, rate=rate, **options)
 
@@ -158,7 +158,7 @@ def test_only_processed_documents_in_range_are_started(
     received(2, day=3)
     received(1, day=2, tenant_id=make_tenant("zenith"))
     received(1, day=2, matching_status=None, matching_revision=0)
-    operation = make_operation(received_from=NOW + timedelta(days=2), received_until=NOW + timedelta(days=3))
+    operation = make_operation(received_from=NOW + timedelta(days=2), received_before=NOW + timedelta(days=3))
     step_result = step(database, operation, clock)
     assert step_result is not None
     assert not step_result.is_busy
@@ -356,7 +356,7 @@ def test_locked_document_does_not_block_other_operations(
 ):
     (locked,) = received(1)
     received(1, day=2)
-    make_operation(received_until=NOW + timedelta(days=1))
+    make_operation(received_before=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)
     monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypasses the cache

@@ -33,7 +33,7 @@ def examples(page: str) -> list[str]:
 EXAMPLES = examples("docs/operations.md")
 TESTED_ELSEWHERE = {
     "counterfoil down": "it would stop the cloud of the other tests; the fixture runs it at the end",
-    "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
+    "counterfoil chat --fake-llm": "it deploys the cloud with another model; tests/cli/test_chat.py",
     "counterfoil replay": "tests/e2e/test_replay.py",
     "counterfoil simulate": "tests/tools/simulation",
 }
@@ -108,7 +108,7 @@ def test_documented_examples_run_in_order(cloud: Cloud, command_line: CommandLin
     assert "billed" in outputs["counterfoil clusters show 4f1c"]
     assert "1 dead letter" in outputs["counterfoil dlq bulk-retry --tenant acme --group 4f1c"]
     assert (tmp_path / "letters.csv").read_text().count("broken.pdf") >= 1
-    command_line.run("tenants", "destinations", "acme", "--remove", "erp")
+    command_line.run("tenants", "destinations", "remove", "acme", "erp")
 
 
 def test_skipped_examples_are_documented() -> None:

@@ -89,7 +89,7 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case: Path) -> None:
     assert run("review", "--tenant", slug) == []
     assert run("dlq", "list", "--tenant", slug) == []
 
-    operation = run("reprocess", slug, "--what", "match")
+    operation = run("reprocess", slug, "--stage", "match")
     assert run("operations", "show", operation["operation_id"])["tenant"] == slug
     erasure = run("documents", "delete", uploaded[0]["document_id"][-8:], "--reason", "A test")
     assert erasure["documents"] == [uploaded[0]["document_id"]]

@@ -78,6 +78,7 @@ DeadLetteredBefore = Annotated[Moment | None, Query(description=f"Dead-lettered 
 SearchText = Annotated[
     PrintableText | None,
     Query(
+        alias="search",
         min_length=1,
         max_length=LONGEST_TEXT,
         description="Words of the error message or file name, or an id.",
@@ -276,7 +277,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
         task_type=task_type,
         from_date=from_date,
         to_date=to_date,
-        text=text,
+        search=text,
         fingerprint=fingerprint,
     )
     if page > 1:

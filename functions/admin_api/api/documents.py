@@ -81,7 +81,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     tenant: OneTenant = None,
     type_: Annotated[DocumentType | None, Query(alias="type")] = None,
     state: Annotated[StageAndState | None, Query(description="A stage and its state, such as matching:failed.")] = None,
-    text: Annotated[
+    search: Annotated[
         PrintableText | None,
         Query(
             min_length=1,
@@ -89,20 +89,23 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
             description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
-    since: Annotated[
-        Moment | None, Query(alias="from", description=f"Received at or after this time. {IN_UTC}")
-    ] = None,
-    until: Annotated[Moment | None, Query(alias="to", description=f"Received before this time. {IN_UTC}")] = None,
+    received_from: Annotated[Moment | None, Query(description=f"Received at or after this time. {IN_UTC}")] = None,
+    received_before: Annotated[Moment | None, Query(description=f"Received before this time. {IN_UTC}")] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> DocumentPage:
     """Return a page of a tenant's documents."""
     after = http.decode_cursor(cursor)
     stage_and_state = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
-    filters = DocumentFilter(type=type_ and type_.value, since=since, until=until, **stage_and_state)  # type: ignore[arg-type]
+    filters = DocumentFilter(
+        type=type_ and type_.value,
+        received_from=received_from,
+        received_before=received_before,
+        **stage_and_state,  # type: ignore[arg-type]
+    )
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        page = document_list.page(connection, tenant_id, filters, text=text, limit=limit, after=after)
+        page = document_list.page(connection, tenant_id, filters, search=search, limit=limit, after=after)
     return DocumentPage(
         documents=list(page.documents),
         next_cursor=http.encode_cursor(page.next_cursor),

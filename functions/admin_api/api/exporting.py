@@ -67,7 +67,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     from_date: Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")] = None,
     to_date: Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")] = None,
-    text: Annotated[
+    search: Annotated[
         PrintableText | None,
         Query(
             min_length=1,
@@ -83,7 +83,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         task_type=task_type,
         from_date=from_date,
         to_date=to_date,
-        text=text,
+        search=search,
         fingerprint=fingerprint,
     )
     tenant_id, slug = request.tenant(tenant)

@@ -195,7 +195,7 @@ class ReprocessingRequest(BaseModel):
         description="extract: extract the files again, then match the documents. match: only match them again."
     )
     received_from: Moment | None = Field(default=None, description=f"Received at or after this time. {IN_UTC}")
-    received_until: Moment | None = Field(
+    received_before: Moment | None = Field(
         default=None, description=f"Received before this time. Default: now. {IN_UTC}"
     )
     rate: int = Field(default=REPROCESSING_RATE, ge=1, le=MAX_RATES["match"], description="Documents per minute.")
@@ -490,7 +490,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
             tenant_id,
             body.action,
             received_from=body.received_from,
-            received_until=body.received_until,
+            received_before=body.received_before,
             rate=body.rate,
             by=actor,
             now=request.now,

@@ -107,7 +107,7 @@ export interface components {
             task_type?: string | null;
             from_date?: string | null;
             to_date?: string | null;
-            text?: string | null;
+            search?: string | null;
             fingerprint?: string | null;
             tenant?: string | null;
         };
@@ -1162,7 +1162,7 @@ export interface components {
             /** @enum {string} */
             action: "extract" | "match";
             received_from?: string | null;
-            received_until?: string | null;
+            received_before?: string | null;
             /** @default 60 */
             rate: number;
         };

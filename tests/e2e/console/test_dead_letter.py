@@ -68,7 +68,7 @@ def test_attempt_links_to_log_and_trace_in_aws(console: Console, failed_tenant: 
 
 
 def test_unreadable_file_shows_its_name(console: Console, failed_tenant: Tenant) -> None:
-    page = console.open("admin", failed_tenant, "dead-letters?text=broken-2")
+    page = console.open("admin", failed_tenant, "dead-letters?search=broken-2")
     expect(rows(page, "Dead letters")).to_have_count(1)
     rows(page, "Dead letters").get_by_role("link").click()
 

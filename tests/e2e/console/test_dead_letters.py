@@ -49,7 +49,7 @@ def test_search_by_error_text_is_in_the_address(console: Console, failed_tenant:
 
 
 def test_empty_search_result_can_be_cleared(console: Console, failed_tenant: Tenant) -> None:
-    page = console.open("viewer", failed_tenant, "dead-letters?text=nothinglikethis")
+    page = console.open("viewer", failed_tenant, "dead-letters?search=nothinglikethis")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     check_page(page, "dead-letters-nothing-found")
 

@@ -28,7 +28,7 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched_case:
 
 
 def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_case: MatchedCase) -> None:
-    page = console.open("operator", matched_case.tenant, f"documents?text={matched_case.order}")
+    page = console.open("operator", matched_case.tenant, f"documents?search={matched_case.order}")
     rows(page, "Documents").first.get_by_role("link", name="cluster").click()
     expect(page.locator(".graph a")).to_have_count(CASE_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)

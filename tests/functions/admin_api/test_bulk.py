@@ -83,7 +83,7 @@ def test_sample_hides_secrets_below_admin(call_api: CallApi, add_dead_letter: Ma
 
 
 def test_operation_hides_secrets_below_admin(call_api: CallApi, acme: UUID):
-    body = {"filter": {"text": "token=hunter2"}, "notes": "Paid to DE89370400440532013000"}
+    body = {"filter": {"search": "token=hunter2"}, "notes": "Paid to DE89370400440532013000"}
     submitted = post(call_api, "/dlq/bulk-retry", body)
     path = f"/operations/{submitted.body['operation_id']}"
 
@@ -231,7 +231,7 @@ def test_operations_are_paged_newest_first(call_api: CallApi, acme: UUID):
         pytest.param({"filter": {"statuses": "pending"}}, 422, id="misspelled filter"),
         pytest.param({"filter": {"status": ["resolved"]}}, 422, id="closed dead letters"),
         pytest.param({"filter": {"from_date": 5}}, 422, id="number as time"),
-        pytest.param({"filter": {"text": ""}}, 422, id="empty text"),
+        pytest.param({"filter": {"search": ""}}, 422, id="empty search"),
         pytest.param({"filter": {"tenant": "zenith"}}, 403, id="another tenant"),
     ],
 )
@@ -324,5 +324,5 @@ def test_reprocessing_requires_admin(call_api: CallApi, acme: UUID, admin: Conne
 
 
 def test_reprocessing_of_empty_period_is_rejected(call_api: CallApi, acme: UUID):
-    body = {"action": "match", "received_from": "2026-02-01", "received_until": "2026-02-01"}
+    body = {"action": "match", "received_from": "2026-02-01", "received_before": "2026-02-01"}
     assert post(call_api, "/operations", body, groups="[admin tenant:acme]").status == 422

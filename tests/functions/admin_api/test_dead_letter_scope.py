@@ -85,7 +85,7 @@ def test_unassigned_are_searched_counted_and_grouped(
         return get(call_api, path, groups=VIEWER, tenant=UNASSIGNED, **query)
 
     for text in ("4711", "message task", "4711 message", str(first)):
-        assert listed_ids(list_unassigned(text=text)) == ids([first]), text
+        assert listed_ids(list_unassigned(search=text)) == ids([first]), text
     assert set(listed_ids(list_unassigned(task_type="tasks", from_date="2026-03-02T12:00:00Z"))) == set(
         ids([first, second])
     )

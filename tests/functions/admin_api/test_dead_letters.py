@@ -77,11 +77,11 @@ def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter:
         ({"from_date": "2026-03-02T12:01:00", "to_date": "2026-03-02 12:02"}, [1]),
         ({"from_date": "2026-03-02", "to_date": "2026-03-03"}, [3, 2, 1, 0]),
         ({"to_date": "2026-03-02"}, []),
-        ({"text": "order"}, [3]),
-        ({"text": "TIMED out, page"}, [2, 1, 0]),
-        ({"text": "timed out", "status": "pending"}, [2]),
-        ({"text": "nothing of this"}, []),
-        ({"text": "!"}, []),
+        ({"search": "order"}, [3]),
+        ({"search": "TIMED out, page"}, [2, 1, 0]),
+        ({"search": "timed out", "status": "pending"}, [2]),
+        ({"search": "nothing of this"}, []),
+        ({"search": "!"}, []),
     ],
 )
 def test_list_is_filtered(
@@ -110,10 +110,12 @@ def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead
     )
     add_dead_letter("The disk is full")
 
-    assert listed_ids(get(call_api, text=str(job_id))) == listed_ids(get(call_api, text=str(work_id))) == ids([job_id])
+    assert (
+        listed_ids(get(call_api, search=str(job_id))) == listed_ids(get(call_api, search=str(work_id))) == ids([job_id])
+    )
     fingerprint = get(call_api, f"/{job_id}").body["fingerprint"]
     assert listed_ids(get(call_api, fingerprint=fingerprint)) == ids([similar, job_id])
-    assert listed_ids(get(call_api, fingerprint=fingerprint, text="1")) == ids([job_id])
+    assert listed_ids(get(call_api, fingerprint=fingerprint, search="1")) == ids([job_id])
 
 
 @pytest.mark.parametrize(
@@ -129,9 +131,9 @@ def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead
         {"from_date": "1767225600"},
         {"from_date": "20260131"},
         {"to_date": "2026-02-30"},
-        {"text": ""},
-        {"text": "x" * 201},
-        {"text": "a\x00b"},
+        {"search": ""},
+        {"search": "x" * 201},
+        {"search": "a\x00b"},
         {"fingerprint": "0123"},
         {"fingerprint": "' OR true; --    "},
         {"tenant": "Acme"},
@@ -140,7 +142,7 @@ def test_search_finds_job_id_work_id_and_fingerprint(call_api: CallApi, add_dead
         {"page": "1e3"},
         {"page": str(MAX_PAGED + 1)},
         {"page": "101", "limit": "100"},
-        {"page": "2", "text": "timed"},
+        {"page": "2", "search": "timed"},
         {"page": "2", "cursor": "MjAyNi0wMy0wMlQxMjowMDowMCswMDowMHwwMDAwMDAwMC0wMDAwLTAwMDAtMDAwMC0wMDAwMDAwMDAwMDA="},
         {"limit": "0"},
         {"limit": "101"},
@@ -498,7 +500,7 @@ def test_lists_exclude_other_tenants_and_unassigned(
     job_id, foreign = add_dead_letter("Page 1 timed out"), dead_letter_factory(database, other)("Page 2 timed out")
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [add_dead_letter("Page 3 timed out")])
 
-    for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
+    for query in ({}, {"search": "timed"}, {"search": "page 2 timed"}, {"page": "1"}):
         assert str(foreign) not in listed_ids(get(call_api, **query))
     assert listed_ids(get(call_api)) == ids([job_id])
     assert (get(call_api, "/stats").body["count"], get(call_api, "/groups").body["groups"][0]["count"]) == (1, 1)
@@ -511,8 +513,8 @@ def test_purged_dead_letter_is_hidden(call_api: CallApi, add_dead_letter: MakeDe
     assert [get(call_api, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
     assert (
         listed_ids(get(call_api)),
-        listed_ids(get(call_api, text="timed")),
-        listed_ids(get(call_api, text=str(job_id))),
+        listed_ids(get(call_api, search="timed")),
+        listed_ids(get(call_api, search=str(job_id))),
     ) == (
         [],
         [],

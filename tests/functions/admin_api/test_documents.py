@@ -73,23 +73,23 @@ def test_list_is_newest_first_with_key_facts(call_api: CallApi, harness: TenantH
         ({"type": "goods_receipt"}, []),
         ({"state": "matching:succeeded", "type": "contract"}, [CONTRACT]),
         ({"state": "matching:failed"}, []),
-        ({"from": "2026-03-12T08:00:00Z"}, [OTHER_ORDER, CREDIT, INVOICE]),
-        ({"to": "2026-03-02T09:00:00+01:00"}, [CONTRACT]),
-        ({"from": "2026-03-02T08:00:00Z", "to": "2026-03-12T08:00:00Z"}, [DELIVERY, ORDER]),
-        ({"text": "PO-2026-00397"}, [ORDER]),
-        ({"text": "po 2026 397"}, [ORDER]),
-        ({"text": "397"}, [ORDER]),
-        ({"text": "R-81"}, [INVOICE]),
-        ({"text": "R-8I"}, [INVOICE]),
-        ({"text": "vossberg"}, [OTHER_ORDER]),
-        ({"text": "PAPIER, Vossberg"}, [OTHER_ORDER]),
-        ({"text": "tarnow brede"}, [CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT]),
-        ({"text": "tarnow", "type": "invoice"}, [INVOICE]),
-        ({"text": "tarnow", "to": "2026-03-02T08:00:00Z"}, [CONTRACT]),
-        ({"text": "tarnow vossberg"}, []),
-        ({"text": "nobody"}, []),
-        ({"text": "!"}, []),
-        ({"text": "' OR true; --"}, []),
+        ({"received_from": "2026-03-12T08:00:00Z"}, [OTHER_ORDER, CREDIT, INVOICE]),
+        ({"received_before": "2026-03-02T09:00:00+01:00"}, [CONTRACT]),
+        ({"received_from": "2026-03-02T08:00:00Z", "received_before": "2026-03-12T08:00:00Z"}, [DELIVERY, ORDER]),
+        ({"search": "PO-2026-00397"}, [ORDER]),
+        ({"search": "po 2026 397"}, [ORDER]),
+        ({"search": "397"}, [ORDER]),
+        ({"search": "R-81"}, [INVOICE]),
+        ({"search": "R-8I"}, [INVOICE]),
+        ({"search": "vossberg"}, [OTHER_ORDER]),
+        ({"search": "PAPIER, Vossberg"}, [OTHER_ORDER]),
+        ({"search": "tarnow brede"}, [CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT]),
+        ({"search": "tarnow", "type": "invoice"}, [INVOICE]),
+        ({"search": "tarnow", "received_before": "2026-03-02T08:00:00Z"}, [CONTRACT]),
+        ({"search": "tarnow vossberg"}, []),
+        ({"search": "nobody"}, []),
+        ({"search": "!"}, []),
+        ({"search": "' OR true; --"}, []),
     ],
 )
 def test_list_is_filtered(
@@ -102,8 +102,10 @@ def test_document_is_found_by_id_and_file_name(call_api: CallApi, harness: Tenan
     (document_id,) = ids(harness, DELIVERY)
     admin.execute("UPDATE document SET file_name = 'Lieferung Müller.pdf' WHERE id = %s", [document_id])
 
-    assert listed_ids(get(call_api, text=document_id)) == listed_ids(get(call_api, text="MÜLLER.PDF")) == [document_id]
-    assert listed_ids(get(call_api, text=str(uuid4()))) == []
+    assert (
+        listed_ids(get(call_api, search=document_id)) == listed_ids(get(call_api, search="MÜLLER.PDF")) == [document_id]
+    )
+    assert listed_ids(get(call_api, search=str(uuid4()))) == []
 
 
 def test_search_follows_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
@@ -111,11 +113,11 @@ def test_search_follows_changed_document_data(call_api: CallApi, harness: Tenant
     data = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [data, document_id])
 
-    assert listed_ids(get(call_api, text="söhne")) == [str(document_id)]
-    assert str(document_id) not in listed_ids(get(call_api, text="tarnow"))
+    assert listed_ids(get(call_api, search="söhne")) == [str(document_id)]
+    assert str(document_id) not in listed_ids(get(call_api, search="tarnow"))
 
 
-@pytest.mark.parametrize("query", [{}, {"type": "invoice"}, {"text": "brede"}, {"text": "R-81"}])
+@pytest.mark.parametrize("query", [{}, {"type": "invoice"}, {"search": "brede"}, {"search": "R-81"}])
 def test_pages_have_no_gap(
     query: dict[str, str], call_api: CallApi, harness: TenantHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,14 +203,14 @@ def test_failed_file_is_listed_with_its_dead_letter(call_api: CallApi, failed_fi
 @pytest.mark.parametrize(
     ("query", "is_found"),
     [
-        ({"text": "größe"}, True),
-        ({"text": "geprüft xml"}, True),
-        ({"text": "größe nobody"}, False),
-        ({"text": "!"}, False),
+        ({"search": "größe"}, True),
+        ({"search": "geprüft xml"}, True),
+        ({"search": "größe nobody"}, False),
+        ({"search": "!"}, False),
         ({"state": "source:failed"}, True),
         ({"state": "ingestion:failed"}, False),
         ({"type": "invoice"}, False),
-        ({"from": "2027-01-01"}, False),
+        ({"received_from": "2027-01-01"}, False),
     ],
 )
 def test_failed_files_are_filtered(
@@ -292,11 +294,11 @@ def test_total_has_minor_units_if_exact(data: dict[str, str], expected: tuple[An
         {"state": "failed"},
         {"state": "matching:dead"},
         {"state": "matching:failed; DROP"},
-        {"text": ""},
-        {"text": "x" * 201},
-        {"text": "a\x00b"},
-        {"from": "yesterday"},
-        {"to": "1767225600"},
+        {"search": ""},
+        {"search": "x" * 201},
+        {"search": "a\x00b"},
+        {"received_from": "yesterday"},
+        {"received_before": "1767225600"},
         {"limit": "0"},
         {"limit": "101"},
         {"cursor": "zzz"},
@@ -321,8 +323,8 @@ def test_document_of_another_tenant_is_not_found(
     for id_ in (foreign, uuid4(), "no-id"):
         response = get(call_api, f"/{id_}{path}")
         assert (response.status, response.body["detail"]) == (404, "There is no such document.")
-    assert str(foreign) not in listed_ids(get(call_api)) + listed_ids(get(call_api, text="R-81")) + listed_ids(
-        get(call_api, text=str(foreign))
+    assert str(foreign) not in listed_ids(get(call_api)) + listed_ids(get(call_api, search="R-81")) + listed_ids(
+        get(call_api, search=str(foreign))
     )
     assert listed_ids(get(call_api, groups="[viewer tenant:*]", tenant="beta")) == [str(foreign)]
 

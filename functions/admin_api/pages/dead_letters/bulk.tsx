@@ -17,8 +17,16 @@ const CANARY = 5;
 export const MAX_PER_SECOND = 500;
 
 // Converts the filter of the list to that of a bulk operation.
-export function bulkFilterOf({ tenant, status, task_type, text, from, to, fingerprint }: ListFilter): BulkFilter {
-  const all = { tenant, status, task_type, text, from_date: startOfDay(from), to_date: startOfDay(to, 1), fingerprint };
+export function bulkFilterOf({ tenant, status, task_type, search, from, to, fingerprint }: ListFilter): BulkFilter {
+  const all = {
+    tenant,
+    status,
+    task_type,
+    search,
+    from_date: startOfDay(from),
+    to_date: startOfDay(to, 1),
+    fingerprint,
+  };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
 }
 

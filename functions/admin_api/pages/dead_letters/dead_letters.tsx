@@ -38,7 +38,7 @@ function filterFrom(route: Route) {
     tenant: tenantOf(route, currentSession()),
     status: status.length ? status : query.has("status") ? STATUSES : ["pending"],
     task_type: query.get("task_type") ?? "",
-    text: query.get("text") ?? "",
+    search: query.get("search") ?? "",
     from: query.get("from") ?? "",
     to: query.get("to") ?? "",
     fingerprint: query.get("fingerprint") ?? "",
@@ -66,7 +66,7 @@ export function DeadLetters() {
     ["admin/dlq", { tenant, status, from_date: startOfDay(from), to_date: startOfDay(to, 1), cursor, ...others }],
     { every: cursor ? 0 : POLL_SLOW_SECONDS, version: stats.data },
   );
-  const isFiltered = Boolean(filter.text || filter.fingerprint || cursor || from || to || filter.task_type);
+  const isFiltered = Boolean(filter.search || filter.fingerprint || cursor || from || to || filter.task_type);
   return (
     <>
       <div class="heading">
@@ -122,17 +122,17 @@ function Counts({ filter, stats }: { filter: ListFilter; stats: Stats | null }) 
 }
 
 function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_types"] }) {
-  const [text, setText] = useTyped(filter.text);
+  const [search, setSearch] = useTyped(filter.search);
   const field = useRef<HTMLInputElement>(null);
   useShortcuts([{ key: "/", label: "Search", act: () => field.current?.focus() }]);
   const change = (more: Partial<ListFilter>) => navigate.to(hrefOf({ ...filter, cursor: "", ...more }));
   const submit = (event: Event) => {
     event.preventDefault();
-    change({ text: text.trim() });
+    change({ search: search.trim() });
   };
   const known = types.map((one) => one.task_type);
   const listed = filter.task_type && !known.includes(filter.task_type) ? [...known, filter.task_type] : known;
-  const isFiltered = filter.text || filter.task_type || filter.from || filter.to || filter.fingerprint;
+  const isFiltered = filter.search || filter.task_type || filter.from || filter.to || filter.fingerprint;
   return (
     <form class="filter" role="search" aria-label="Dead letters" onSubmit={submit}>
       <label class="wide">
@@ -141,8 +141,8 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
           type="search"
           ref={field}
           maxlength={MAX_TEXT_LENGTH}
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          value={search}
+          onInput={(event) => setSearch(event.currentTarget.value)}
         />
       </label>
       <Choice

@@ -37,12 +37,12 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
   const downloadable = large.data?.operations.filter(isDownloadable) ?? [];
   const submit = async (event: Event) => {
     event.preventDefault();
-    const { tenant, status, task_type, text, from, to, fingerprint } = filter;
+    const { tenant, status, task_type, search, from, to, fingerprint } = filter;
     const query = {
       tenant,
       status,
       task_type,
-      text,
+      search,
       fingerprint,
       from_date: startOfDay(from),
       to_date: startOfDay(to, 1),

@@ -27,7 +27,7 @@ function filterFrom(route: Route) {
       STAGE_LABELS.map(([which]) => which),
       query.get("state"),
     ),
-    text: query.get("text") ?? "",
+    search: query.get("search") ?? "",
     from: query.get("from") ?? "",
     to: query.get("to") ?? "",
     cursor: query.get("cursor") ?? "",
@@ -39,7 +39,7 @@ export function Documents() {
   const { from, to, ...others } = filter;
   useTitle("Documents");
   const { data, error, busy, reload } = useQuery<Schemas["DocumentPage"]>(
-    ["admin/documents", { ...others, from: startOfDay(from), to: startOfDay(to, 1) }],
+    ["admin/documents", { ...others, received_from: startOfDay(from), received_before: startOfDay(to, 1) }],
     { every: filter.cursor ? 0 : POLL_FAST_SECONDS },
   );
   return (
@@ -66,12 +66,12 @@ export function Documents() {
 }
 
 function Filter({ filter }: { filter: ListFilter }) {
-  const [text, setText] = useTyped(filter.text);
+  const [search, setSearch] = useTyped(filter.search);
   const change = (more: Partial<ListFilter>) => navigate("documents", { ...filter, cursor: "", ...more });
-  const isFiltered = filter.text || filter.type || filter.state || filter.from || filter.to;
+  const isFiltered = filter.search || filter.type || filter.state || filter.from || filter.to;
   const submit = (event: Event) => {
     event.preventDefault();
-    change({ text: text.trim() });
+    change({ search: search.trim() });
   };
   return (
     <form class="filter" role="search" aria-label="Documents" onSubmit={submit}>
@@ -80,8 +80,8 @@ function Filter({ filter }: { filter: ListFilter }) {
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          value={search}
+          onInput={(event) => setSearch(event.currentTarget.value)}
         />
       </label>
       <Choice
@@ -113,7 +113,7 @@ function Filter({ filter }: { filter: ListFilter }) {
 
 function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPage"] }) {
   if (!data.documents.length) {
-    const isFiltered = filter.text || filter.type || filter.state || filter.from || filter.to || filter.cursor;
+    const isFiltered = filter.search || filter.type || filter.state || filter.from || filter.to || filter.cursor;
     if (data.next_cursor) {
       return (
         <p class="notice">

@@ -263,7 +263,7 @@ function UploadRow({ upload }: { upload: Upload }) {
       <span class="what">
         {STATE_LABELS[state]}{" "}
         {state === "sending" && <progress max="1" value={sent} aria-label={`Upload of ${file.name}`}></progress>}
-        {state === "stored" && <a href={navigate.href("documents", { tenant, text: file.name })}>Show document</a>}
+        {state === "stored" && <a href={navigate.href("documents", { tenant, search: file.name })}>Show document</a>}
         {state === "failed" && (
           <button type="button" class="small" onClick={retry}>
             Retry

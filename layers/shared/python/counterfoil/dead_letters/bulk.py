@@ -133,7 +133,7 @@ def _select(connection: Connection, operation: Operation) -> Operation:
     cursor_at, cursor_id = operation.cursor_at, operation.cursor_id
     after = None if cursor_at is None or cursor_id is None else PageCursor(cursor_at, cursor_id)
     values = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
-    if filter_.text is not None:
+    if filter_.search is not None:
         page = search.page(connection, operation.tenant_id, filter_, limit=SEARCH_BATCH_SIZE, after=after)
         connection.execute(_INSERT_LISTED, values | {"ids": [entry.job_id for entry in page.entries]})
         return store.add_selected(
@@ -171,7 +171,7 @@ def preview(
         entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return BulkPreview(len(entries), True, entries[:SAMPLE_SIZE])
     filter_ = selection.pending.before(now)
-    if selection.text is None:
+    if selection.search is None:
         newest = search.page(connection, tenant_id, filter_, limit=SAMPLE_SIZE)
         return BulkPreview(search.count(connection, tenant_id, filter_), True, newest.entries)
     count, sample, after = 0, list[DeadLetterEntry](), None

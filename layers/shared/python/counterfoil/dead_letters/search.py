@@ -80,7 +80,7 @@ class DeadLetterFilter(BaseModel):
     task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
     from_date: Moment | None = Field(default=None, description=f"Failed at or after this time. {IN_UTC}")
     to_date: Moment | None = Field(default=None, description=f"Failed before this time. {IN_UTC}")
-    text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
+    search: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
         default=None, description="Words of the error message and the file name, or an id."
     )
     fingerprint: Fingerprint | None = Field(default=None, description="Fingerprint of a group.")
@@ -239,7 +239,7 @@ def page(
     Each status is read in the order of its index, so the cost grows with `offset` only.
     """
     query = _Query(connection, tenant_id, filter_, limit + 1, after)
-    text = filter_.text
+    text = filter_.search
     if text is None:
         return _to_page(query.entries(_PAGE, offset=offset), limit)
     if (id_ := _parse_id(text)) is not None:
@@ -260,7 +260,7 @@ def page_cursors(
     after: PageCursor | None = None,
 ) -> tuple[Sequence[PageCursor], PageCursor | None]:
     """Return the cursors of a `page` and of the next one. Without a text, only an index is read."""
-    if filter_.text is not None:
+    if filter_.search is not None:
         entries, next_cursor = page(connection, tenant_id, filter_, limit=limit, after=after)
         return [entry.cursor for entry in entries], next_cursor
     query = _Query(connection, tenant_id, filter_, limit, after)

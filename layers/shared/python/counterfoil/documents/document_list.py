@@ -105,8 +105,8 @@ class DocumentFilter:
     stage: StageName | None = None
     state: StageState | None = None
     """State of that stage."""
-    since: datetime | None = None
-    until: datetime | None = None
+    received_from: datetime | None = None
+    received_before: datetime | None = None
     """Exclusive."""
 
     @property
@@ -216,8 +216,8 @@ ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
 _CONDITIONS = {
     "type": "AND d.type = %(type)s",
     "stage": "AND {stage} = %(state)s",
-    "since": "AND d.received_at >= %(since)s",
-    "until": "AND d.received_at < %(until)s",
+    "received_from": "AND d.received_at >= %(received_from)s",
+    "received_before": "AND d.received_at < %(received_before)s",
     "after_at": "AND (d.received_at, d.id) < (%(after_at)s, %(after_id)s)",
 }
 
@@ -289,7 +289,7 @@ SELECT page.received_at, page.document_id, NOT EXISTS (
     ORDER BY w.received_at DESC, w.document_id DESC LIMIT %(most)s
 ) AS page ORDER BY page.received_at DESC, page.document_id DESC
 """
-_TIMES = ("since", "until", "after_at")
+_TIMES = ("received_from", "received_before", "after_at")
 
 
 def page(
@@ -297,17 +297,17 @@ def page(
     tenant_id: UUID,
     filters: DocumentFilter,
     *,
-    text: str | None = None,
+    search: str | None = None,
     limit: int,
     after: PageCursor | None = None,
 ) -> DocumentListPage:
     """Return at most `limit` documents after `after`, including files that failed in acquisition.
 
-    `text` selects documents with this number in any spelling, documents whose file name and party names contain all its
-    words, failed files whose name contains them, and the document with this id.
+    `search` selects documents with this number in any spelling, documents whose file name and party names contain
+    all its words, failed files whose name contains them, and the document with this id.
     """
-    documents, next_cursor = _documents(connection, tenant_id, filters, text, limit, after)
-    files = _failed_files(connection, tenant_id, filters, text, limit, after)
+    documents, next_cursor = _documents(connection, tenant_id, filters, search, limit, after)
+    files = _failed_files(connection, tenant_id, filters, search, limit, after)
     merged = sorted([*documents, *files], key=_cursor_of, reverse=True)
     if next_cursor is not None:  # documents that were not read yet may be newer than older files
         merged = [document for document in merged if _cursor_of(document) >= next_cursor]
@@ -319,8 +319,8 @@ SELECT a.id, (SELECT slug FROM tenant WHERE id = a.tenant_id), a.key, a.created_
 FROM acquisition_job a
 JOIN dead_letter d ON d.work_id = a.id AND d.worker = 'acquisition' AND d.purged_at IS NULL
 WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
-  AND (%(since)s::timestamptz IS NULL OR a.created_at >= %(since)s)
-  AND (%(until)s::timestamptz IS NULL OR a.created_at < %(until)s)
+  AND (%(received_from)s::timestamptz IS NULL OR a.created_at >= %(received_from)s)
+  AND (%(received_before)s::timestamptz IS NULL OR a.created_at < %(received_before)s)
   AND (%(after_at)s::timestamptz IS NULL OR (a.created_at, a.id) < (%(after_at)s, %(after_id)s))
   AND (%(text)s::text IS NULL OR a.id::text = lower(%(text)s) OR NOT EXISTS (
       SELECT FROM tokenize(%(text)s) AS search (word)

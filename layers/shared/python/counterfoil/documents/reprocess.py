@@ -26,7 +26,7 @@ def request(  # the facts of a request
     kind: Kind,
     *,
     received_from: datetime | None,
-    received_until: datetime | None,
+    received_before: datetime | None,
     rate: int,
     by: str,
     now: datetime,
@@ -36,10 +36,10 @@ def request(  # the facts of a request
     Raises:
         RejectedRequestError: the rate is out of bounds, or the time range is empty.
     """
-    until = min(received_until or now, now)
+    until = min(received_before or now, now)
     if received_from is not None and received_from >= until:
         raise RejectedRequestError("The start of the time range must be in the past and before its end.")
-    filter_ = {"received_from": received_from and received_from.isoformat(), "received_until": until.isoformat()}
+    filter_ = {"received_from": received_from and received_from.isoformat(), "received_before": until.isoformat()}
     operation = store.insert(connection, tenant_id, NewOperation(kind, filter_, by, now, rate=rate))
     store.record(connection, operation, "request", by, now)
     return operation
@@ -69,7 +69,7 @@ class Reprocessing(Definition):
             "tenant": operation.tenant_id,
             "kind": operation.action,
             "from": filter_["received_from"],
-            "until": filter_["received_until"],
+            "until": filter_["received_before"],
             "cursor_at": operation.cursor_at,
             "cursor_id": operation.cursor_id,
             "limit": limit,

@@ -71,7 +71,7 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
         yield FakeLlm(port, is_ours=False)
         return
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, args=(0.05,), name="scripted model")
+    thread = Thread(target=server.serve_forever, args=(0.05,), name="fake model")
     thread.start()
     try:
         yield FakeLlm(server.server_address[1], is_ours=True)
@@ -82,20 +82,20 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 
 @contextmanager
-def available(cloud: Cloud, *, scripted: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. With `scripted`, deploy the fake one during the block."""
+def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
+    """Provide a cloud with a model. With `requested`, deploy the fake one during the block."""
     tuning = cloud.state.tuning
     port = port_of(tuning)
-    if not scripted and not tuning.settings.get("LLM_PROVIDER"):
+    if not requested and not tuning.settings.get("LLM_PROVIDER"):
         raise UsageError(
-            "The local cloud has no language model. To use a fake model: counterfoil chat --scripted. For a real one: "
+            "The local cloud has no language model. To use a fake model: counterfoil chat --fake-llm. For a real one: "
             "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
         )
-    if not scripted and port is None:
+    if not requested and port is None:
         yield cloud
         return
-    if scripted and port is None and tuning.settings.get("LLM_PROVIDER"):
-        raise UsageError("The local cloud has a language model already. Remove --scripted to use it.")
+    if requested and port is None and tuning.settings.get("LLM_PROVIDER"):
+        raise UsageError("The local cloud has a language model already. Remove --fake-llm to use it.")
     with processes.interruptible(), running(port or _free_port()) as fake_model:
         if not fake_model.is_ours:  # the command that started it ends it
             yield cloud
@@ -137,7 +137,7 @@ def _restore_settings(place: CloudFolder, previous: DeployOptions, port: int) ->
         )
         raise
     aside().print(
-        "The local cloud has no language model now. To chat again, use --scripted or "
+        "The local cloud has no language model now. To chat again, use --fake-llm or "
         "'counterfoil up --setting LLM_PROVIDER=...'. Unanswered messages will not be answered."
     )
 

@@ -28,14 +28,14 @@ def office(api: None, database: Database, admin: Connection, make_judge: MakeJud
 
 
 def questions(office: TenantHarness) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
+    listed: list[dict[str, Any]] = json.loads(run("llm-log", office.ids[2], "--json"))["questions"]
     return listed
 
 
 def test_question_is_shown_with_candidates_and_answer(office: TenantHarness, model_server: Server) -> None:
     model_server.then(answer(CHOICE))
     office.match(2)
-    shown = run("questions", office.ids[2])
+    shown = run("llm-log", office.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
     assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
@@ -52,7 +52,7 @@ def test_json_contains_the_request_as_sent(office: TenantHarness, model_server: 
     assert question["answer"] == {"matches": [CHOICE]}
     candidates = [(label, candidate["id"]) for label, candidate in question["candidates"].items()]
     assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
-    assert "".join(request.user.split()) in "".join(run("questions", office.ids[2], "--text").split())
+    assert "".join(request.user.split()) in "".join(run("llm-log", office.ids[2], "--full-prompt").split())
 
 
 def test_control_characters_of_questions_are_removed(
@@ -64,7 +64,7 @@ def test_control_characters_of_questions_are_removed(
     )
     model_server.then(answer(CHOICE))
     office.match(2)
-    assert not {"\x9b", "\u202e"} & set(run("questions", office.ids[2], "--text"))
+    assert not {"\x9b", "\u202e"} & set(run("llm-log", office.ids[2], "--full-prompt"))
 
 
 def test_review_shows_the_answer_of_the_model(office: TenantHarness, model_server: Server) -> None:
@@ -73,13 +73,13 @@ def test_review_shows_the_answer_of_the_model(office: TenantHarness, model_serve
     shown = run("show", office.ids[2])
     assert "Questions to a language model" in shown
     assert f"It chose A1, {str(office.ids[0])[-8:]} (low): Both lines are the same." in shown
-    assert f"counterfoil review questions {str(office.ids[2])[-8:]}" in shown
+    assert f"counterfoil review llm-log {str(office.ids[2])[-8:]}" in shown
 
 
 def test_answer_without_a_candidate_is_shown(office: TenantHarness, model_server: Server) -> None:
     model_server.then(answer())
     office.match(2)
-    assert "It chose no candidate." in run("questions", office.ids[2])
+    assert "It chose no candidate." in run("llm-log", office.ids[2])
 
 
 def test_refused_question_is_shown(office: TenantHarness, model_server: Server) -> None:
@@ -88,7 +88,7 @@ def test_refused_question_is_shown(office: TenantHarness, model_server: Server) 
     office.judge = judge
     model_server.then(Failure(400))
     office.match(office.file(duplicate_of(2)))
-    shown = run("questions", office.ids[2])
+    shown = run("llm-log", office.ids[2])
     assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
@@ -98,7 +98,7 @@ def test_text_of_a_deleted_candidate_is_hidden(office: TenantHarness, model_serv
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
         removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
-    shown = run("questions", office.ids[2], "--text")
+    shown = run("llm-log", office.ids[2], "--full-prompt")
     assert "It chose A1, a deleted document (high)" in shown
     assert "The text of the question is no longer stored." in shown
     assert "<case>" not in shown
@@ -109,14 +109,14 @@ def test_link_shows_the_command_for_its_question(office: TenantHarness, model_se
     model_server.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
-    assert f"LLM judgment: counterfoil review questions {str(office.ids[2])[-8:]}" in result.output
+    assert f"LLM judgment: counterfoil review llm-log {str(office.ids[2])[-8:]}" in result.output
     with pytest.raises(UsageError, match="There is no such review"):
         run("show", office.ids[2])
 
 
 def test_document_without_questions_prints_a_sentence(office: TenantHarness) -> None:
-    assert "No questions about this document were sent to a language model." in run("questions", office.ids[0])
-    assert "questions" in CliRunner().invoke(app, ["--help"]).output
+    assert "No questions about this document were sent to a language model." in run("llm-log", office.ids[0])
+    assert "llm-log" in CliRunner().invoke(app, ["--help"]).output
 
 
 def test_review_shows_an_exhausted_budget(office: TenantHarness, admin: Connection) -> None:
