@@ -57,7 +57,7 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
             page().print(
                 f"{result['tenant']}: intact, {entries} {'entry' if entries == 1 else 'entries'}"
                 if broken is None
-                else f"{result['tenant']}: broken at entry {broken['number']}. {broken['why']}",
+                else f"{result['tenant']}: broken at entry {broken['number']}. {broken['reason']}",
                 style="green" if broken is None else "red",
             )
     if any(result["broken"] is not None for result in results):
@@ -88,7 +88,7 @@ class Broken(NamedTuple):
 
     number: int
     """Number of the changed or missing entry."""
-    why: str
+    reason: str
 
 
 def verify(

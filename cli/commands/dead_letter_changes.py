@@ -438,9 +438,9 @@ def audit_(
     table, add = tenant_table(
         [entry["tenant"] for entry in entries],
         Column("number", no_wrap=True, justify="right"),
-        *(Column(name, no_wrap=True) for name in ("when", "what")),
+        *(Column(name, no_wrap=True) for name in ("time", "action")),
         Column("dead letters"),
-        Column("who", overflow="fold"),
+        Column("user", overflow="fold"),
     )
     for entry in entries:
         targets = [ids.short_id(target) for target in entry["targets"][:3]]

@@ -192,7 +192,7 @@ def show_list(dead_letters: Sequence[Letter]) -> None:
         return
     table, add = tenant_table(
         [dead_letter["tenant"] for dead_letter in dead_letters],
-        *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
+        *(Column(name, no_wrap=True) for name in ("id", "type", "status", "time")),
         Column("file and error", overflow="fold"),
     )
     for dead_letter in dead_letters:
@@ -296,7 +296,7 @@ def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
 
 
 def _show_events(api: Api, events: Sequence[Event]) -> None:
-    table = Table(*(Column(name, no_wrap=True) for name in ("when", "what", "who")), box=None, pad_edge=False)
+    table = Table(*(Column(name, no_wrap=True) for name in ("time", "event", "user")), box=None, pad_edge=False)
     table.add_column("note", overflow="fold")
     for event in events:
         title = {"attempt": f"attempt {event['attempt']} {event['outcome']}", "dead_lettered": "failed"}.get(

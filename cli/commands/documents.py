@@ -238,7 +238,7 @@ def _show_matches(document: dict[str, Any]) -> None:
     if not document["matches"]:
         page().print("It has no matches.")
         return
-    table = Table("id", "linked to", Column("bits", justify="right"), "confidence", "decided by", box=None)
+    table = Table("id", "matched document", Column("bits", justify="right"), "confidence", "decided by", box=None)
     for edge in document["matches"]:
         other = edge["document"]
         cells = (ids.short_id(other["id"]), name_of(other), f"{edge['score']:.1f}", edge["confidence"])
@@ -258,7 +258,7 @@ def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = 
     if as_json:
         print_json(events)
         return
-    table = Table("when", "what", "who", Column("note", overflow="fold"), box=None)
+    table = Table("time", "event", "user", Column("note", overflow="fold"), box=None)
     for event in events:
         note = event["error"] or ", ".join(f"{name} {value}" for name, value in event["detail"].items())
         cells = (Text(f"{event['kind']} {event['outcome']}"), Text(api.name_of(event["actor"])), Text(note))

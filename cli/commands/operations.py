@@ -194,9 +194,9 @@ def _show_list(api: Api, operations: Sequence[Operation]) -> None:
     counts = ("items", "succeeded", "failed", "skipped", "rate")
     table, add = tenant_table(
         [operation["tenant"] for operation in operations],
-        *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
+        *(Column(name, no_wrap=True) for name in ("id", "time", "action", "state")),
         *(Column(name, no_wrap=True, justify="right") for name in counts),
-        Column("who", overflow="fold"),
+        Column("user", overflow="fold"),
     )
     for operation in operations:
         cells = [
@@ -218,7 +218,7 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
     requester = api.name_of(operation["requested_by"])
     facts = [
         ("tenant", operation["tenant"]),
-        ("what", operation["action"]),
+        ("action", operation["action"]),
         ("requested", f"{shown_time(operation['requested_at'], seconds=True)} UTC by {requester}"),
         ("rate", _rate(operation)),
     ]
@@ -243,7 +243,9 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
 
 
 def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(Column("dead letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
+    table = Table(
+        Column("dead letter", no_wrap=True), Column("result", no_wrap=True), "reason", box=None, pad_edge=False
+    )
     for item in items:
         table.add_row(Text(ids.short_id(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
     page().print(table)

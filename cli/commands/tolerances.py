@@ -169,6 +169,6 @@ def _show_suggestions(response: dict[str, Any], slug: str) -> None:
             page().print()
         page().print(Text("No suggestion for", "bold"))
     for withheld in response["withheld"]:
-        page().print(Padding(Text(f"{withheld['title']}: {withheld['why']}"), (0, 0, 0, 2)))
+        page().print(Padding(Text(f"{withheld['title']}: {withheld['reason']}"), (0, 0, 0, 2)))
     if not response["proposals"] and not response["withheld"]:
         page().print("No differences have been accepted or disputed yet: counterfoil clusters accept ID, or dispute ID")

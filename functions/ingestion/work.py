@@ -201,7 +201,7 @@ def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxM
 
 
 def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[OutboxMessage]:
-    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=REASON)
+    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", reason=REASON)
 
 
 def _write(connection: Connection, attempt: TenantAttempt, extraction: ExtractionResult) -> None:

@@ -27,10 +27,10 @@ def called(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--by", ""), "--by takes 1 to 254 characters"),
+        (("--by", ""), "--by takes 1 to 254 printable characters"),
         (("--by", " "), "--by takes"),
         (("--by", "x" * 255), "--by takes"),
-        (("--by", "ann", "--reason", ""), "--reason takes 1 to 2000 characters"),
+        (("--by", "ann", "--reason", ""), "--reason takes 1 to 2000 printable characters"),
         (("--by", "ann", "--reason", "x" * 2001), "--reason takes"),
         (("--by", "ann", "--reason", "one\ntwo"), "on one line"),
     ],

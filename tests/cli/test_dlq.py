@@ -52,7 +52,7 @@ def test_dead_letters_are_listed_newest_first(make_dead_letter: MakeDeadLetter) 
 
     output = run("list").splitlines()
 
-    assert output[0].split() == ["id", "type", "state", "when", "file", "and", "error"]
+    assert output[0].split() == ["id", "type", "status", "time", "file", "and", "error"]
     assert [line.split()[:3] for line in output[1:]] == [
         [str(second)[-8:], "echo", "pending"],
         [str(first)[-8:], "ingestion", "pending"],

@@ -63,7 +63,7 @@ def test_closing_requires_a_reason(command: str, status: str, job_id: UUID, admi
     output = json.loads(run(command, job_id, *REASON, "--json"))
     assert output == {"tenant": "acme", "job_id": str(job_id), "status": status, "version": 2}
     assert [row["status"] for row in rows(admin, "dead_letter")] == [status]
-    with pytest.raises(UsageError, match=f"{status} already"):
+    with pytest.raises(UsageError, match=f"already {status}"):
         run(command, job_id, *REASON)
 
 
@@ -75,7 +75,7 @@ def test_outdated_version_is_refused(job_id: UUID) -> None:
 
 def test_payload_is_printed_edited_and_retried(job_id: UUID, admin: Connection) -> None:
     assert json.loads(run("edit", job_id)) == {"say": "hello"}
-    assert "is edited" in run("edit", job_id, "-", *REASON, stdin='{"say": "bye"}')
+    assert "was edited" in run("edit", job_id, "-", *REASON, stdin='{"say": "bye"}')
     assert json.loads(run("edit", job_id)) == {"say": "bye"}
     run("retry", job_id, *REASON)
     assert [task["payload"] for task in rows(admin, "task")] == [{"say": "bye"}]
@@ -89,7 +89,7 @@ def test_audit_trail_is_listed_and_verified(job_id: UUID) -> None:
     run("ignore", job_id, *REASON)
 
     lines = [line.split() for line in run("audit").splitlines()]
-    assert lines[0] == ["number", "when", "what", "letters", "who"]
+    assert lines[0] == ["number", "time", "action", "dead", "letters", "user"]
     assert [(line[0], line[3], line[4], line[5]) for line in lines[1:]] == [
         ("2", "ignored", str(job_id)[-8:], "kim"),
         ("1", "edited", str(job_id)[-8:], "kim"),
@@ -123,7 +123,7 @@ def test_verify_detects_a_changed_entry(job_id: UUID, admin: Connection) -> None
         admin.execute("UPDATE audit_entry SET actor = 'somebody else'")
     assert "acme: broken at entry 1. The entry was changed." in run("verify", application=trail.app, code=1)
     output = json.loads(run("verify", "--json", "--tenant", "acme", application=trail.app, code=1))
-    assert output == [{"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry was changed."}}]
+    assert output == [{"tenant": "acme", "entries": 1, "broken": {"number": 1, "reason": "The entry was changed."}}]
 
 
 def test_verify_reads_all_pages(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_purge_cannot_be_undone_after_a_week(admin: Connection) -> None:
 @pytest.mark.usefixtures("dead_letters")
 @pytest.mark.parametrize("id_suffix", ["", "abc", "no such id", "00000000"])
 def test_unknown_purge_is_refused(id_suffix: str) -> None:
-    with pytest.raises(UsageError, match="no operation"):
+    with pytest.raises(UsageError, match="No operation id ends with"):
         run_operations("restore", id_suffix)
 
 

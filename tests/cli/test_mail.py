@@ -48,7 +48,7 @@ def test_decision_ends_the_hold(held: UUID, word: str, hold: str) -> None:
     assert done == {"id": str(held), "tenant": "acme", "hold": hold}
     assert run("list") == "There is no held mail.\n"
     assert [entry["id"] for entry in call("list", "--hold", hold)] == [str(held)]
-    with pytest.raises(UsageError, match="not on hold"):
+    with pytest.raises(UsageError, match="no longer on hold"):
         run(word, held, "--by", "ann")
 
 

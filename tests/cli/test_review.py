@@ -98,7 +98,7 @@ def test_clusters_are_merged_and_split(office: TenantHarness) -> None:
 
 def test_impossible_decision_is_refused(office: TenantHarness, database: Database, admin: Connection) -> None:
     other = TenantHarness(database, admin, [invoice()])
-    with pytest.raises(UsageError, match="no such document"):
+    with pytest.raises(UsageError, match="document does not exist"):
         run("merge", office.ids[2], other.ids[0])
     with pytest.raises(UsageError, match="There is no such review"):
         run("reject", office.ids[0], "--all")

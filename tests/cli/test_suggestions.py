@@ -106,7 +106,7 @@ def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connecti
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
     (withheld,) = suggested()["withheld"]
-    assert withheld["why"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
+    assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
 def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api_database_url: str, admin: Connection):

@@ -33,7 +33,7 @@ def retry_paths(database: Database, tenant_id: UUID, harness: BulkHarness) -> di
         with database.tenant(tenant_id) as connection:
             row = connection.execute("SELECT work_id FROM dead_letter WHERE job_id = %s", [job_id]).fetchone()
             assert row is not None
-            renew(connection, "tasks", row, LATER, actor="kim", why="The service recovered")
+            renew(connection, "tasks", row, LATER, actor="kim", reason="The service recovered")
 
     return {"operator": by_operator, "operation": by_operation, "worker": by_worker}
 

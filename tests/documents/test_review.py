@@ -299,7 +299,7 @@ def test_decided_pair_requires_superseding_the_decision(harness: TenantHarness) 
     act(harness, "confirm", 2, 0)
     late = act(harness, "reject", 2, 0)
     assert isinstance(late, DecisionRejected)
-    assert (late.why, late.message[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
+    assert (late.reason, late.message[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
     assert isinstance(act(harness, "confirm", 2, 0), DecisionRejected)
     assert decisions(harness) == [(0, 2, "confirmed")]
     assert isinstance(
@@ -318,7 +318,7 @@ def test_unrelated_pair_is_refused(harness: TenantHarness) -> None:
     with harness.database.tenant(harness.tenant_id) as connection:
         rejection = review.confirm(connection, harness.tenant_id, harness.ids[2], UUID(int=7), NOW, CLERK)
     assert isinstance(rejection, DecisionRejected)
-    assert rejection.why == "gone"
+    assert rejection.reason == "gone"
     assert decisions(harness) == []
 
 
@@ -355,5 +355,5 @@ def test_decision_cannot_reach_other_tenants_documents(database: Database, admin
     with database.tenant(own.tenant_id) as connection:
         decision_result = review.merge(connection, own.tenant_id, own.ids[2], foreign.ids[0], NOW, CLERK, exact=True)
     assert isinstance(decision_result, DecisionRejected)
-    assert decision_result.why == "gone"
+    assert decision_result.reason == "gone"
     assert foreign.links() == set()

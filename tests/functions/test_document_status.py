@@ -135,7 +135,7 @@ def test_repeated_status_is_delivered_once(
         Worker("matching", returning(outcome), database, clock).handle(message)
         expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
-            renew(connection, "matching", [queued.work_id], clock(), actor="ann", why=REASON["match"])
+            renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason=REASON["match"])
         revision += 1
     assert expected == [True] * 4
 
@@ -232,7 +232,7 @@ def test_newer_status_closes_the_dead_letter(
         outbox_message, work=returning(RejectedRequestError("HTTP 401"))
     )
     with database.tenant(tenant_id) as connection:
-        (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", why="Once more.")
+        (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason="Once more.")
     Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
     statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
     assert statuses["document_output"]["status"] == "retried"

@@ -221,7 +221,7 @@ def _show_clusters(clusters: Sequence[Members]) -> None:
 
 
 def _show_notes(uploads: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:
-    columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why")
+    columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "reason")
     table = Table(*columns, box=None, pad_edge=False)
     for (tenant, file), upload in uploads.items():
         if upload.state in states:

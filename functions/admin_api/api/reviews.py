@@ -374,6 +374,6 @@ def _decide(
     context = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", body.reason, body.overrides)
     result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
     if isinstance(result, DecisionRejected):
-        raise (NotFoundError if result.why == "gone" else ConflictError)(result.message)
+        raise (NotFoundError if result.reason == "gone" else ConflictError)(result.message)
     request.send(result.sends)
     return slug, result

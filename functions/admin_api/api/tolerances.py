@@ -107,7 +107,7 @@ class WithheldSuggestion(BaseModel):
     """Reason why decisions about a supplier do not lead to a suggestion."""
 
     title: str
-    why: str
+    reason: str
 
 
 class SuggestionList(BaseModel):
@@ -212,7 +212,7 @@ def list_suggestions(request: Request, tenant: TenantPath) -> Response[Suggestio
         if isinstance(result, ToleranceSuggestion)
     ]
     withheld = [
-        WithheldSuggestion(title=tolerances.title(result), why=result.why)
+        WithheldSuggestion(title=tolerances.title(result), reason=result.reason)
         for result in results
         if not isinstance(result, ToleranceSuggestion)
     ]

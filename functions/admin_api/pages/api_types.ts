@@ -1487,7 +1487,7 @@ export interface components {
         };
         WithheldSuggestion: {
             title: string;
-            why: string;
+            reason: string;
         };
     };
     responses: never;

@@ -60,7 +60,7 @@ def only_suggestion(suggestion: Iterable[DecisionLabel], *tolerances: Tolerance)
 def withheld_reason(result: Iterable[DecisionLabel], *tolerances: Tolerance) -> str:
     (withheld,) = suggest_tolerances(result, Tolerances(tolerances))
     assert isinstance(withheld, SkippedSuggestion)
-    return withheld.why
+    return withheld.reason
 
 
 def test_repeatedly_accepted_difference_is_suggested_with_evidence():
@@ -117,7 +117,7 @@ def test_suppliers_keys_and_directions_are_separate():
     ]
     proposals = suggest_tolerances(result, Tolerances())
     assert all(
-        isinstance(suggestion, SkippedSuggestion) and suggestion.why.startswith("10 documents")
+        isinstance(suggestion, SkippedSuggestion) and suggestion.reason.startswith("10 documents")
         for suggestion in proposals
     )
     assert len(proposals) == 4
@@ -167,7 +167,7 @@ def test_excess_without_article_counts_as_total():
 def test_tax_rates_and_mistakes_get_no_suggestion():
     assert suggest_tolerances(labels(30, "5", code=VarianceCode.TAX_MISMATCH, measure="P1"), Tolerances()) == []
     assert as_json(suggest_tolerances(labels(30, "5", code=VarianceCode.PRICE_BASIS_MISMATCH), Tolerances())[0])[
-        "why"
+        "reason"
     ].startswith("0 doc")
 
 

@@ -91,10 +91,10 @@ def test_operation_hides_secrets_below_admin(call_api: CallApi, acme: UUID):
     hidden.append(post(call_api, f"{path}/cancel", version=submitted.body["version"]).body)
 
     for reported in hidden:
-        assert (reported["notes"], reported["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
+        assert (reported["notes"], reported["filter"]["search"]) == ("Paid to [hidden] 3000", "token=[hidden]")
         assert reported["redacted_paths"] == ["/filter/text", "/notes"]
     unredacted = get(call_api, path, groups=ADMIN).body
-    assert (unredacted["notes"], unredacted["filter"]["text"]) == (body["notes"], "token=hunter2")
+    assert (unredacted["notes"], unredacted["filter"]["search"]) == (body["notes"], "token=hunter2")
     assert unredacted["redacted_paths"] == []
 
 

@@ -359,13 +359,25 @@ def test_details_show_fields_with_their_evidence(call_api: CallApi, harness: Ten
         "source": "text:address",
         "confidence": 0.9,
         "page": 1,
+        "unit_name": None,
     }
-    assert fields["invoice_number"] == {"value": "R-81", "source": None, "confidence": None, "page": None}
+    assert fields["invoice_number"] == {
+        "value": "R-81",
+        "source": None,
+        "confidence": None,
+        "page": None,
+        "unit_name": None,
+    }
     assert not [path for path in fields if path.startswith("line_items")]
     assert [len(body["lines"]), body["lines_total"]] == [2, 2]
-    assert {"path": "line_items.1.quantity", "value": "6", "source": "ocr:cell", "confidence": 0.71, "page": 2} in body[
-        "lines"
-    ][1]
+    assert {
+        "path": "line_items.1.quantity",
+        "value": "6",
+        "source": "ocr:cell",
+        "confidence": 0.71,
+        "page": 2,
+        "unit_name": None,
+    } in body["lines"][1]
 
 
 def test_xml_evidence_applies_to_every_field(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:

@@ -308,8 +308,8 @@ def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, ac
 def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]
-    assert [export(text=search).status for search in ("timed", "reading", "after")] == [202, 202, 409]
-    assert export(text="timed").status == 202
+    assert [export(search=search).status for search in ("timed", "reading", "after")] == [202, 202, 409]
+    assert export(search="timed").status == 202
 
 
 def test_largest_inline_export_fits_a_lambda_response(export: Export) -> None:

@@ -252,7 +252,7 @@ def settle(
 
 
 def renew(
-    connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, why: str
+    connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, reason: str
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
@@ -260,7 +260,7 @@ def renew(
     """
     sends = start_revision(connection, worker, sorted(ids), now)
     if ids:
-        settle(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=why)
+        settle(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason)
     return sends
 
 

@@ -85,7 +85,7 @@ def delete_document(
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.finish_departure(connection, departing)
-    messages = renew(connection, "matching", departing.touched, now, actor=by, why=REASON)
+    messages = renew(connection, "matching", departing.touched, now, actor=by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
@@ -194,7 +194,7 @@ def link_successor(
     if not is_new:
         # An attempt in progress started before the successor was set and does not see it.
         started = [id_ for (id_,) in connection.execute(_IS_STARTED, [new_id])]
-        messages = renew(connection, "ingestion", started, now, actor=replacement.requested_by, why=_REQUEST_REASON)
+        messages = renew(connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON)
     return messages, "It replaces an earlier document, which stays until this one has been read."
 
 

@@ -75,7 +75,7 @@ class DecisionContext:
 class DecisionRejected:
     """Reason why a decision was refused, in a sentence."""
 
-    why: Literal["gone", "changed"]
+    reason: Literal["gone", "changed"]
     """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
     message: str
 
@@ -235,7 +235,7 @@ def _follow_up(
     context: DecisionContext,
 ) -> DecisionApplied:
     """Request the comparison of changed clusters, and match documents again whose model questions changed."""
-    messages = renew(connection, "matching", result.unasked, now, actor=context.by, why=REASON)
+    messages = renew(connection, "matching", result.unasked, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents
     )

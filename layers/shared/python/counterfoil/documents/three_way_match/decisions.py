@@ -231,7 +231,7 @@ class SkippedSuggestion:
     supplier_name: str
     key: Key
     direction: Direction
-    why: str
+    reason: str
 
 
 SuggestionResult = ToleranceSuggestion | SkippedSuggestion
