@@ -259,7 +259,9 @@ def _show_matches(screen: Console, cluster: Cluster) -> None:
     ]
     for (first, second), edge in sorted(pairs, key=lambda pair: sorted(positions.get(id_, 0) for id_ in pair[0])):
         names = [titles.get(id_, ids.short_id(id_)) for id_ in (first, second)]
-        line = Text(" ↔ ".join(names)).append(f"  {edge['confidence']}, {edge['decided_by']}", "cyan")
+        line = Text(" ↔ ".join(names)).append(
+            f"  {edge['confidence']} confidence, decided by {edge['decided_by']}", "cyan"
+        )
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
         if edge["question_about"] is not None:

@@ -92,7 +92,7 @@ def test_operation_hides_secrets_below_admin(call_api: CallApi, acme: UUID):
 
     for reported in hidden:
         assert (reported["notes"], reported["filter"]["search"]) == ("Paid to [hidden] 3000", "token=[hidden]")
-        assert reported["redacted_paths"] == ["/filter/text", "/notes"]
+        assert reported["redacted_paths"] == ["/filter/search", "/notes"]
     unredacted = get(call_api, path, groups=ADMIN).body
     assert (unredacted["notes"], unredacted["filter"]["search"]) == (body["notes"], "token=hunter2")
     assert unredacted["redacted_paths"] == []
