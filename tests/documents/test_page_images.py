@@ -259,7 +259,7 @@ def test_fax_keeps_its_aspect_ratio() -> None:
         (b"hello", "file type is unknown"),
         (b"\x89PNG\r\n\x1a\n", "form"),
         (b"II*\x00\xff\xff\xff\x7f", "form"),
-        (saved(drawing("F"), "TIFF"), "not known"),
+        (saved(drawing("F"), "TIFF"), "not supported"),
         (saved(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
     ],
 )

@@ -72,8 +72,8 @@ def last_decision(harness: TenantHarness) -> int:
 # The queue
 
 
-def test_ambiguous_match_is_stored_with_evidence(doubtful: TenantHarness) -> None:
-    row = doubtful.admin.execute(
+def test_ambiguous_match_is_stored_with_evidence(harness: TenantHarness) -> None:
+    row = harness.admin.execute(
         "SELECT ambiguous_matches, probability, weights_version, type FROM document_review"
     ).fetchone()
     assert row is not None
@@ -139,7 +139,7 @@ def test_confirmed_candidate_is_linked_and_closes_review(harness: TenantHarness)
     assert (harness.links(), harness.clusters()) == ({(0, 2)}, [0, 1, 0])
     assert (harness.reviews(), state(harness, 2), harness.reason(2)) == ({}, "decided", None)
     row = harness.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
-    assert row == ("reviewer", "Confirmed by clerk: looked at the paper", "high")
+    assert row == ("reviewer", "Confirmed by clerk: checked the original", "high")
     assert {harness.ids[0], harness.ids[2]} <= decision_result.clusters
     assert harness.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 

@@ -57,7 +57,7 @@ def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: Command
     )
     assert failed.state is State.FAILED
     assert "contains no existing tenant" in (failed.note or "")
-    assert "contains no existing tenant" in command_line.run("documents", "--state", "failed").stdout
+    assert "contains no existing tenant" in command_line.run("documents", "--state", "failed", "--json").stdout
 
 
 def test_unknown_tenant_is_refused_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):

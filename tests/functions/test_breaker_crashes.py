@@ -142,7 +142,7 @@ class History(RuleBasedStateMachine):
             self.watchdog.service_recovers()
         self.admin.execute("DELETE FROM breaker_mapping_pause")
 
-    @initialize(calm=st.booleans())
+    @initialize(is_idle=st.booleans())
     def begin(self, is_idle: bool) -> None:
         """Start half of the histories with a paused queue, which random steps rarely reach."""
         if not is_idle:

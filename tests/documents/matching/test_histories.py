@@ -43,7 +43,7 @@ class History(RuleBasedStateMachine):
         """Documents that still have to be matched."""
         self.decisions: dict[frozenset[int], Verdict] = {}
 
-    @rule(which=st.integers(0, PILE - 1))
+    @rule(index=st.integers(0, PILE - 1))
     def file_document(self, index: int) -> None:
         position = self.harness.file(self.pile[index])
         self.samples[position] = self.pile[index]
@@ -60,7 +60,7 @@ class History(RuleBasedStateMachine):
         self._match(random.choice(sorted(self.samples)))
 
     @precondition(lambda self: self.samples)
-    @rule(random=st.randoms(use_true_random=False), which=st.integers(0, PILE - 1))
+    @rule(random=st.randoms(use_true_random=False), index=st.integers(0, PILE - 1))
     def replace_contents(self, random: Random, index: int) -> None:
         position = random.choice(sorted(self.samples))
         self.samples[position] = self.pile[index]._replace(received_at=self.samples[position].received_at)
@@ -71,7 +71,7 @@ class History(RuleBasedStateMachine):
         self.pending.add(position)
 
     @precondition(lambda self: len(self.samples) > 1)
-    @rule(random=st.randoms(use_true_random=False), verdict=st.sampled_from(("confirmed", "rejected")))
+    @rule(random=st.randoms(use_true_random=False), decision=st.sampled_from(("confirmed", "rejected")))
     def decide_pair(self, random: Random, decision: Verdict) -> None:
         pair = random.sample(sorted(self.samples), 2)
         ambiguous_matches = {(a, b) for a, groups in self.harness.reviews().items() for b in groups[0]}

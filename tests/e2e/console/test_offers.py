@@ -88,7 +88,7 @@ def test_withdrawn_offers_of_a_user_are_marked(console: Console, tenant: Tenant,
 
     expect(rows(page, "Offered users")).to_have_count(2)
     expect(rows(page, "Offered users").filter(has_text=str(offer_day.inactive))).to_contain_text("Withdrawn")
-    expect(rows(page, "Offered users").first).to_contain_text("87.3%")
+    expect(rows(page, "Offered users").first).to_contain_text("87%")
     check_page(page, "offers-user")
 
 

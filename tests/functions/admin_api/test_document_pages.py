@@ -77,7 +77,7 @@ def test_unchanged_page_returns_304_without_reading_the_file(
         (b"<a/>", 422, "The file is XML and has no pages"),
         (b"%PDF-1.7 and nothing", 422, "This page cannot be shown: the file is damaged"),
         (RejectedRequestError("NoSuchKey in a bucket"), 404, "The document's file no longer exists."),
-        (ServiceUnavailableError("S3 is slow"), 503, "retry later"),
+        (ServiceUnavailableError("S3 is slow"), 503, "Retry later"),
     ],
 )
 def test_unavailable_page_returns_a_reason(
