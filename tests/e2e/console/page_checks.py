@@ -40,7 +40,7 @@ def check_page(page: Page, name: str) -> None:
         AssertionError: With each fault and the path of its screenshot.
     """
     expect(
-        page.locator(".waiting"), "The page is still loading. Call `looks` after its content has appeared."
+        page.locator(".waiting"), "The page is still loading. Call `check_page` after its content has appeared."
     ).to_have_count(0)
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE.axe_script)

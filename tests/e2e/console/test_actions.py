@@ -92,7 +92,7 @@ def test_resolving_requires_and_stores_a_note(
     check_page(page, "dead-letter-resolved")
     page.goto(f"{console.url}/audit?tenant={tenant.slug}")
     expect(rows(page, "Entries")).to_have_count(2)
-    expect(rows(page, "Entries").first).to_contain_text("resolved")
+    expect(rows(page, "Entries").first).to_contain_text("Resolved")
     expect(rows(page, "Entries").last).to_contain_text("tenant added")
     check_page(page, "audit")
 

@@ -39,7 +39,7 @@ def test_search_by_error_text_is_in_the_address(console: Console, failed_tenant:
     search.fill("broken-1")
     search.press("Enter")
     expect(rows(page, "Dead letters")).to_have_count(1)
-    expect(page).to_have_url(re.compile("text=broken-1"))
+    expect(page).to_have_url(re.compile("search=broken-1"))
 
     page.reload()
     expect(rows(page, "Dead letters")).to_have_count(1)

@@ -62,7 +62,7 @@ def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held
     expect(mails).to_contain_text("forged.example")
     check_page(page, "mail-rejected")
     page.get_by_role("link", name="Audit trail").click()
-    expect(rows(page, "Entries")).to_contain_text("mail rejected")
+    expect(rows(page, "Entries")).to_contain_text("Mail rejected")
 
     page.get_by_role("link", name="Documents", exact=True).click()
     expect(rows(page, "Documents")).to_have_count(1)

@@ -31,7 +31,7 @@ def expire(page: Page, *, seconds: int, refresh: str = "kept.refresh") -> None:
 
 
 def test_sign_in_returns_to_the_deep_link(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
-    deep_link = f"dead-letters?tenant={failed_tenant.slug}&status=all&text=broken-1"
+    deep_link = f"dead-letters?tenant={failed_tenant.slug}&status=all&search=broken-1"
     page = console.open_signed_out(deep_link)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_role("button", name="Sign in")).to_be_focused()
