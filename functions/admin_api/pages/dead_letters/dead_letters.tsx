@@ -115,7 +115,7 @@ function Counts({ filter, stats }: { filter: ListFilter; stats: Stats | null }) 
         href={hrefOf({ ...filter, status: STATUSES, cursor: "" })}
         aria-current={filter.status.length === STATUSES.length ? "true" : undefined}
       >
-        <b>{stats ? formatNumber(stats.count) : "–"}</b> <span>all</span>
+        <b>{stats ? formatNumber(stats.count) : "–"}</b> <span>All</span>
       </a>
     </nav>
   );
