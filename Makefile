@@ -13,7 +13,7 @@ PACKAGE := packages/powertools-postgres-idempotency
 # Tests that `make soak` runs in a long form. `make test` runs 30 seconds of load, 200 histories, 8 orders of arrival, ...
 SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) \
 	tests/tools/simulation/test_simulation.py tests/tools/test_delivery_model.py \
-	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
+	tests/documents/matching/test_arrival_order.py tests/functions/test_mail_crashes.py
 # Without bytecode files, every process takes several seconds longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 

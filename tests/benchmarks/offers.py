@@ -24,8 +24,8 @@ from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import MAX_INDEX
 from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
-from tests.offers.generated import DAY, NINE, RULES, generated, written
-from tests.offers.generated import no_exclusions as nobody
+from tests.offers.profile_generator import DAY, NINE, RULES, generate_people, offer_texts
+from tests.offers.profile_generator import no_exclusions as nobody
 
 SHARD_USERS = 10_000
 ROUNDS = 3
@@ -61,7 +61,7 @@ def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) ->
         compute(pool, shard, nobody(), RULES)
     marks.append(_clocks())
     for shard in users:
-        written(pool, shard)
+        offer_texts(pool, shard)
     marks.append(_clocks())
     took = [tuple(after - before for before, after in zip(*pair, strict=True)) for pair in pairwise(marks)]
     answers.put((sum(map(len, users)), took, (*memory, _most_megabytes())))
@@ -319,7 +319,7 @@ def run(
     users: Annotated[int, typer.Option(help="Number of users in the comparison with Python and SQL.")] = 500,
 ) -> None:
     """Measure and print the results."""
-    everyone = generated(people)
+    everyone = generate_people(people)
     found = speed(everyone, processes=processes)
     typer.echo(
         f"{found.users:,} users in {processes} processes, 1,000 candidates each, {found.candidates:.0f} suitable"
@@ -343,7 +343,7 @@ def run(
         times = f": {seconds / mine:.1f} times as long" if mine else ""
         typer.echo(f"  {name:25}{other.users / seconds:10,.0f} users/s{times}")
     for cities in (60, 8):
-        lost = quality(generated(20_000, cities=cities))
+        lost = quality(generate_people(20_000, cities=cities))
         typer.echo(f"20,000 people around {cities} cities, offers among neighbors relative to all people:")
         typer.echo(f"  {lost.score:.2%} of the total score, {lost.same:.1%} of the same offers")
     if other.different:

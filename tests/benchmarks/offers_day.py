@@ -37,7 +37,7 @@ from infra.worker_table import WORKERS
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
-from tests.offers.generated import RULES
+from tests.offers.profile_generator import RULES
 
 SHARD_USERS = 10_000
 ZONE = "Europe/Berlin"

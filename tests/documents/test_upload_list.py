@@ -183,7 +183,7 @@ def test_erased_upload_is_neither_listed_nor_found(
         assert upload_list.unassigned(connection, limit=1).uploads == []
 
 
-def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database, tenant: UUID):
+def test_pages_follow_the_arrival_order(admin: Connection, database: Database, tenant: UUID):
     first, second = (upload(admin, tenant, created_at=NOW + timedelta(days=days)) for days in (0, 1))
     with database.tenant(tenant) as connection:
         (uploads, after) = upload_list.page(connection, tenant, "acme", limit=1)

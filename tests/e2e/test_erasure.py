@@ -25,7 +25,7 @@ from tests.e2e.conftest import CommandLine, SignIn
 from tests.e2e.polling import wait_until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
-from tests.mails import PDF, mail, received_mail
+from tests.mail_factory import PDF, mail, received_mail
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
 

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.breakers import DependentWorker, Pauses, RunResult
-from tests.breakers import FAILURES, LLM, ProcessBreakers
+from tests.breaker_processes import FAILURES, LLM, ProcessBreakers
 from tests.delivery.harness import Clock
 
 MAPPING, OTHER = uuid4(), uuid4()

@@ -17,7 +17,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.queues import PauseRequest, QueuePause, apply_pause, request_pause
 from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, DependentWorker, Row, Step, decide
-from tests.breakers import FAILURES, LLM, Start
+from tests.breaker_processes import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
 from tests.functions.fake_lambda import (

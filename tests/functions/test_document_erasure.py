@@ -23,7 +23,7 @@ from tests.factories import make_destination, make_document
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
 from tests.functions.test_split_documents import BUNDLE
-from tests.mails import PDF, mail, received_mail
+from tests.mail_factory import PDF, mail, received_mail
 
 __all__ = ["mailbox", "pipeline"]
 

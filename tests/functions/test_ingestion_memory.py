@@ -14,7 +14,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
-from tests import bombs
+from tests import decompression_bombs
 from tests.documents.reading.samples import printed, scanned
 from tests.factories import make_document
 from tools.sample_generator.bulk import deals
@@ -60,7 +60,12 @@ def test_file_of_200_pages_uses_little_memory(
 
 @pytest.mark.parametrize(
     "make",
-    [bombs.pdf_in_two_stages, bombs.pdf_in_one_stage, bombs.pdf_with_attachments, bombs.pdf_with_xml],
+    [
+        decompression_bombs.pdf_in_two_stages,
+        decompression_bombs.pdf_in_one_stage,
+        decompression_bombs.pdf_with_attachments,
+        decompression_bombs.pdf_with_xml,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_decompression_bomb_is_rejected_in_little_memory(
@@ -77,7 +82,9 @@ def test_decompression_bomb_is_rejected_in_little_memory(
 def test_file_of_many_words_uses_little_memory(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    report = ingest_in_subprocess(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(
+        decompression_bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path
+    )
 
     assert report["outcome"] == "Skipped"
     assert report["peak"] < 300
@@ -88,7 +95,9 @@ def test_file_of_many_words_uses_little_memory(
 def test_file_of_too_many_words_is_rejected(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    report = ingest_in_subprocess(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(
+        decompression_bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path
+    )
 
     assert report["outcome"] == "InvalidDocumentError"
     assert report["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."

@@ -20,7 +20,7 @@ from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, SCAN, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 

@@ -26,7 +26,7 @@ from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import zip_of
-from tests.mails import LOGO, PDF, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 

@@ -17,7 +17,7 @@ from tests.delivery.harness import rows
 from tests.factories import NOW
 from tests.functions.test_documents import pipeline
 from tests.functions.test_mail import Mailbox, acme, files_of, mailbox
-from tests.mails import PDF, authentication_results, mail, received_mail
+from tests.mail_factory import PDF, authentication_results, mail, received_mail
 
 __all__ = ["acme", "mailbox", "pipeline"]
 

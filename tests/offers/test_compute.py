@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from counterfoil.offers.compute import EARTH_KM, UNLIMITED_REACH, Pool, compute, squared_line, top_k
 from counterfoil.offers.pool import PACKED_EXCLUSION, UNIT
 from counterfoil.offers.schedule import Rules
-from tests.offers import oracle
+from tests.offers import reference_offers
 from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
 
 DAY = date(2026, 11, 23)
@@ -84,7 +84,7 @@ def test_offers_equal_the_reference_implementation(
 
     for number, user in enumerate(users):
         not_to = {candidate for to, candidate in excluded if to == number}
-        assert result[number] == oracle.offers(pool, user, not_to, rules, DAY)
+        assert result[number] == reference_offers.offers(pool, user, not_to, rules, DAY)
 
 
 def test_lower_id_wins_among_equal_scores():

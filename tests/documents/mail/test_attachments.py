@@ -26,7 +26,7 @@ from counterfoil.documents.mail.attachments import (
 from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 from tests.documents.mail.test_archive import zip_of
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, SCAN, XML, mail, received_mail
 
 ROOT = Path(__file__).parents[3]
 
@@ -215,7 +215,7 @@ def test_hostile_mail_stays_within_memory_and_time_limits(name: str):
         from base64 import b64encode
         from counterfoil.documents.mail import attachments, message
         from counterfoil.errors import CounterfoilError
-        from tests.memory import peak_megabytes
+        from tests.peak_memory import peak_megabytes
 
         head, pdf = b"From: a@b.example\\nTo: c@d.example\\n", b"Content-Type: application/pdf; name=a.pdf\\n"
         content = {HOSTILE[name]}

@@ -97,9 +97,9 @@ def test_embeddings_match_documents_across_languages(database: Database, admin: 
     assert {pair: by for pair, (by, _) in harness.edges().items()} == {(0, 1): "content"}
 
 
-@pytest.mark.parametrize("order_of_arrival", [[0, 1], [1, 0]])
-def test_embedding_match_works_in_either_arrival_order(order_of_arrival: list[int], harness: TenantHarness):
-    harness.match_all(order_of_arrival)
+@pytest.mark.parametrize("arrival_order", [[0, 1], [1, 0]])
+def test_embedding_match_works_in_either_arrival_order(arrival_order: list[int], harness: TenantHarness):
+    harness.match_all(arrival_order)
     assert harness.links() == {(0, 1)}
 
 
@@ -123,17 +123,17 @@ def test_edges_follow_the_embeddings_stored_so_far(
     seed: int, concurrency: int, database: Database, admin: Connection
 ) -> None:
     samples = two_languages(seed, 16)
-    order_of_arrival = Random(seed).sample(range(len(samples)), len(samples))
+    arrival_order = Random(seed).sample(range(len(samples)), len(samples))
     harness = TenantHarness(database, admin, samples)
     with Server(otherwise=answer, failing=0.8, seed=seed) as failing:
         harness.embedder = embedder(database, failing)
-        harness.match_all(order_of_arrival, concurrency)
+        harness.match_all(arrival_order, concurrency)
     first = stored_embeddings(harness)
     assert 0 < len(first) < len(samples)
     assert harness.edges() == expected_edges(samples, first)
     with Server(otherwise=answer) as model:
         harness.embedder = embedder(database, model)
-        harness.match_all(reversed(order_of_arrival), concurrency)
+        harness.match_all(reversed(arrival_order), concurrency)
     assert stored_embeddings(harness).keys() == set(range(len(samples)))
     assert harness.edges() == expected_edges(samples, stored_embeddings(harness))
 

@@ -14,7 +14,7 @@ from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import MAX_EVENTS, MAX_PAGED, MAX_PREVIOUS_FAILURES
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 SECRET = "hunter2-hunter2"
 

@@ -17,7 +17,7 @@ from functions.admin_api.api import exporting
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, VIEWER, get, ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 SECRET = "Bearer abcdefgh12345678"

@@ -14,7 +14,7 @@ from counterfoil.operations import engine
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 LATER = (NOON + timedelta(hours=1)).isoformat()

@@ -22,7 +22,7 @@ from counterfoil.errors import (
     StaleClaimError,
 )
 from counterfoil.settings import Settings
-from tests.breakers import FAILURES, LLM, PROBE_SECONDS, ProcessBreakers, Start, end, processes
+from tests.breaker_processes import FAILURES, LLM, PROBE_SECONDS, ProcessBreakers, Start, end, processes
 from tests.delivery.harness import Clock
 
 INCONCLUSIVE_ERRORS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from counterfoil.errors import BreakerOpenError, CancelledError, DatabaseUnavailableError, ServiceUnavailableError
-from tests.breakers import FAILURES, OPEN_SECONDS, PROBE_SECONDS, ProcessBreakers, end, processes
+from tests.breaker_processes import FAILURES, OPEN_SECONDS, PROBE_SECONDS, ProcessBreakers, end, processes
 from tests.delivery.harness import Clock
 
 
