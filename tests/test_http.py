@@ -151,7 +151,7 @@ def test_accept_encoding_cannot_be_overridden(scripted_server: Server):
 
 
 @pytest.mark.parametrize("raw", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
-def test_cut_truncates_longer_response(scripted_server: Server, raw: Raw):
+def test_truncate_cuts_longer_response(scripted_server: Server, raw: Raw):
     longer_response, complete_response = (
         call(scripted_server, item, max_body_bytes=1000, truncate=True) for item in (raw, Raw(body=b"x" * 1000))
     )
@@ -178,7 +178,7 @@ def test_caller_can_replace_status_check(scripted_server: Server):
         (Raw(body=b"x", headers={"Content-Encoding": "br"}), b""),
     ],
 )
-def test_cut_returns_readable_part_of_response(scripted_server: Server, answer: Raw, read: bytes):
+def test_truncate_returns_readable_part_of_response(scripted_server: Server, answer: Raw, read: bytes):
     response = call(scripted_server, answer, truncate=True)
 
     assert (response.status_code, response.content, http.is_truncated(response)) == (200, read, True)
@@ -192,7 +192,7 @@ def test_cut_returns_readable_part_of_response(scripted_server: Server, answer: 
         Raw(201, gzip.compress(b"half")[:-8], {"Content-Encoding": "gzip", "Content-Length": "99"}),
     ],
 )
-def test_cut_accepts_interrupted_body(scripted_server: Server, answer: Raw):
+def test_truncate_accepts_interrupted_body(scripted_server: Server, answer: Raw):
     response = call(scripted_server, answer, truncate=True)
 
     assert (response.status_code, http.is_truncated(response)) == (201, True)
@@ -200,7 +200,7 @@ def test_cut_accepts_interrupted_body(scripted_server: Server, answer: Raw):
 
 
 @pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
-def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
+def test_truncate_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
     start = monotonic()
     response = call(
         scripted_server,
@@ -213,7 +213,7 @@ def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted_server
     assert monotonic() - start < 2.0
 
 
-def test_cut_requires_response_headers(scripted_server: Server):
+def test_truncate_requires_response_headers(scripted_server: Server):
     seconds = seconds_of(partial(call, scripted_server, Raw(how="slow_headers"), truncate=True), read=30.0, total=0.3)
     assert seconds < 1.5
 

@@ -52,7 +52,7 @@ def find(lines: Sequence[str], *words: str) -> str:
     return match
 
 
-def test_outcome_is_shown_first_with_its_reasons(office: TenantHarness):
+def test_status_is_shown_first_with_its_reasons(office: TenantHarness):
     compute(office)
     lines = shown(office)
     assert lines[0].split()[-2:] == ["acme", "exception"]

@@ -262,7 +262,7 @@ def test_unanswered_login_times_out(pool: Pool) -> None:
         run("login", "--url", pool.url, "--no-browser", "--wait", "1")
 
 
-def test_the_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
+def test_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
     with Listener(ports[0]):
         run("login", "--url", pool.url)
         with Listener(ports[1]), pytest.raises(CommandError, match=r"ports .* must be free: Address already in use"):
@@ -403,7 +403,7 @@ def test_environment_overrides_a_login(pool: Pool, monkeypatch: pytest.MonkeyPat
         reached()
 
 
-def test_the_last_login_is_the_default(pool: Pool) -> None:
+def test_last_login_is_the_default(pool: Pool) -> None:
     run("login", "--url", pool.url)
     other = pool.url.replace("127.0.0.1", "localhost")
     run("login", "--url", other)

@@ -162,7 +162,7 @@ def test_hung_attempts_park_batch_and_end_process(
     assert [consumer.gate.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
-def test_isolated_work_item_starves_without_permits(
+def test_permit_starvation_parks_isolated_work_item(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = clock() - timedelta(seconds=1)

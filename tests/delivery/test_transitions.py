@@ -502,7 +502,7 @@ def test_every_transition_has_a_case() -> None:
     assert set(CASES) == set(TABLE)
 
 
-def test_table_covers_counted_outcomes_and_claim_answers() -> None:
+def test_table_covers_counted_outcomes_and_claim_statuses() -> None:
     called = {row.called for row in TABLE.values()}
     assert set(METRICS_BY_OUTCOME) <= called
     claim_statuses = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}

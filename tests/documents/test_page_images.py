@@ -352,7 +352,7 @@ def test_fax_pages_keep_their_pixels(compression: str) -> None:
     assert Image.open(io.BytesIO(page)).tobytes() == drawing("1").rotate(180).tobytes()
 
 
-def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
+def test_tiff_of_a_thousand_pages_is_read_completely() -> None:
     pages = [Image.new("1", (8, 8), shade % 2) for shade in range(MAX_PAGES)]
     content = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
 

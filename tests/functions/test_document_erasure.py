@@ -88,7 +88,7 @@ def acme(mailbox: Mailbox) -> UUID:
     return mailbox.tenant("acme", "rechnung@acme.example")
 
 
-def test_erased_upload_leaves_no_file_and_no_name(harness: ErasureHarness, acme: UUID) -> None:
+def test_erased_upload_leaves_no_file_or_name(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
     harness.pipeline.s3.delete_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml")
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml", Body=INVOICE)

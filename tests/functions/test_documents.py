@@ -285,7 +285,7 @@ def test_repeated_event_assigns_the_new_tenant(
     assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # it stays failed until it is retried
 
 
-def test_second_failure_notifies_the_late_tenant(
+def test_second_failure_notifies_tenant_added_later(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")

@@ -42,7 +42,7 @@ NOISE = garbled(PAPER, lambda code: 0xE000 + code)
 # The language model
 
 
-def test_model_extracts_what_rules_cannot(ingestion: Ingestion):
+def test_model_extracts_document_unreadable_to_rules(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.then(extraction_response())
 
@@ -94,7 +94,7 @@ def test_ungrounded_number_is_rejected_and_requested_again(ingestion: Ingestion)
     assert [call["outcome"] for call in rows(ingestion.admin, "llm_call")].count("invalid_answer") == 2
 
 
-def test_model_that_only_invents_leaves_document_pending(ingestion: Ingestion):
+def test_ungrounded_answers_leave_document_pending(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.then(*[extraction_response(date="2026-03-15")] * 3)
 

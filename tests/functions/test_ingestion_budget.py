@@ -64,7 +64,7 @@ def test_cached_answer_uses_no_budget(ingestion: Ingestion):
     assert (ingestion.document(id_)["method"], ingestion.job(id_)["skip_reason"]) == ("model", None)
 
 
-def test_ambiguous_file_stays_whole_with_budget_reason(ingestion: Ingestion):
+def test_exhausted_budget_prevents_splitting_ambiguous_file(ingestion: Ingestion):
     ingestion.questions_per_day = 0
     id_ = ingestion.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
     assert ingestion.ingest() == DONE

@@ -182,7 +182,7 @@ def test_mail_without_a_verdict_is_accepted(mailbox: Mailbox, admin: Connection,
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_held_mail_does_not_block_the_imitated_mail(
+def test_held_forgery_does_not_block_genuine_mail(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
     mailbox.receive(FORGED)

@@ -30,7 +30,7 @@ def all_rows(admin: Connection) -> list[Any]:
     ]
 
 
-def test_users_get_the_five_best_others(day: OffersHarness, admin: Connection):
+def test_users_get_their_five_best_candidates(day: OffersHarness, admin: Connection):
     assert day.deliver(*day.pin()) == []
 
     assert set(day.statuses().values()) == {"completed"}
@@ -85,13 +85,13 @@ def test_blocked_users_are_not_offered(day: OffersHarness, admin: Connection, te
     }
 
 
-def test_same_person_is_not_offered_twice_running(day: OffersHarness, admin: Connection):
+def test_same_person_is_not_offered_on_consecutive_dates(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, 2, 3))
     day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
     assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_single_user_is_served_without_offers(day: OffersHarness, admin: Connection):
+def test_only_user_of_a_pool_gets_no_offers(day: OffersHarness, admin: Connection):
     day.deliver(*day.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 

@@ -286,7 +286,7 @@ def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHar
     assert max(seconds.total_seconds() for *_, seconds in deletions) <= tenant_erasure.STEP_SECONDS
 
 
-def test_erasures_leave_the_watchdog_time(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erasures_leave_time_for_other_watchdog_steps(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenant_erasure, "step", lambda *arguments: int(arguments[-1]()))
     assert harness.run()["tenant_erasure"] == RUN_SECONDS
 
@@ -363,7 +363,7 @@ def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) ->
     assert sum(harness.rows_left(harness.tenant).values()) == 0
 
 
-def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
+def test_permanently_timing_out_scan_fails(harness: ErasureHarness) -> None:
     fill_outbox(harness)
     bound_visits(harness.admin, "outbox", rows_visited=0)
     harness.request()
@@ -372,7 +372,7 @@ def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
         harness.run()
 
 
-def test_tables_that_reference_tenants_have_an_index(admin: Connection) -> None:
+def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
     """Deleting a tenant looks for its rows in each of them, in one statement."""
     missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f

@@ -202,7 +202,7 @@ def test_every_version_of_a_key_is_enqueued(
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["same process", "new processes"])
 @pytest.mark.parametrize("rows", [3, 100], ids=["many files", "one file"])
-def test_a_large_inventory_is_read_over_many_runs(
+def test_large_inventory_is_read_over_many_runs(
     run: Run,
     put_object: Put,
     publish: Publish,
@@ -228,7 +228,7 @@ def test_a_large_inventory_is_read_over_many_runs(
     assert len(messages(admin)) == 30
 
 
-def test_half_read_inventory_finishes_before_newer_one(
+def test_started_inventory_finishes_before_newer_one(
     run: Run, put_object: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
@@ -254,7 +254,7 @@ def position(admin: Connection) -> tuple[str, bool]:
     return manifest.split("/")[-2], is_complete
 
 
-def test_manifest_changed_while_half_read_is_read_again(
+def test_manifest_changed_between_runs_is_read_again(
     run: Run, put_object: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)

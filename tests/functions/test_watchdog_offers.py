@@ -107,7 +107,7 @@ def test_users_are_late_after_an_hour(
     assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_late_joiner_is_not_late_at_once(offers_watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
+def test_late_user_gets_an_hour_too(offers_watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
     shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, shard_id])
 

@@ -195,7 +195,7 @@ def test_object_uploaded_again_after_deletion_is_enqueued(
     assert version in {job_rows for _, job_rows in jobs(admin)}
 
 
-def test_a_large_bucket_is_listed_over_many_runs(
+def test_large_bucket_is_listed_over_many_runs(
     run: Run, put_object: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 2)
@@ -229,7 +229,7 @@ def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return calls
 
 
-def test_a_failed_page_is_listed_again(
+def test_failed_page_is_listed_again(
     run: Run, put_object: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
@@ -309,7 +309,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     assert read_metrics("UploadsWithoutEvent") == [0, 1]
 
 
-def test_objects_before_versioning_are_left_to_events(run: Run, put_object: Put, s3: Any) -> None:
+def test_objects_before_versioning_are_not_enqueued(run: Run, put_object: Put, s3: Any) -> None:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
 

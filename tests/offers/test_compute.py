@@ -94,11 +94,11 @@ def test_lower_id_wins_among_equal_scores():
     assert offered(*persons)[3] == [2, 3, 4, 5, 6]
 
 
-def test_person_alone_gets_no_offers():
+def test_only_person_of_a_pool_gets_no_offers():
     assert offered(Person(UUID(int=1))) == [[]]
 
 
-def test_unsought_person_is_not_offered():
+def test_preferences_of_user_exclude_candidates():
     woman, user = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
@@ -115,7 +115,7 @@ def test_preferences_must_match_both_ways():
     assert offered(man, woman, nonbinary) == [[2], [1], []]
 
 
-def test_person_with_invalid_trait_is_left_out():
+def test_person_with_invalid_trait_is_excluded():
     invalid_person = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
     pool = people(Person(UUID(int=1)), invalid_person, Person(UUID(int=3)))
 

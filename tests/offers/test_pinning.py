@@ -140,7 +140,7 @@ def test_pool_stores_rules_times_and_version(harness: PinningHarness, admin: Con
     assert stored[1:] == (BERLIN.offered_at, BERLIN.expires_at, 1, NOW)
 
 
-def test_a_pool_is_pinned_once(harness: PinningHarness):
+def test_pool_is_pinned_once(harness: PinningHarness):
     for _ in range(25):
         harness.add_person()
     assert len(harness.pin()) == 3
@@ -205,7 +205,7 @@ def test_unique_constraint_prevents_second_job_per_date(harness: PinningHarness,
     ]
 
 
-def test_user_deleted_during_pinning_is_left_out(harness: PinningHarness):
+def test_user_deleted_during_pinning_is_excluded(harness: PinningHarness):
     leaving_user, staying_user = harness.add_person(), harness.add_person()
 
     with ThreadPoolExecutor(1) as thread:

@@ -67,7 +67,7 @@ def test_pool_people_follow_the_shard_order(database: Database, admin: Connectio
         assert store.pool_people(connection, first.pool_id) == (first.profiles or b"") + (second.profiles or b"")
 
 
-def test_deleted_users_are_left_out_on_reread(database: Database, admin: Connection, tenant: UUID):
+def test_deleted_users_are_excluded_on_reread(database: Database, admin: Connection, tenant: UUID):
     make_people(admin, tenant, (1, 3))
     with database.tenant(tenant) as connection:
         numbers, people = store.reload_profiles(connection, [user(1), user(2), user(3)])

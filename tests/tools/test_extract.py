@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from counterfoil.documents.sandbox.process import TOO_COMPLEX
+from tests import decompression_bombs
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 from tools.extract import extract
 from tools.sample_generator.bulk import deals

@@ -62,7 +62,7 @@ def test_lock_survives_removal_of_its_folder(place: CloudFolder, holder: IO[str]
         assert (place.folder / "lock").exists()
 
 
-def test_clear_deletes_only_the_clouds_files(place: CloudFolder):
+def test_clear_deletes_only_files_of_the_cloud(place: CloudFolder):
     place.logs.mkdir(parents=True)
     precious = place.folder / "precious.txt"
     precious.write_text("mine")
@@ -70,14 +70,14 @@ def test_clear_deletes_only_the_clouds_files(place: CloudFolder):
     assert list(place.folder.iterdir()) == [precious]
 
 
-def test_too_little_disk_space_is_refused(place: CloudFolder, monkeypatch: pytest.MonkeyPatch):
+def test_insufficient_disk_space_is_reported(place: CloudFolder, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
     with pytest.raises(CloudError, match="has only 1 MB of free space"):
         place.check_space()
 
 
-def test_unwritable_folder_is_refused(tmp_path: Path):
+def test_unwritable_folder_is_reported(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloudError, match="cannot use"), CloudFolder(tmp_path / "file" / "cloud").locked():
         pass

@@ -59,13 +59,13 @@ def test_grouped_matching_equals_single_matching(
     assert outcome(grouped) == outcome(one_by_one)
 
 
-def test_unrelated_documents_are_written_at_once(database: Database, admin: Connection) -> None:
+def test_unrelated_documents_are_written_together(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, unrelated(order, number="{}"))
 
     assert harness.match_together(range(10)) == set(range(10))
 
 
-def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin: Connection) -> None:
+def test_invoices_of_one_supplier_are_written_together(database: Database, admin: Connection) -> None:
     numbers = [str(number) for number in range(4711, 4721)]
     harness = TenantHarness(
         database, admin, [*map(order, numbers), *(invoice(f"R-{number}", po_reference=number) for number in numbers)]
@@ -76,7 +76,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
     assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
-def test_documents_overcrowding_a_key_are_left_out(
+def test_documents_overcrowding_a_key_are_omitted(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -116,7 +116,7 @@ def test_crowding_before_write_forces_new_decision(
     assert harness.write(pending_match).decided_again is needs_new_decision
 
 
-def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: Connection) -> None:
+def test_invoice_grouped_with_its_order_is_omitted(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
 
     assert harness.match_together([0, 1]) == {0}
@@ -125,7 +125,7 @@ def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: C
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
+def test_partner_matched_before_write_omits_document(database: Database, admin: Connection) -> None:
     other = unrelated(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
@@ -135,7 +135,7 @@ def test_partner_matched_before_write_leaves_document_out(database: Database, ad
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_while_waiting_leaves_document_out(database: Database, admin: Connection) -> None:
+def test_partner_matched_while_waiting_omits_document(database: Database, admin: Connection) -> None:
     other = unrelated(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
     locked = Event()
@@ -163,7 +163,7 @@ def test_partner_matched_while_waiting_leaves_document_out(database: Database, a
     assert harness.links() == {(0, 1)}
 
 
-def test_decision_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
+def test_decision_before_write_omits_document(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match_all()
 

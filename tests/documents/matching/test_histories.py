@@ -125,7 +125,7 @@ class History(RuleBasedStateMachine):
         }
 
 
-def test_any_history_equals_matching_all_at_once(database: Database, admin: Connection) -> None:
+def test_any_history_equals_matching_all_together(database: Database, admin: Connection) -> None:
     machine = type("Histories", (History,), {"database": database, "admin": admin})
     run_state_machine_as_test(
         machine,

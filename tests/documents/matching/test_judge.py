@@ -216,7 +216,7 @@ def test_one_question_covers_all_ambiguities_of_a_document(
     assert len(harness.links()) == 2
 
 
-def test_named_order_with_poor_fit_is_judged(
+def test_referenced_order_with_poor_fit_is_judged(
     database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge
 ):
     poor_fit = [order("4711"), invoice(po_reference="4711", lines=[line("Z-9")])]

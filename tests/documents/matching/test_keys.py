@@ -103,7 +103,7 @@ def test_removed_key_finds_documents_to_rematch() -> None:
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
-def test_order_finds_invoices_seeking_it() -> None:
+def test_order_finds_invoices_that_search_for_orders() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
     assert keyed.search_keys(late, ["purchase_order"]) & keyed.seekers(read(order()))
     assert not keyed.search_keys(late, ["contract"]) & keyed.seekers(read(order()))

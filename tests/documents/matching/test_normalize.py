@@ -269,7 +269,7 @@ def test_embedded_text_is_bounded():
     assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalize.LONGEST_TEXT
 
 
-def test_lone_surrogate_has_a_hash():
+def test_lone_surrogate_can_be_hashed():
     assert len(normalize.text_hash("\ud800")) == 32
 
 

@@ -30,7 +30,7 @@ def reason(*samples: SampleDocument) -> str | None:
     return ReferenceMatching(documents).reason(documents[-1])
 
 
-def test_documents_match_the_order_they_name() -> None:
+def test_documents_match_the_referenced_order() -> None:
     samples = [
         order("4711"),
         invoice(po_reference="PO 4711"),
@@ -115,7 +115,7 @@ def test_number_reused_a_year_later_is_another_order() -> None:
     assert linked(order("4711"), order("4711", 300)) == set()
 
 
-def test_credit_note_matches_the_named_invoice() -> None:
+def test_credit_note_matches_the_referenced_invoice() -> None:
     assert linked(invoice("R-1"), credit(invoice_reference="R-1")) == {(1, 0, "reference")}
 
 
@@ -165,7 +165,7 @@ def test_dates_do_not_choose_between_equal_deliveries() -> None:
     assert {link for link in linked(order("4711"), *deliveries, invoice_) if link[2] == "through"} == set()
 
 
-def test_order_matches_the_named_contract() -> None:
+def test_order_matches_the_referenced_contract() -> None:
     assert linked(contract("RV-60"), order(contract_reference="RV 60", lines=[line("Z-1")])) == {(1, 0, "reference")}
 
 

@@ -106,7 +106,7 @@ def test_answers_about_other_pages_are_invalid(reply: str):
 
 
 @pytest.mark.parametrize("error_response", [PromptRejectedError("no"), ContextWindowError("too long")])
-def test_refused_file_stays_whole(error_response: CounterfoilError):
+def test_refused_file_is_not_split(error_response: CounterfoilError):
     uncertain = split(PAGES)
     assert decide(Model(error_response), DEADLINE, PAGES, uncertain) == uncertain
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -53,29 +52,30 @@ def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
 # -- duplicate invoices -----------------------------------------------------------------------------------------------
 
 
-def found_in(documents: Sequence[Document], copies: Sequence[Document], *unlinked: UUID) -> list[str]:
-    """Return the codes if matching linked `copies` as duplicates of the first."""
-    edges = [edge for edge in links(documents) if not {copy.id for copy in copies[1:]} & set(edge)]
-    edges += [(copies[0].id, copy.id) for copy in copies[1:]]
+def codes_with_duplicates(documents: Sequence[Document], duplicates: Sequence[Document]) -> list[str]:
+    """Return the codes if matching linked `duplicates` to the first of them."""
+    original, *later = duplicates
+    edges = [edge for edge in links(documents) if not {document.id for document in later} & set(edge)]
+    edges += [(original.id, document.id) for document in later]
     return codes(result(*documents, edges=edges))
 
 
 def test_reissued_invoice_after_cancellation_is_not_a_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
     canceled = of_invoice(day=12)
-    assert found_in([order(), delivery(), first, canceled, second], [first, second]) == []
+    assert codes_with_duplicates([order(), delivery(), first, canceled, second], [first, second]) == []
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_one_credit_note_cancels_one_of_three(sign: str):
+def test_credit_note_cancels_one_of_three_duplicates(sign: str):
     first, second, third = invoice("R-100", 10), invoice("R-101", 13), invoice("R-102", 14)
     canceled = of_invoice(total_gross=f"{sign}104.50")
     documents = [order(), delivery(), first, second, third, canceled]
-    assert found_in(documents, [first, second, third]) == ["duplicate_invoice"]
-    assert found_in([*documents, credit("G2", 22)], [first, second, third]) == []
+    assert codes_with_duplicates(documents, [first, second, third]) == ["duplicate_invoice"]
+    assert codes_with_duplicates([*documents, credit("G2", 22)], [first, second, third]) == []
 
 
 def test_partial_credit_note_cancels_no_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
     part = of_invoice(lines=[line(quantity="1")])
-    assert found_in([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]
+    assert codes_with_duplicates([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]

@@ -40,7 +40,7 @@ def reexamine(documents: list[Document], *decisions: VarianceDecision) -> Result
     return find_variances(documents, links(documents), Tolerances(), decisions)
 
 
-def test_accepted_difference_is_settled_with_author():
+def test_accepted_difference_is_resolved_with_author():
     (match_result,) = result(*case()).variances
     decision_result = reexamine(case(), decide(match_result, reason="agreed by phone"))
     assert decision_result.outcome is ThreeWayMatchStatus.MATCHED

@@ -205,7 +205,7 @@ def nonsense(draw: Any) -> Document:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(nonsense(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
-def test_nonsense_documents_still_get_an_outcome(case: list[Document], random: Random):
+def test_arbitrary_documents_always_have_a_status(case: list[Document], random: Random):
     edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
     assert find_variances(case, edges).record["outcome"] in set(ThreeWayMatchStatus)
 

@@ -119,7 +119,7 @@ def test_disabled_person_is_signed_out(call_api: CallApi, pool: FakeUserPool) ->
     assert not change(call_api, id_, is_disabled=False).body["is_disabled"]
 
 
-def test_shared_person_is_managed_by_platform_admins(call_api: CallApi, pool: FakeUserPool) -> None:
+def test_person_of_several_tenants_requires_platform_admin(call_api: CallApi, pool: FakeUserPool) -> None:
     shared = pool.add("bob@example.com", "viewer", "tenant:acme", "tenant:zenith")
     everywhere = pool.add("kim@example.com", "admin", "tenant:*")
     foreign = pool.add("zoe@zenith.example", "viewer", "tenant:zenith")

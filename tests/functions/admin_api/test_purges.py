@@ -222,7 +222,7 @@ def test_large_purge_continues_after_the_request(
     assert listed_ids(get(call_api)) == [str(dead_letter_ids[3])]
 
 
-def test_failed_step_is_left_to_the_watchdog(
+def test_watchdog_repeats_a_failed_step(
     purge: Purge, dead_letter_ids: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
     def unavailable(*_: object) -> engine.Step:

@@ -73,7 +73,7 @@ def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: EN
     assert not any(text in repr(question) for text in ("One", "Three", "brief"))  # so not in logs either
 
 
-def test_window_holds_the_newest_whole_turns(chat: Chat) -> None:
+def test_window_contains_the_newest_complete_turns(chat: Chat) -> None:
     session = last = chat.say("turn 0")
     for number in range(1, 6):
         chat.answer(last)
