@@ -22,20 +22,20 @@ from tests.factories import NOW
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> TenantHarness:
-    office = TenantHarness(database, admin)
-    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
-    return office
+def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
+    harness = TenantHarness(database, admin)
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [harness.tenant_id])
+    return harness
 
 
-def invoiced_order(office: TenantHarness, number: int, price: str) -> int:
+def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
     """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
-    position = office.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
+    position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
-    office.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
-    office.file(invoice(f"R-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10", price)]))
-    office.match_all(range(position, position + 3))
-    compute(office, position)
+    harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
+    harness.file(invoice(f"R-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10", price)]))
+    harness.match_all(range(position, position + 3))
+    compute(harness, position)
     return position
 
 
@@ -46,8 +46,8 @@ def call(program: Any, *words: str) -> str:
     return result.output
 
 
-def accept(office: TenantHarness, position: int, *words: str) -> str:
-    return call(clusters.app, "accept", str(office.ids[position]), "--by", "ann", *words)
+def accept(harness: TenantHarness, position: int, *words: str) -> str:
+    return call(clusters.app, "accept", str(harness.ids[position]), "--by", "ann", *words)
 
 
 def suggested() -> dict[str, Any]:
@@ -55,19 +55,19 @@ def suggested() -> dict[str, Any]:
     return suggestions
 
 
-def outcome_of(office: TenantHarness, position: int) -> str:
-    outcome: str = compute(office, position)["outcome"]
+def outcome_of(harness: TenantHarness, position: int) -> str:
+    outcome: str = compute(harness, position)["outcome"]
     return outcome
 
 
 @pytest.fixture
-def accepted(office: TenantHarness) -> TenantHarness:
+def accepted(harness: TenantHarness) -> TenantHarness:
     """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
     for number in range(20):
-        accept(office, invoiced_order(office, number, "101.50"))
-    disputed = invoiced_order(office, 20, "102.50")
-    call(clusters.app, "dispute", str(office.ids[disputed]), "--by", "bob", "--reason", "not agreed")
-    return office
+        accept(harness, invoiced_order(harness, number, "101.50"))
+    disputed = invoiced_order(harness, 20, "102.50")
+    call(clusters.app, "dispute", str(harness.ids[disputed]), "--by", "bob", "--reason", "not agreed")
+    return harness
 
 
 def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin: Connection):
@@ -121,9 +121,9 @@ def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_suggest_nothing(office: TenantHarness):
+def test_too_few_acceptances_suggest_nothing(harness: TenantHarness):
     for number in range(3):
-        accept(office, invoiced_order(office, number, "101.50"))
+        accept(harness, invoiced_order(harness, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
     assert "No suggestion for" in shown
     assert (
@@ -132,46 +132,46 @@ def test_too_few_acceptances_suggest_nothing(office: TenantHarness):
     assert "To accept one" not in shown
 
 
-@pytest.mark.usefixtures("office")
+@pytest.mark.usefixtures("harness")
 def test_empty_suggestions_show_how_to_accept():
     assert "counterfoil clusters accept ID" in call(app, "tolerances", "acme", "--suggest")
 
 
-def test_acceptance_lists_accepted_and_open_variances(office: TenantHarness):
-    position = office.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
-    office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
-    office.match_all()
-    compute(office, position)
-    end = str(position_id := office.ids[position])[-8:]
+def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
+    position = harness.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
+    harness.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
+    harness.match_all()
+    compute(harness, position)
+    end = str(position_id := harness.ids[position])[-8:]
     assert f"To decide: counterfoil clusters accept {end}, or dispute {end}" in call(
         clusters.app, "show", str(position_id)
     )
-    shown = " ".join(accept(office, position).split())
+    shown = " ".join(accept(harness, position).split())
     assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
     assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
-    compute(office, position)
+    compute(harness, position)
     assert "To decide:" not in call(clusters.app, "show", str(position_id))
-    case = json.loads(call(clusters.app, "show", str(office.ids[position]), "--json"))
+    case = json.loads(call(clusters.app, "show", str(harness.ids[position]), "--json"))
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(office: TenantHarness):
-    position = invoiced_order(office, 1, "101.50")
-    accept(office, position)
-    id_ = str(office.ids[position])
+def test_decision_changes_only_with_supersede(harness: TenantHarness):
+    position = invoiced_order(harness, 1, "101.50")
+    accept(harness, position)
+    id_ = str(harness.ids[position])
     with pytest.raises(UsageError, match="Supersede that decision explicitly"):
         call(clusters.app, "dispute", id_, "--by", "bob")
     decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--override", "--json"))
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_invalid_selection_of_variances_is_refused(office: TenantHarness):
-    position, other = invoiced_order(office, 1, "101.50"), invoiced_order(office, 2, "101.50")
+def test_invalid_selection_of_variances_is_refused(harness: TenantHarness):
+    position, other = invoiced_order(harness, 1, "101.50"), invoiced_order(harness, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
-        accept(office, position, "--code", "prices")
+        accept(harness, position, "--code", "prices")
     with pytest.raises(UsageError, match="The cluster has no such difference"):
-        accept(office, position, "--document", str(office.ids[other]))
+        accept(harness, position, "--document", str(harness.ids[other]))
     with pytest.raises(UsageError, match="The cluster has no such difference"):
-        accept(office, position, "--document", str(office.ids[position + 2]), "--line", "8")
+        accept(harness, position, "--document", str(harness.ids[position + 2]), "--line", "8")
     with pytest.raises(UsageError, match="One change at a time"):
         call(app, "tolerances", "acme", "--suggest", "--set", "price")

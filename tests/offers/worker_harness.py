@@ -90,5 +90,5 @@ def message(shard_id: UUID, send_number: int = 0) -> Message:
 
 
 @pytest.fixture
-def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
+def offers_harness(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
     return OffersHarness(database, admin, clock, tenant)

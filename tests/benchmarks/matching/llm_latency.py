@@ -91,13 +91,13 @@ def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
             order(f"47{number}11", when, supplier=seller, lines=[line(str(when) * 6, description=goods)])
             for when, goods in ((1, "Shovel"), (2, "Violin"))
         ]
-    office = TenantHarness(database, admin, documents)
-    office.match_all()
+    harness = TenantHarness(database, admin, documents)
+    harness.match_all()
     invoices = [
-        office.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))
+        harness.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))
         for number, (firm, document) in enumerate(zip(_FIRMS, documents[::2], strict=True))
     ]
-    ids = [office.ids[position] for position in invoices]
+    ids = [harness.ids[position] for position in invoices]
     admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = ANY(%s)", [ids])
     return ids
 
