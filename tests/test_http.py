@@ -92,7 +92,7 @@ def test_truncated_response_is_a_failure(scripted_server: Server):
         call(scripted_server, Raw(body=b"half", headers={"Content-Length": "8"}))
 
 
-def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
+def gzip_response(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
     return Raw(status, gzip.compress(body), {"Content-Encoding": encoding})
 
 
@@ -138,9 +138,9 @@ def test_decompression_is_bounded(scripted_server: Server, cut: bool):
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "compress"])
 def test_unknown_encoding_is_rejected_after_error_status(scripted_server: Server, encoding: str):
     with pytest.raises(RejectedRequestError, match="in an encoding that was not requested"):
-        call(scripted_server, packed(b"x", encoding=encoding))
+        call(scripted_server, gzip_response(b"x", encoding=encoding))
     with pytest.raises(ServiceUnavailableError, match="HTTP 503"):
-        call(scripted_server, packed(b"x", 503, encoding))
+        call(scripted_server, gzip_response(b"x", 503, encoding))
     with pytest.raises(RejectedRequestError, match="HTTP 404"):
         call(scripted_server, Raw(404, b"no gzip", {"Content-Encoding": "gzip"}))
 
@@ -150,7 +150,7 @@ def test_accept_encoding_cannot_be_overridden(scripted_server: Server):
     assert scripted_server.requests[0].headers["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("raw", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
+@pytest.mark.parametrize("raw", [Raw(body=b"x" * 1001), gzip_response(b"x" * 1001)])
 def test_truncate_cuts_longer_response(scripted_server: Server, raw: Raw):
     longer_response, complete_response = (
         call(scripted_server, item, max_body_bytes=1000, truncate=True) for item in (raw, Raw(body=b"x" * 1000))

@@ -179,14 +179,14 @@ def report(url: str, letters: int, rounds: int) -> list[str]:
     tenant, random, slow = tenant_id(0), Random(1), []
     with closing(Database(url, max_connections=1)) as db:
         with db.tenant(tenant) as connection:
-            alone = median(_timed(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
+            alone = median(_milliseconds(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
             newest = groups.page(connection, tenant, STATUSES, datetime.now(UTC), limit=100)
         print(f"{'':34}{'p50 ms':>9}{'p95 ms':>9}{'x SELECT 1':>12}")  # noqa: T201
         for name, call in calls(tenant, letters, random, [group.fingerprint for group in newest]).items():
             took = []
             for _ in range(rounds):
                 with db.tenant(tenant) as connection:
-                    took.append(_timed(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
+                    took.append(_milliseconds(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
             p95 = quantiles(took, n=20)[-1]
             print(f"{name:34}{median(took):9.1f}{p95:9.1f}{p95 / alone:12.0f}")  # noqa: T201
             if p95 > GOAL_MS:
@@ -236,7 +236,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
     }
 
 
-def _timed(call: Callable[[], object]) -> float:
+def _milliseconds(call: Callable[[], object]) -> float:
     began = perf_counter()
     call()
     return (perf_counter() - began) * 1e3

@@ -50,7 +50,7 @@ FLOODS = (
 
 
 @dataclass
-class Answers:
+class ResponseStats:
     """Answers to the requests of a tenant."""
 
     statuses: list[str] = field(default_factory=list)
@@ -132,9 +132,9 @@ def answer(url: str, pipe: Connection) -> None:
         pipe.send(handler.handle(request(path, query, None, tenant=tenant, user=user), Context())["statusCode"])
 
 
-def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, Answers]:
+def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, ResponseStats]:
     """Return the answers to each tenant."""
-    flood, other, stop = Answers(), Answers(), Event()
+    flood, other, stop = ResponseStats(), ResponseStats(), Event()
     api.busiest = 0.0
 
     def keep_asking(number: int) -> None:

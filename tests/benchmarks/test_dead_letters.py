@@ -73,7 +73,7 @@ def test_excessive_export_memory_is_a_fault(
 
 def test_missing_and_duplicate_dead_letters_are_counted():
     first, second, stranger = uuid4(), uuid4(), uuid4()
-    found = dead_letter_export.faults([first, first, stranger], {first, second})
+    found = dead_letter_export.find_faults([first, first, stranger], {first, second})
     assert found == ["1 dead letters are missing", "1 dead letters are unexpected", "1 dead letters are duplicate"]
 
 

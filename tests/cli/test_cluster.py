@@ -34,7 +34,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def shown(harness: TenantHarness, position: int = 0, width: int = 100) -> list[str]:
+def show(harness: TenantHarness, position: int = 0, width: int = 100) -> list[str]:
     page = call(str(harness.ids[position]), width=width)
     return [line.rstrip() for line in page.splitlines() if "To decide:" not in line]
 
@@ -54,14 +54,14 @@ def find(lines: Sequence[str], *words: str) -> str:
 
 def test_status_is_shown_first_with_its_reasons(harness: TenantHarness):
     compute(harness)
-    lines = shown(harness)
+    lines = show(harness)
     assert lines[0].split()[-2:] == ["acme", "exception"]
     assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
 
 
 def test_quantities_of_a_line_item_share_one_row(harness: TenantHarness):
     compute(harness)
-    lines = shown(harness)
+    lines = show(harness)
     assert find(lines, "line", "price").split() == [
         *("line", "article", "unit", "ordered", "delivered", "billed", "price", "billed", "at")
     ]
@@ -71,7 +71,7 @@ def test_quantities_of_a_line_item_share_one_row(harness: TenantHarness):
 
 def test_variances_and_links_show_their_reasons(harness: TenantHarness):
     compute(harness)
-    text = "\n".join(shown(harness, width=200))
+    text = "\n".join(show(harness, width=200))
     for code in ("price mismatch", "over billed quantity", "under delivered"):
         assert f"✗ {code}" in text
     assert "invoice R-81 ↔ purchase order 4711  high confidence, decided by rules" in text
@@ -80,10 +80,10 @@ def test_variances_and_links_show_their_reasons(harness: TenantHarness):
 
 
 def test_missing_facts_are_named(harness: TenantHarness, admin: Connection):
-    assert not any("not read" in line for line in shown(harness))
+    assert not any("not read" in line for line in show(harness))
     admin.execute("UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [harness.ids[2]])
 
-    heading, row = find(shown(harness), "not", "read"), find(shown(harness), "invoice", "2026-03-12")
+    heading, row = find(show(harness), "not", "read"), find(show(harness), "invoice", "2026-03-12")
 
     assert row[heading.index("not read") :].startswith("supplier ")
 
@@ -96,7 +96,7 @@ def test_variance_awaiting_a_document_is_marked_differently(harness: TenantHarne
         "WHERE id = %s",
         ['"It names delivery L2, which has not been received."', cluster],
     )
-    page = " ".join(" ".join(shown(harness)).split())
+    page = " ".join(" ".join(show(harness)).split())
     assert "… " in page
     assert page.count("It names delivery L2, which has not been received.") == 1
 
@@ -105,29 +105,29 @@ def test_control_characters_of_documents_are_replaced(harness: TenantHarness):
     """The file name clears the screen and writes to the clipboard."""
     harness.admin.execute("UPDATE document SET file_name = %s", ["a\x1b[2J\x1b]52;c;eA==\x07\x9b2Jb.pdf"])
     compute(harness)
-    page = "\n".join(shown(harness))
+    page = "\n".join(show(harness))
     assert [char for char in page if char != "\n" and not char.isprintable()] == []
     assert "\N{REPLACEMENT CHARACTER}" in page
 
 
 def test_output_fits_the_terminal(harness: TenantHarness):
     compute(harness)
-    assert max(map(len, shown(harness))) <= 100
+    assert max(map(len, show(harness))) <= 100
 
 
 def test_any_document_id_shows_its_cluster(harness: TenantHarness):
     compute(harness)
-    assert shown(harness, 0) == shown(harness, 1) == shown(harness, 2)
+    assert show(harness, 0) == show(harness, 1) == show(harness, 2)
 
 
 def test_pending_cluster_is_shown_as_being_recomputed(harness: TenantHarness):
     compute(harness)
     harness.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
-    assert "  It is being recomputed." in shown(harness)
+    assert "  It is being recomputed." in show(harness)
 
 
 def test_uncomputed_cluster_shows_its_documents(harness: TenantHarness):
-    lines = shown(harness)
+    lines = show(harness)
     assert lines[1] == "  It has not been computed yet."
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 

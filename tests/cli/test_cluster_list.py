@@ -34,7 +34,7 @@ def rows(*words: object) -> list[dict[str, Any]]:
     return cluster_rows
 
 
-def listed(harness: TenantHarness, *words: object) -> list[int]:
+def listed_positions(harness: TenantHarness, *words: object) -> list[int]:
     return [[str(id_) for id_ in harness.ids].index(row["id"]) for row in rows(*words)]
 
 
@@ -46,12 +46,12 @@ def test_list_shows_status_order_and_amount_at_stake(harness: TenantHarness):
 
 
 def test_list_is_filtered_and_sorted(harness: TenantHarness):
-    assert listed(harness) == [ORDER, OTHER_ORDER]
-    assert listed(harness, "--status", "exception") == [ORDER]
-    assert listed(harness, "--status", "matched") == []
-    assert listed(harness, "--supplier", "Vossberg") == [OTHER_ORDER]
-    assert listed(harness, "--number", "R-81", "--status", "all") == [ORDER]
-    assert listed(harness, "--sort", "newest") == [OTHER_ORDER, ORDER]
+    assert listed_positions(harness) == [ORDER, OTHER_ORDER]
+    assert listed_positions(harness, "--status", "exception") == [ORDER]
+    assert listed_positions(harness, "--status", "matched") == []
+    assert listed_positions(harness, "--supplier", "Vossberg") == [OTHER_ORDER]
+    assert listed_positions(harness, "--number", "R-81", "--status", "all") == [ORDER]
+    assert listed_positions(harness, "--sort", "newest") == [OTHER_ORDER, ORDER]
     assert run("--status", "matched").startswith("No clusters found.")
 
 

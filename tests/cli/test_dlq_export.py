@@ -36,7 +36,7 @@ def make_dead_letter(
     return dead_letter_factory(database, acme)
 
 
-def exported(file: Path) -> list[dict[str, Any]]:
+def read_export(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
@@ -49,7 +49,7 @@ def test_export_contains_secrets_and_is_audited(
     output = run("export", file, "--tenant", "acme", "--by", "kim")
 
     assert output == f"Wrote 3 dead letters to {file}.\n"
-    assert [record["job_id"] for record in exported(file)] == job_ids
+    assert [record["job_id"] for record in read_export(file)] == job_ids
     assert "abcdefgh12345678" in file.read_text()
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
@@ -86,7 +86,7 @@ def test_export_applies_filters(make_dead_letter: MakeDeadLetter, tmp_path: Path
         ("--search", two),
     ):
         output = json.loads(run("export", tmp_path / "x", "--format", "json", *filters, "--json"))
-        assert [record["job_id"] for record in exported(tmp_path / "x")] == [two]
+        assert [record["job_id"] for record in read_export(tmp_path / "x")] == [two]
         assert (output["dead_letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
     assert json.loads(run("export", tmp_path / "x.csv", "--until", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
 

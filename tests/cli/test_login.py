@@ -174,7 +174,7 @@ def run(*words: str) -> str:
     return result.output
 
 
-def reached(*words: str) -> Api:
+def command_api(*words: str) -> Api:
     apis: list[Api] = []
     command_app = typer.Typer()
 
@@ -188,7 +188,7 @@ def reached(*words: str) -> Api:
     return apis[0]
 
 
-def sent(api: Api, now: float | None = None) -> str:
+def sent_token(api: Api, now: float | None = None) -> str:
     """Return the token of a request."""
     auth = api.client.auth
     assert isinstance(auth, StoredLogin)
@@ -202,9 +202,9 @@ def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown: list[str]) 
     output = run("login", "--url", f"{pool.url}/console/")
     assert f"Signed in to {pool.url} as ann@example.com." in output
     assert "You can close this page." in shown[0]
-    api = reached()
+    api = command_api()
     assert str(api.client.base_url).rstrip("/") == pool.url
-    assert sent(api) == pool.tokens[0]
+    assert sent_token(api) == pool.tokens[0]
     assert pool.refreshed == 0
 
 
@@ -356,10 +356,16 @@ def test_connections_without_a_redirect_are_ignored(ports: list[int]) -> None:
 
 def test_expiring_token_is_refreshed_once(pool: Pool) -> None:
     run("login", "--url", pool.url)
-    first, second = reached(), reached()
+    first, second = command_api(), command_api()
     late = time.time() + HOUR - 30
     pool.lifetime = 2 * HOUR
-    assert sent(first, late) == sent(second, late) == sent(first, late) == sent(reached()) == pool.tokens[1]
+    assert (
+        sent_token(first, late)
+        == sent_token(second, late)
+        == sent_token(first, late)
+        == sent_token(command_api())
+        == pool.tokens[1]
+    )
     assert pool.refreshed == 1
 
 
@@ -367,23 +373,23 @@ def test_a_rotated_refresh_token_replaces_the_previous_one(pool: Pool) -> None:
     pool.rotates = True
     run("login", "--url", pool.url)
     late = time.time() + HOUR
-    assert [sent(reached(), late), sent(reached(), late)] == pool.tokens[1:3]
+    assert [sent_token(command_api(), late), sent_token(command_api(), late)] == pool.tokens[1:3]
     assert Logins.read().by_url[pool.url].refresh_token == f"{SECRET}-refresh-2"
 
 
 def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
     run("login", "--url", pool.url)
-    api = reached()
+    api = command_api()
     pool.refuses = True
     with pytest.raises(
         UsageError, match=rf"has expired. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
     ) as raised:
-        sent(api, time.time() + HOUR)
+        sent_token(api, time.time() + HOUR)
     assert SECRET not in str(raised.value)
     pool.refuses = False
     run("logout")
     with pytest.raises(UsageError, match="has expired"):
-        sent(api, time.time() + HOUR)
+        sent_token(api, time.time() + HOUR)
 
 
 # -- precedence -----------------------------------------------------------------------------------------------------
@@ -392,15 +398,15 @@ def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
 def test_environment_overrides_a_login(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
     monkeypatch.setenv("COUNTERFOIL_URL", f"{pool.url}/")
-    assert sent(reached()) == pool.tokens[0]
+    assert sent_token(command_api()) == pool.tokens[0]
     with pytest.raises(UsageError, match="Remove --by"):
-        reached("--by", "kim")
+        command_api("--by", "kim")
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "a.b.c")
-    assert isinstance(reached().client.auth, client.BearerAuth)
+    assert isinstance(command_api().client.auth, client.BearerAuth)
     monkeypatch.delenv("COUNTERFOIL_TOKEN")
     monkeypatch.setenv("COUNTERFOIL_URL", "https://other.example")
     with pytest.raises(UsageError, match=r"not signed in to https://other\.example"):
-        reached()
+        command_api()
 
 
 def test_last_login_is_the_default(pool: Pool) -> None:
@@ -408,7 +414,7 @@ def test_last_login_is_the_default(pool: Pool) -> None:
     other = pool.url.replace("127.0.0.1", "localhost")
     run("login", "--url", other)
     run("login")
-    assert str(reached().client.base_url).rstrip("/") == other
+    assert str(command_api().client.base_url).rstrip("/") == other
     output = run("logout")
     assert f"Other logins: {pool.url}." in output
     assert list(Logins.read().by_url) == [pool.url]
@@ -419,7 +425,7 @@ def test_a_damaged_file_is_reported(stored: Path) -> None:
     stored.parent.mkdir(parents=True)
     stored.write_text(f'{{"by_url": "{SECRET}"}}')
     with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:
-        reached()
+        command_api()
     assert SECRET not in str(raised.value)
 
 

@@ -50,7 +50,7 @@ def accept(harness: TenantHarness, position: int, *words: str) -> str:
     return call(clusters.app, "accept", str(harness.ids[position]), "--by", "ann", *words)
 
 
-def suggested() -> dict[str, Any]:
+def suggestions() -> dict[str, Any]:
     suggestions: dict[str, Any] = json.loads(call(app, "tolerances", "acme", "--suggest", "--json"))
     return suggestions
 
@@ -71,7 +71,7 @@ def accepted(harness: TenantHarness) -> TenantHarness:
 
 
 def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
+    proposal = suggestions()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
     assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
@@ -86,7 +86,7 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin:
     assert rows(admin, "tolerance") == []
     assert outcome_of(accepted, next_) == "exception"
 
-    proposal = suggested()["proposals"][0]["proposal"]
+    proposal = suggestions()["proposals"][0]["proposal"]
     words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
     (entry,) = json.loads(call(app, "tolerances", "acme", *words))
     assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
@@ -94,22 +94,22 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin:
     assert outcome_of(accepted, next_) == "within-tolerance"
     assert outcome_of(accepted, invoiced_order(accepted, 31, "101.51")) == "exception"
     assert outcome_of(accepted, 60) == "exception"  # a disputed variance stays disputed
-    assert suggested()["proposals"] == []
+    assert suggestions()["proposals"] == []
 
 
 def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
+    proposal = suggestions()["proposals"][0]["proposal"]
     another = invoiced_order(accepted, 30, "101.20")
     call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
     with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
-    (withheld,) = suggested()["withheld"]
+    (withheld,) = suggestions()["withheld"]
     assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
 def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api_database_url: str, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
+    proposal = suggestions()["proposals"][0]["proposal"]
 
     def put(by: str) -> bool:
         with api_database.tenant(accepted.tenant_id) as connection:

@@ -82,7 +82,7 @@ def step(database: Database, operation: Operation, clock: Clock) -> Step | None:
     return engine.step(database, Reprocessing(), operation.id, operation.tenant_id, clock())
 
 
-def _killed(_: Any) -> None:
+def _kill(_: Any) -> None:
     raise KilledError
 
 
@@ -223,7 +223,7 @@ def test_uncommitted_step_changes_nothing(
         before = rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")
 
         with monkeypatch.context() as patched:
-            patched.setattr("psycopg.Connection.commit", _killed)
+            patched.setattr("psycopg.Connection.commit", _kill)
             with pytest.raises(KilledError):
                 step(database, operation, clock)
         assert (rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")) == before

@@ -202,7 +202,7 @@ def test_short_last_page_continues_the_document():
     file = bundle([document for document in documents if document.number == "202502611"], layout=layout)
     assert file.ranges == ((1, 3),)
     assert "Bankverbindung:" in page.pages(file.content)[2].text
-    assert split_of(file) == (True, expected(file))
+    assert split_of(file) == (True, expected_parts(file))
 
 
 def test_repeated_first_pages_are_separate_documents():
@@ -289,7 +289,7 @@ rendering = bounded(
 )
 
 
-def expected(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
+def expected_parts(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
     covers = [((page, page), "cover") for page in bundle_.covers]
     return sorted([*((pages, "document") for pages in bundle_.ranges), *covers])
 
@@ -308,7 +308,7 @@ def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout:
     file = bundle([invoice for *_, invoice in bundles], layout=layout, sent_by=buyer if covered else None)
     assert len(file.ranges) == 23
     assert any(last > first for first, last in file.ranges)
-    assert split_of(file) == (True, expected(file))
+    assert split_of(file) == (True, expected_parts(file))
 
 
 @pytest.mark.slow
@@ -328,7 +328,7 @@ def test_mixed_documents_in_any_order_are_split(
     ]
     shuffled.shuffle(documents)
     file = bundle(documents, layout=layout, separated=separated)
-    assert split_of(file) == (True, expected(file)), split(page.pages(file.content)).boundaries
+    assert split_of(file) == (True, expected_parts(file)), split(page.pages(file.content)).boundaries
 
 
 WORDS = st.builds(

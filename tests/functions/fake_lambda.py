@@ -21,7 +21,7 @@ PAUSE_AFTER = timedelta(seconds=60)
 MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """Ends the watchdog process."""
 
 

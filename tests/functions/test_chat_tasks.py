@@ -30,7 +30,7 @@ from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
 from tests.functions.test_tasks import TaskHarness
 from tests.llm.server import Answer, Raw, Request, Server
-from tests.tasks.chat.test_deletion import everything
+from tests.tasks.chat.test_deletion import database_content
 from tests.tasks.conftest import rows
 
 USER = "ada"
@@ -170,7 +170,7 @@ def test_dead_lettered_message_stores_no_content(
         delete_conversation(chat, session)
         joined = archive(body)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert joined["dead_letter_queue_message"]
     stored_body = joined["dead_letter_queue_body"]
     assert read_task_message(stored_body) == read_task_message(body)
@@ -198,7 +198,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     )
     delete_conversation(chat, session)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert "answered with HTTP 400" in logged.getvalue()
     assert SECRET not in logged.getvalue()
 

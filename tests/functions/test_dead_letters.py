@@ -32,7 +32,7 @@ from tests.delivery.harness import (
     rows,
     settings,
 )
-from tests.delivery.message_bodies import body_of, created, s3_event
+from tests.delivery.message_bodies import body_of, object_created, s3_event
 
 DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching-dlq"
 Pending = Callable[..., Message]
@@ -268,7 +268,7 @@ def test_unprocessed_upload_is_registered_and_returned(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    archiver.process("acquisition", dlq_record(s3_event(created("uploads/acme/a+b.xml"))))
+    archiver.process("acquisition", dlq_record(s3_event(object_created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["status"], job["send_number"]) == (
@@ -333,7 +333,7 @@ def test_late_worker_cannot_settle_returned_work(
 # -- returned, failed, and failed again -------------------------------------------------------------------------------
 
 
-def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
+def last_sent_body(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
     """Return the body of the latest message to a queue."""
     body: str = sqs.sent[queue][-1]["MessageBody"]
     return body
@@ -354,7 +354,7 @@ def test_unattempted_work_is_returned_without_limit(
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
         clock.pass_(hours=2)
         Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
-        body = sent(sqs)
+        body = last_sent_body(sqs)
 
     assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
     row = life_cycle(admin, message.work_id)
@@ -379,9 +379,9 @@ def test_work_is_returned_twice_and_then_fails(
     message = pending(attempts=1)
     archiver.process("matching", dlq_record(message))
     clock.pass_(minutes=20)
-    archiver.process("matching", dlq_record(sent(sqs)))
+    archiver.process("matching", dlq_record(last_sent_body(sqs)))
     clock.pass_(minutes=20)
-    last = dlq_record(sent(sqs))
+    last = dlq_record(last_sent_body(sqs))
     archiver.process("matching", last)
 
     assert actions(admin) == ["returned", "returned", "dead", "joined"]

@@ -18,7 +18,7 @@ from functions.document_output.work import OutputDependencies
 from tests.certificates import write_certificate
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty_servers import scripted_server
-from tests.functions.output_harness import NAME, OutputHarness, receiving
+from tests.functions.output_harness import NAME, OutputHarness, running_receiver
 from tests.llm.server import Raw, Request, Server
 from tools.demo.webhook_receiver import is_genuine
 
@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def in_seconds(job: dict[str, Any], clock: Clock) -> float:
+def seconds_until_retry(job: dict[str, Any], clock: Clock) -> float:
     """Return the seconds until the next attempt."""
     return (datetime.fromisoformat(job["next_attempt_at"]) - clock()).total_seconds()
 
@@ -71,7 +71,7 @@ def test_delivery_has_signature_and_idempotency_key(output: OutputHarness, serve
 
 def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
     secrets: list[str] = []
-    with receiving(secrets, output.clock) as receiver:
+    with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         cluster = output.result()
         output.run()
@@ -80,7 +80,7 @@ def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
 
 
 def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness):
-    with receiving(["whsec_of_somebody_else"], output.clock) as receiver:
+    with running_receiver(["whsec_of_somebody_else"], output.clock) as receiver:
         output.webhook(f"http://127.0.0.1:{receiver.server_port}")
         output.result()
         output.run()
@@ -135,7 +135,7 @@ def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: Ou
     assert retained_id["itemIdentifier"]
     job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, f"{NAME} answered with HTTP {status}")
-    assert in_seconds(job, output.clock) == 300
+    assert seconds_until_retry(job, output.clock) == 300
     output.clock.pass_(seconds=300)
     assert output.run(receives=2) == ACKNOWLEDGED
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
@@ -149,7 +149,7 @@ def test_requested_retry_delay_is_honored_within_limits(
     output.result()
     server.then(Raw(429, headers={"Retry-After": requested}))
     output.run()
-    assert 0 <= in_seconds(output.job(), output.clock) - seconds < 1  # up to a second of jitter
+    assert 0 <= seconds_until_retry(output.job(), output.clock) - seconds < 1  # up to a second of jitter
 
 
 def test_reset_connection_is_retried(output: OutputHarness):
@@ -158,7 +158,7 @@ def test_reset_connection_is_retried(output: OutputHarness):
         output.webhook(f"http://127.0.0.1:{receiver.port}")
         output.result()
         output.run()
-    assert (output.job()["status"], in_seconds(output.job(), output.clock)) == ("pending", 300)
+    assert (output.job()["status"], seconds_until_retry(output.job(), output.clock)) == ("pending", 300)
 
 
 @pytest.mark.parametrize("failure", ["silent", "slow_headers"])
@@ -236,7 +236,7 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
 def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
     responses: list[str] = []
-    with receiving(secrets, output.clock) as receiver:
+    with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         take = receiver.inbox.take
 
@@ -327,7 +327,7 @@ def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarne
     output.result("matched", cluster)
     output.run()
     bodies = [request.body for request in server.requests]
-    with receiving([], output.clock) as receiver:
+    with running_receiver([], output.clock) as receiver:
         assert [receiver.inbox.take(body) for body in reversed(bodies)] == [True, True]
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 

@@ -20,7 +20,7 @@ from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.samples import invoice
 from tests.factories import make_destination
-from tests.functions.output_harness import OutputHarness, receiving
+from tests.functions.output_harness import OutputHarness, running_receiver
 from tests.functions.test_document_removal import Worker, remove
 from tests.functions.test_documents import Pipeline, pipeline
 from tests.functions.test_split_documents import BUNDLE
@@ -58,7 +58,7 @@ def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
     ]
 
 
-def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
+def work_returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
     def work(attempt: TenantAttempt) -> Outcome:
         if isinstance(outcome, Exception):
             raise outcome
@@ -79,7 +79,7 @@ def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome
 def test_final_matching_status_is_delivered_with_reason(
     outcome: Any, state: str, reason: str, queued: Message, database: Database, admin: Connection, clock: Clock
 ):
-    Worker("matching", returning(outcome), database, clock).handle(queued)
+    Worker("matching", work_returning(outcome), database, clock).handle(queued)
     (event_,) = status_events(admin)
     assert (event_["id"], event_["state"], event_["stage"], event_["reason"]) == (
         str(queued.work_id),
@@ -95,13 +95,13 @@ def test_final_matching_status_is_delivered_with_reason(
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_unfinished_attempt_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
-    Worker("matching", returning(ServiceUnavailableError("later")), database, clock).handle(queued)
+    Worker("matching", work_returning(ServiceUnavailableError("later")), database, clock).handle(queued)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_rolled_back_status_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
-    worker = Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock)
+    worker = Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock)
     worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
     worker.handle(queued)
     assert status_events(admin) == []
@@ -132,7 +132,7 @@ def test_repeated_status_is_delivered_once(
         (Succeeded(lambda _: Effects()), 3),
     ):
         message = Message(work_id=queued.work_id, revision=revision, send_number=0)
-        Worker("matching", returning(outcome), database, clock).handle(message)
+        Worker("matching", work_returning(outcome), database, clock).handle(message)
         expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
             renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason=REASON["match"])
@@ -177,7 +177,7 @@ def test_only_subscribed_destinations_receive_documents(
     make_destination(admin, tenant_id, "clusters", events=["cluster"])
     make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
     make_destination(admin, make_tenant("zenith"), "theirs")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(queued)
+    Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock).handle(queued)
     assert status_events(admin) == []
 
 
@@ -187,7 +187,7 @@ def test_output_worker_delivers_the_document_status(
 ):
     clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
     output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
-    with receiving(secrets, clock) as receiver:
+    with running_receiver(secrets, clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         admin.execute("UPDATE destination SET events = '{document}'")
         Worker("matching", match, database, clock).handle(queued)
@@ -223,17 +223,17 @@ def test_workers_cannot_enqueue_an_arbitrary_status(queued: Message, database_ur
 def test_newer_status_closes_the_dead_letter(
     queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", returning(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(
-        queued
-    )
+    Worker(
+        "matching", work_returning(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock
+    ).handle(queued)
     (job,) = rows(admin, "output_job")
     outbox_message = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
     OutputHarness(database, admin, clock, tenant_id).run(
-        outbox_message, work=returning(RejectedRequestError("HTTP 401"))
+        outbox_message, work=work_returning(RejectedRequestError("HTTP 401"))
     )
     with database.tenant(tenant_id) as connection:
         (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason="Once more.")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
+    Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
     statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
     assert statuses["document_output"]["status"] == "retried"
     assert statuses["document_output"]["resolved_by"] == "document_output"

@@ -28,7 +28,7 @@ QUEUES = {"acquisition": "acquisition", "ingestion": "ingestion", "matching": "m
 
 
 def s3_event(key: str, sequencer: str = "01") -> str:
-    return message_bodies.s3_event(message_bodies.created(key, bucket=BUCKET, sequencer=sequencer))
+    return message_bodies.s3_event(message_bodies.object_created(key, bucket=BUCKET, sequencer=sequencer))
 
 
 class Pipeline:

@@ -2,13 +2,13 @@
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
-from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed
+from tests.documents.reading.samples import LASKU, bundle, extraction_response, text_pdf
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 
 __all__ = ["ingestion"]
 
-UNREAD = printed(LASKU)
-HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
+UNREAD = text_pdf(LASKU)
+HALF = text_pdf((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
 """The same document, partially readable by rules."""
 
 
@@ -66,7 +66,7 @@ def test_cached_answer_uses_no_budget(ingestion: Ingestion):
 
 def test_exhausted_budget_prevents_splitting_ambiguous_file(ingestion: Ingestion):
     ingestion.questions_per_day = 0
-    id_ = ingestion.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
+    id_ = ingestion.file(bundle([UNREAD, text_pdf(["Toimitusehdot", "Sivu 2"])]))
     assert ingestion.ingest() == DONE
     job = ingestion.job(id_)
     assert (job["status"], ingestion.model.requests, len(rows(ingestion.admin, "document"))) == (None, [], 1)

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import decompression_bombs
-from tests.documents.reading.samples import printed, scanned
+from tests.documents.reading.samples import scanned_pdf, text_pdf
 from tests.factories import make_document
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -31,7 +31,7 @@ def one_document() -> bytes:
     table = ["Pos.     Artikel     Bezeichnung     Menge     Preis     Betrag"]
     rows = [f"{row:4}     A-{row:05}     Schraube M8 x {row % 90}     10     1,50     15,00" for row in range(40)]
     pages = [[*(head if page == 1 else []), *table, *rows, f"Seite {page} von {PAGES}"] for page in range(1, PAGES + 1)]
-    return printed(*pages)
+    return text_pdf(*pages)
 
 
 def many_documents() -> bytes:
@@ -40,7 +40,7 @@ def many_documents() -> bytes:
 
 @pytest.mark.parametrize(
     ("make", "outcome", "stored"),
-    [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
+    [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned_pdf(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
 def test_file_of_200_pages_uses_little_memory(

@@ -20,7 +20,7 @@ from counterfoil.settings import Settings
 from functions.matching import handler
 from functions.matching.work import Embedding, match
 from tests.documents.matching.fake_embeddings import answer as vector
-from tests.documents.matching.fake_embeddings import in_english, in_german, settings_for
+from tests.documents.matching.fake_embeddings import english_order, german_invoice, settings_for
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import CHOICE, TWICE, duplicate_of, sample_invoice
 from tests.llm.conftest import Guards, Time
@@ -145,7 +145,7 @@ def test_document_is_embedded_before_matching(
     monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server))
     model = Embedding("openai/m", handler.embedding_model)
     model_server._otherwise = vector
-    harness = TenantHarness(database, admin, [in_english(), in_german()])
+    harness = TenantHarness(database, admin, [english_order(), german_invoice()])
     for position in (0, 1):
         outcome = match(attempt(harness, position), embedding=model)
         assert isinstance(outcome, Succeeded)
@@ -158,7 +158,7 @@ def test_unavailable_embedding_model_does_not_fail_attempts(
     database: Database, admin: Connection, model_server: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server, LLM_RETRY_BASE_SECONDS="0"))
-    harness = TenantHarness(database, admin, [in_english()])
+    harness = TenantHarness(database, admin, [english_order()])
     model_server.then(*[Failure(503)] * 3)
     assert isinstance(match(attempt(harness, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
 

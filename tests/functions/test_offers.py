@@ -18,7 +18,7 @@ from functions.offers import work as offers_work
 from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
-from tests.offers.harness import DAY, jobs, offered, queue, user
+from tests.offers.harness import DAY, jobs, offered_candidates, queue, user
 from tests.offers.worker_harness import PEOPLE, OffersHarness, message, offers_harness
 
 __all__ = ["offers_harness"]
@@ -34,7 +34,7 @@ def test_users_get_their_five_best_candidates(offers_harness: OffersHarness, adm
     assert offers_harness.deliver(*offers_harness.pin()) == []
 
     assert set(offers_harness.statuses().values()) == {"completed"}
-    offers_by_user = offered(admin)
+    offers_by_user = offered_candidates(admin)
     assert {len(set(candidates)) for candidates in offers_by_user.values()} == {5}
     assert all(user_id not in candidates for user_id, candidates in offers_by_user.items())
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
@@ -78,7 +78,7 @@ def test_duplicates_and_reordering_change_nothing(offers_harness: OffersHarness,
 def test_blocked_users_are_not_offered(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
     offers_harness.deliver(*offers_harness.pin(1, 2, 3))
-    assert {user_id: set(candidates) for user_id, candidates in offered(admin).items()} == {
+    assert {user_id: set(candidates) for user_id, candidates in offered_candidates(admin).items()} == {
         user(1): {user(3)},
         user(2): {user(3)},
         user(3): {user(1), user(2)},
@@ -88,7 +88,7 @@ def test_blocked_users_are_not_offered(offers_harness: OffersHarness, admin: Con
 def test_same_person_is_not_offered_on_consecutive_dates(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(1, 2, 3))
     offers_harness.deliver(*offers_harness.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
-    assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
+    assert set(offered_candidates(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
 def test_only_user_of_a_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
@@ -102,7 +102,7 @@ def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connec
 
     assert offers_harness.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
     assert jobs(admin)[user(2)] == ("failed", None, "A trait of the profile is not a number.")
-    assert user(2) not in {candidate for candidates in offered(admin).values() for candidate in candidates}
+    assert user(2) not in {candidate for candidates in offered_candidates(admin).values() for candidate in candidates}
     row = offers_harness.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
@@ -130,7 +130,7 @@ def test_repaired_user_is_served_and_others_stay_quarantined(offers_harness: Off
     offers_harness.deliver(*offers_harness.owed())
 
     assert (offers_harness.statuses()[2], offers_harness.statuses()[3]) == ("failed", "completed")
-    assert len(offered(admin)[user(3)]) == 5
+    assert len(offered_candidates(admin)[user(3)]) == 5
     assert offers_harness.shard("0/failed")["status"] == "succeeded"
     assert [shard_row["name"] for shard_row in rows(admin, "offer_shard") if shard_row["status"] == "pending"] == [
         "0/failed/failed"
@@ -147,7 +147,7 @@ def test_late_user_is_served_from_the_pinned_pool(offers_harness: OffersHarness,
 
     offers_harness.deliver(message(shard))
 
-    assert set(offered(admin)[user(5)]) == {user(1), user(2), user(3)}
+    assert set(offered_candidates(admin)[user(5)]) == {user(1), user(2), user(3)}
     row = offers_harness.shard("late/9/0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
@@ -163,7 +163,7 @@ def test_block_of_late_user_applies_to_them(offers_harness: OffersHarness, admin
 
     offers_harness.deliver(message(shard))
 
-    assert {user_id: set(offered(admin)[user_id]) for user_id in late[1:]} == {
+    assert {user_id: set(offered_candidates(admin)[user_id]) for user_id in late[1:]} == {
         user(6): {user(2)},
         user(8): {user(1), user(2)},
     }
@@ -175,7 +175,7 @@ def test_unknown_time_zone_is_a_dead_letter(offers_harness: OffersHarness, admin
     assert set(offers_harness.statuses().values()) == {"failed"}
     (dead_letter,) = rows(admin, "dead_letter")
     assert "Europe/Atlantis" in dead_letter["metadata"]["last_error"]["message"]
-    assert offered(admin) == {}
+    assert offered_candidates(admin) == {}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_crash_at_any_step_serves_each_user_once(
     assert failed
     assert set(offers_harness.statuses().values()) == {"completed"}
     assert offers_harness.deliver(*messages) == []
-    assert {len(candidates) for candidates in offered(admin).values()} == {5}
+    assert {len(candidates) for candidates in offered_candidates(admin).values()} == {5}
     assert len(rows(admin, "output_job")) == 2
 
 
@@ -312,4 +312,4 @@ def test_attempt_without_its_claim_writes_nothing(offers_harness: OffersHarness,
     offers_harness.deliver(*offers_harness.pin(shards=1), action=work_slowly)
 
     assert set(offers_harness.statuses().values()) == {"running"}
-    assert offered(admin) == {}
+    assert offered_candidates(admin) == {}

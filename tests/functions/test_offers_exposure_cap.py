@@ -12,7 +12,7 @@ from counterfoil.offers import store
 from functions.offers.work import Pools
 from tests.delivery.harness import rows
 from tests.factories import make_shard
-from tests.offers.harness import offered, queue, user
+from tests.offers.harness import offered_candidates, queue, user
 from tests.offers.worker_harness import OffersHarness, message, offers_harness
 
 __all__ = ["offers_harness"]
@@ -56,7 +56,7 @@ def test_late_user_gets_candidates_below_their_cap(offers_harness: OffersHarness
 
     assert max_exposure(admin) == 2
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
+    late = {number: offered_candidates(admin).get(user(number)) for number in (5, 6, 7)}
     assert late == {5: [user(4)], 6: [user(4)], 7: None}  # not preferred by any of the first three
 
 
@@ -81,7 +81,7 @@ def test_capped_shards_are_independent_of_their_order(offers_harness: OffersHarn
     offers_harness.deliver(*offers_harness.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     assert max_exposure(admin) <= 4
-    assert {len(candidates) for candidates in offered(admin).values()} == {2}
+    assert {len(candidates) for candidates in offered_candidates(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
     offers_harness.pools = Pools()
 
@@ -107,7 +107,7 @@ def test_late_user_waits_for_earlier_users(offers_harness: OffersHarness, admin:
     late = late_shard(admin, offers_harness.tenant_id, "late/9/0", 5, 6)
     offers_harness.deliver(first, late)
     assert (offers_harness.shard("late/9/0")["status"], offers_harness.shard("late/9/0")["attempts"]) == ("pending", 0)
-    assert offered(admin).keys() == {user(1), user(2)}
+    assert offered_candidates(admin).keys() == {user(1), user(2)}
 
     offers_harness.deliver(second)
     offers_harness.clock.pass_(seconds=61)

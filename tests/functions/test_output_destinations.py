@@ -14,7 +14,7 @@ from counterfoil.webhooks import destinations
 from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, rows
 from tests.functions.output_harness import FAILURES, OutputHarness
-from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, output, server
+from tests.functions.test_document_output import ACKNOWLEDGED, output, seconds_until_retry, server
 from tests.llm.server import Raw, Server
 from tools.demo.webhook_receiver import is_genuine
 
@@ -41,7 +41,7 @@ def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness,
         job for job in output.jobs() if job["destination_id"] == destination_ids["broken"] and job["attempts"] == 0
     ]
     assert [(job["status"], job["send_number"]) for job in parked] == [("pending", 1)] * 2
-    assert {in_seconds(job, output.clock) for job in parked} == {30}
+    assert {seconds_until_retry(job, output.clock) for job in parked} == {30}
     assert {job["status"] for job in output.jobs() if job["destination_id"] == destination_ids["sound"]} == {
         "succeeded"
     }
@@ -222,4 +222,4 @@ def test_repeated_failure_waits_half_an_hour(output: OutputHarness, server: Serv
     output.run()
     output.clock.pass_(minutes=5)
     output.run(receives=2)
-    assert in_seconds(output.job(), output.clock) == timedelta(minutes=30).total_seconds()
+    assert seconds_until_retry(output.job(), output.clock) == timedelta(minutes=30).total_seconds()

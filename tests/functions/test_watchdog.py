@@ -64,7 +64,7 @@ def test_message_beyond_the_sqs_delay_is_sent_later(
     assert sent_message["DelaySeconds"] == 900
 
 
-def sent_long_ago(admin: Connection, clock: Clock, message: Message) -> None:
+def mark_as_sent(admin: Connection, clock: Clock, message: Message) -> None:
     start_revision(admin, "matching", [message.work_id], clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
@@ -76,7 +76,7 @@ def test_pending_work_with_an_empty_queue_is_resent(
     clock: Clock,
     pending: Pending,
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
 
     clock.pass_(minutes=14)
     assert watchdog.run().resent == {"matching": 0}
@@ -123,7 +123,7 @@ def test_lost_message_is_resent_while_queue_is_busy(
 def test_each_resend_to_busy_queue_doubles_the_wait(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
     sqs.depths[QUEUE_URL] = 1
     passed = 0
 
@@ -179,7 +179,7 @@ def test_queue_of_unknown_depth_counts_as_busy(
     pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
     may_answer = Event()
     monkeypatch.setattr(sqs, "get_queue_attributes", lambda **_: may_answer.wait(30), raising=False)
     monkeypatch.setattr(recovery, "REQUEST_TIMEOUT_SECONDS", 0.05)
@@ -242,7 +242,7 @@ def test_lost_message_of_work_in_progress_is_resent(
     pending: Pending,
 ) -> None:
     message = pending()
-    sent_long_ago(admin, clock, message)
+    mark_as_sent(admin, clock, message)
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_lease_expires_at = %s",
         [clock() + timedelta(seconds=120)],
@@ -261,7 +261,7 @@ def test_scheduled_work_is_not_resent(
     pending: Pending,
 ) -> None:
     message = pending()
-    sent_long_ago(admin, clock, message)
+    mark_as_sent(admin, clock, message)
     admin.execute("UPDATE document SET matching_next_attempt_at = %s", [clock() + timedelta(hours=1)])
 
     clock.pass_(minutes=30)
@@ -276,7 +276,7 @@ def test_ended_work_is_not_resent(
     pending: Pending,
 ) -> None:
     for status in ("succeeded", "failed", None):
-        sent_long_ago(admin, clock, pending(status=status))
+        mark_as_sent(admin, clock, pending(status=status))
         admin.execute("UPDATE document SET matching_status = %s", [status])
 
     clock.pass_(hours=2)

@@ -23,13 +23,13 @@ from tests.functions.test_watchdog_uploads import (
     HOUR,
     Measured,
     Put,
-    claimed,
     clock,
     count_listings,
     jobs,
     messages,
     put_object,
     read_metrics,
+    register_event,
     s3,
     tenant,
 )
@@ -55,7 +55,7 @@ def publish(s3: Any, clock: Clock) -> Publish:
         location = f"{BUCKET}/{prefix}"
         files = []
         for start in range(0, len(versions), rows):
-            content = zipped([_row(version) for version in versions[start : start + rows]])
+            content = compress_rows([_row(version) for version in versions[start : start + rows]])
             key = f"{location}data/{folder}-{start}.csv.gz"
             s3.put_object(Bucket=INVENTORIES, Key=key, Body=content)
             files.append({"key": key, "size": len(content), "MD5checksum": md5_of(content)})
@@ -86,7 +86,7 @@ def _row(version: dict[str, Any]) -> Sequence[str]:
     ]
 
 
-def zipped(rows: Sequence[Sequence[str]]) -> bytes:
+def compress_rows(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     return gzip.compress(text.getvalue().encode())
@@ -170,7 +170,7 @@ def test_inventory_replaces_the_listing(
 def test_acquired_deleted_and_recent_objects_are_skipped(
     run: Run, put_object: Put, publish: Publish, s3: Any, database: Database, clock: Clock
 ) -> None:
-    claimed(database, clock, "uploads/acme/known.xml", put_object("uploads/acme/known.xml"))
+    register_event(database, clock, "uploads/acme/known.xml", put_object("uploads/acme/known.xml"))
     put_object("uploads/acme/marked.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked.xml")
     put_object("uploads/acme/marked-later.xml")
@@ -277,7 +277,7 @@ def damage(s3: Any, key: str, damage_kind: str) -> None:
     replacement = {
         "cut": content[: len(content) // 2],
         "not gzip": b"x" * len(content),
-        "other rows": zipped([["a", "b"]]).ljust(len(content), b"\0"),
+        "other rows": compress_rows([["a", "b"]]).ljust(len(content), b"\0"),
         "other MD5": gzip.compress(gzip.decompress(content), compresslevel=1, mtime=1),
     }[damage_kind]
     s3.put_object(Bucket=INVENTORIES, Key=key, Body=replacement)

@@ -19,7 +19,7 @@ from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
 from tests.delivery.harness import Clock, rows
-from tests.delivery.message_bodies import created, s3_event
+from tests.delivery.message_bodies import object_created, s3_event
 
 BUCKET = "uploads"
 HOUR = timedelta(hours=1)
@@ -84,9 +84,9 @@ def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
     return values
 
 
-def claimed(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
+def register_event(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
     """Register the job of an S3 event, as a claim does."""
-    intake = files.read_event(s3_event(created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
+    intake = files.read_event(s3_event(object_created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
     assert intake.register is not None
     with database.delivery() as connection:
         intake.register(connection, clock())
@@ -120,10 +120,10 @@ def test_late_event_finds_the_reconciled_job(
     version = put_object("uploads/acme/a.xml")
     assert run() == 1
 
-    claimed(database, clock, "uploads/acme/a.xml", version)
+    register_event(database, clock, "uploads/acme/a.xml", version)
 
     assert jobs(admin) == [("uploads/acme/a.xml", version)]
-    body = s3_event(created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
+    body = s3_event(object_created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
     (message,) = files.read_event(body).messages
     assert messages(admin) == [("acquisition", message.work_id)]
 
@@ -132,7 +132,7 @@ def test_acquired_objects_are_not_acquired_again(
     run: Run, put_object: Put, admin: Connection, database: Database, clock: Clock
 ) -> None:
     for key in ("uploads/acme/a.xml", "inbox/b"):
-        claimed(database, clock, key, put_object(key))
+        register_event(database, clock, key, put_object(key))
     admin.execute("UPDATE acquisition_job SET status = 'succeeded'")
 
     assert run() == 0
@@ -259,7 +259,7 @@ def test_queued_events_of_a_backlog_are_not_lost(
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
     run(is_queue_empty=False)
 
-    claimed(database, clock, "uploads/acme/a.xml", version)
+    register_event(database, clock, "uploads/acme/a.xml", version)
     run(is_queue_empty=True)
 
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 0]

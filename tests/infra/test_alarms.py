@@ -27,7 +27,7 @@ from infra.packaging import Package
 from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shortened
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
-from tests.delivery.message_bodies import created, s3_event
+from tests.delivery.message_bodies import object_created, s3_event
 from tests.factories import make_destination, make_document, make_pool, make_shard, make_task
 from tests.infra.conftest import LOCAL
 from tests.infra.synthesis import Synthesis, Template, synthesize
@@ -72,7 +72,7 @@ def watched_metrics(alarm: dict[str, Any]) -> set[Metric]:
     }
 
 
-def extracted(output: str) -> set[Metric]:
+def extract_metrics(output: str) -> set[Metric]:
     """Return the metrics that CloudWatch extracts from a function's output."""
     lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
     return {
@@ -93,7 +93,7 @@ def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
 @pytest.fixture
 def emitted(written: str) -> set[Metric]:
     """Metrics that the real code emits."""
-    return extracted(written)
+    return extract_metrics(written)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def written(
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
-    archiver.process("acquisition", SQSRecord(record(s3_event(created("uploads/acme/a.xml")))))
+    archiver.process("acquisition", SQSRecord(record(s3_event(object_created("uploads/acme/a.xml")))))
     s3 = Mock()
     s3.list_object_versions.return_value = {"IsTruncated": False}
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": sqs}[service])
@@ -152,7 +152,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
         InvalidDocumentError("no", code="damaged_pdf"),
         ServiceUnavailableError("later"),
     )
-    outcome_by_id = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
+    outcome_by_id = dict(zip([make_pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
 
     def work(attempt: TenantAttempt) -> Outcome:
         error = outcome_by_id[attempt.work_id]
@@ -166,7 +166,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
     consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
 
 
-def pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
+def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
     """Create a pending work item of a worker. Return its id."""
     if row.name == "acquisition":
         work_id = uuid4()

@@ -77,7 +77,7 @@ def environment(template: Template, row: WorkerSpec) -> dict[str, Any]:
     return {name: template.resolved(value) for name, value in variables.items()}
 
 
-def granted(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
+def granted_statements(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
     """Return the statements that allow `row` an action."""
     role = template.role_of(template.named("AWS::Lambda::Function", row.resource_name))
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
@@ -97,7 +97,7 @@ def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
 
-def reaches_internet(row: WorkerSpec) -> bool:
+def requires_internet(row: WorkerSpec) -> bool:
     """Return whether a row calls the model or Slack, which are on the internet."""
     return bool({"llm", "notifications"} & set(row.calls_out))
 
@@ -107,7 +107,7 @@ def test_app_without_external_services_grants_nothing_extra(aws: Synthesis):
     for row in WORKERS:
         assert "SECRETS_ARN" not in environment(aws.app, row)
         for action in ("ses:SendEmail", "bedrock:InvokeModel", "textract:DetectDocumentText"):
-            assert not granted(aws.app, row, action)
+            assert not granted_statements(aws.app, row, action)
 
 
 def test_internet_is_reached_through_one_nat_gateway(reaching: Synthesis):
@@ -117,7 +117,7 @@ def test_internet_is_reached_through_one_nat_gateway(reaching: Synthesis):
 
 @rows
 def test_only_internet_callers_are_in_egress_subnets(reaching: Synthesis, row: WorkerSpec):
-    assert subnets(reaching, row) == ({"egress"} if reaches_internet(row) else {"private"})
+    assert subnets(reaching, row) == ({"egress"} if requires_internet(row) else {"private"})
 
 
 def test_adding_egress_keeps_private_subnet_addresses(aws: Synthesis, reaching: Synthesis):
@@ -133,10 +133,10 @@ def test_adding_egress_keeps_private_subnet_addresses(aws: Synthesis, reaching: 
 def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: WorkerSpec):
     pipeline = reaching.app
     (secret,) = secrets(pipeline)
-    read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
+    read = [one["Resource"] for one in granted_statements(pipeline, row, "secretsmanager:GetSecretValue")]
 
-    assert (secret in read) == reaches_internet(row)
-    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if reaches_internet(row) else None)
+    assert (secret in read) == requires_internet(row)
+    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if requires_internet(row) else None)
 
 
 @rows
@@ -162,7 +162,9 @@ def test_existing_secret_is_used_unchanged(paused: Synthesis):
 
     assert not secrets(pipeline)
     assert environment(pipeline, watchdog)["SECRETS_ARN"] == SECRET_ARN
-    assert [one["Resource"] for one in granted(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [SECRET_ARN]
+    assert [one["Resource"] for one in granted_statements(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [
+        SECRET_ARN
+    ]
     assert "SECRETS_ARN" not in environment(pipeline, matching)  # only the watchdog calls Slack
 
 
@@ -203,7 +205,7 @@ def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
 
 @rows
 def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: WorkerSpec):
-    statements = granted(reaching.app, row, "ses:SendEmail")
+    statements = granted_statements(reaching.app, row, "ses:SendEmail")
 
     if "notifications" in row.calls_out:
         (statement,) = statements
@@ -225,7 +227,7 @@ def test_bedrock_needs_neither_internet_nor_secret(bedrock: Synthesis):
 
 @rows
 def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row: WorkerSpec):
-    statements = granted(bedrock.app, row, "bedrock:InvokeModel")
+    statements = granted_statements(bedrock.app, row, "bedrock:InvokeModel")
 
     if "llm" not in row.calls_out:
         assert not statements
@@ -240,7 +242,7 @@ def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row:
 
 @rows
 def test_only_embedding_callers_may_invoke_embedding_model(embedding: Synthesis, row: WorkerSpec):
-    statements = granted(embedding.app, row, "bedrock:InvokeModel")
+    statements = granted_statements(embedding.app, row, "bedrock:InvokeModel")
 
     assert not embedding["network"].resources("AWS::EC2::NatGateway")
     assert endpoints(embedding) == ALWAYS | {"bedrock-runtime"}
@@ -268,7 +270,7 @@ def test_language_and_embedding_models_may_use_different_providers():
 
 @rows
 def test_only_ocr_workers_may_call_textract(textract: Synthesis, row: WorkerSpec):
-    statements = granted(textract.app, row, "textract:DetectDocumentText")
+    statements = granted_statements(textract.app, row, "textract:DetectDocumentText")
 
     assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
     assert endpoints(textract) == ALWAYS | {"textract"}

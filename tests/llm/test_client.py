@@ -45,7 +45,7 @@ def provider(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def only(*names: str) -> pytest.MarkDecorator:
+def for_providers(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("provider", names, indirect=True)
 
 
@@ -178,7 +178,7 @@ def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], mo
 # Delays, on a fake clock
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_delays_double_up_to_eight_seconds(ask: Any, time: Time):
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503), LLM_RETRY_BASE_SECONDS="5")
@@ -197,7 +197,7 @@ def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, mo
     assert (error.value.retry_after, time.waits, model_server.script) == (60, [], [GOOD])
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(("left", "attempts"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
 def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, model_server: Server):
     time.left = left
@@ -206,7 +206,7 @@ def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: 
     assert len(model_server.requests) == attempts
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
 def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, model_server: Server, admin: Connection):
     time.left = left
@@ -226,7 +226,7 @@ def test_own_time_limit_is_not_a_provider_failure(
     assert recorded_calls(admin) == [("canceled", None, None)]
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server):
     time.on_wait = time.canceled.set
     with pytest.raises(CancelledError):
@@ -234,7 +234,7 @@ def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server)
     assert (time.waits, model_server.script) == ([2], [GOOD])
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Server):
     time.canceled.set()
     with pytest.raises(CancelledError):
@@ -242,7 +242,7 @@ def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Serv
     assert model_server.requests == []
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_cancellation_ends_a_real_wait(
     provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
     model_server: Server,
@@ -271,7 +271,7 @@ def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards
     assert guards.seen == [(name, "ServiceUnavailableError"), (name, "InvalidLlmResponseError"), (name, "ok")]
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_open_breaker_prevents_call_and_record(
     ask: Any, guards: Guards, model_server: Server, time: Time, admin: Connection
 ):
@@ -281,7 +281,7 @@ def test_open_breaker_prevents_call_and_record(
     assert (model_server.requests, time.waits, recorded_calls(admin)) == ([], [], [])
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(
     ("failure", "error"),
     [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)],
@@ -299,7 +299,7 @@ def test_breaker_opening_between_attempts_raises_last_error(
     assert model_server.script == [GOOD]
 
 
-@only("openai")
+@for_providers("openai")
 def test_failure_opens_breaker_for_the_next_question(
     provider: str, configured: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
 ):
@@ -331,7 +331,7 @@ def test_every_call_is_recorded(provider: str, ask: Any, question: LlmRequest, a
     assert {row[7] for row in rows} == {NOW}
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(
     ("step", "outcome"),
     [
@@ -346,7 +346,7 @@ def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin
     assert recorded_calls(admin) == [outcome]
 
 
-@only("openai")
+@for_providers("openai")
 def test_answer_survives_a_failed_record_update(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
@@ -356,7 +356,7 @@ def test_answer_survives_a_failed_record_update(
     assert recorded_calls(admin) == [(None, None, None)]  # the call itself is recorded
 
 
-@only("openai")
+@for_providers("openai")
 def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
@@ -364,7 +364,7 @@ def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server
     assert model_server.requests == []
 
 
-@only("openai")
+@for_providers("openai")
 def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_server: Server):
     during: list[Any] = []
 
@@ -377,7 +377,7 @@ def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_serv
     assert during == [(None, None, None)]  # counted even if the process crashes now
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize("which", ["_begin", "_end"])
 def test_unknown_commit_writes_the_record_once(
     which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch

@@ -24,11 +24,11 @@ from tests.llm.server import Answer, Failure, Raw, Server, Step
 Configure = Callable[..., Settings]
 
 
-def of(*names: str) -> pytest.MarkDecorator:
+def for_providers(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("provider", names, indirect=True)
 
 
-OVER_HTTP = of("anthropic", "openai")
+OVER_HTTP = for_providers("anthropic", "openai")
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -214,32 +214,32 @@ def test_repr_hides_the_key(provider: str, configured: Configure):
 # Provider-specific behavior
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_anthropic_overload_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(529))
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_oversized_anthropic_request_exceeds_the_context(reply: Any):
     with pytest.raises(ContextWindowError):
         reply(Failure(413))
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_thinking_is_not_part_of_the_answer(reply: Any):
     body = b"""{"content": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "{}"}],
                 "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2}}"""
     assert reply(Raw(body=body)) == Reply("{}", True, 1, 2, temperature=0.0)
 
 
-@of("openai")
+@for_providers("openai")
 def test_missing_token_counts_become_zero(reply: Any):
     body = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
     assert reply(Raw(body=body)) == Reply("{}", True, 0, 0, temperature=0.0)
 
 
-@of("openai")
+@for_providers("openai")
 def test_openai_uses_max_completion_tokens(provider: str, configured: Configure):
     bounds = {
         url: _provider(configured(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
@@ -253,20 +253,20 @@ def test_openai_uses_max_completion_tokens(provider: str, configured: Configure)
     assert list(bounds.values()) == ["max_completion_tokens"] * 3 + ["max_tokens"]
 
 
-@of("bedrock")
+@for_providers("bedrock")
 def test_bedrock_model_error_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError, match="ModelErrorException"):
         reply(Failure(424))
 
 
-@of("bedrock")
+@for_providers("bedrock")
 def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
     assert len(model_server.requests) == 1  # retries by botocore would not be counted
 
 
-@of("bedrock")
+@for_providers("bedrock")
 def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configured: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
         _provider(configured(provider, LLM_URL="https://example.com"))

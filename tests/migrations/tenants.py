@@ -194,7 +194,7 @@ class Tenant:
         connection.execute(SQL(ROWS[table]).format(Identifier(table)), values)
 
 
-def refused(connection: Connection, statement: str) -> bool:
+def is_refused(connection: Connection, statement: str) -> bool:
     try:
         connection.execute(statement.encode())
     except psycopg.errors.InsufficientPrivilege:

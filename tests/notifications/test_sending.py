@@ -21,7 +21,7 @@ UNAVAILABLE = ServiceUnavailableError("hooks.example.com answered with HTTP 503"
 MakeNotifier = Callable[..., Notifier]
 
 
-def counted(admin: Connection, table: str) -> int:
+def count_rows(admin: Connection, table: str) -> int:
     row = admin.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
     assert row is not None
     return int(row[0])
@@ -357,8 +357,8 @@ def test_without_channels_failures_are_only_recorded(
     for _ in range(10):
         without_channels.run(lambda: 60)
         clock.pass_(minutes=1)
-    assert counted(admin, "failure_event WHERE digest_id IS NULL") == 0
-    assert (counted(admin, "failure_event"), counted(admin, "notification_delivery")) == (20, 0)
+    assert count_rows(admin, "failure_event WHERE digest_id IS NULL") == 0
+    assert (count_rows(admin, "failure_event"), count_rows(admin, "notification_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
     assert channel.sent == []  # adding a channel does not send old failures
 
@@ -375,7 +375,9 @@ def test_old_notices_are_purged_with_their_rows(
     clock.pass_(seconds=1)
     fail()
     assert run().purged == 2
-    assert [counted(admin, table) for table in ("notification_digest", "failure_event", "notification_delivery")] == [
+    assert [
+        count_rows(admin, table) for table in ("notification_digest", "failure_event", "notification_delivery")
+    ] == [
         1,
         1,
         1,

@@ -22,7 +22,7 @@ NINE = datetime(2026, 11, 23, 8, tzinfo=UTC)
 POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
-def generate_people(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
+def generate_profiles(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
     """Return people ordered by id; about a fifth of neighbors suit each other."""
     random = np.random.default_rng(seed)
     rows = np.zeros(count, PACKED_ROW)

@@ -13,7 +13,7 @@ import pytest
 from counterfoil.offers.compute import Pool
 from counterfoil.offers.pool import ProfileArrays
 from counterfoil.offers.schedule import VERSION
-from tests.offers.profile_generator import DAY, POOL, RULES, digest, generate_people, offer_texts
+from tests.offers.profile_generator import DAY, POOL, RULES, digest, generate_profiles, offer_texts
 
 GOLDEN = json.loads((POOL.parent / "offers.json").read_text())
 """For `VERSION`: the offers of some users of a fixed pool, and the digest of all."""
@@ -85,7 +85,7 @@ def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str
 
 
 def test_offers_do_not_depend_on_batch_size():
-    people = generate_people(3000)
+    people = generate_profiles(3000)
     pool = Pool(people, DAY)
 
     combined = offer_texts(pool, people)

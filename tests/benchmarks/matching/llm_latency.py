@@ -42,7 +42,7 @@ _DATABASE = "waiting"
 
 
 @dataclass(frozen=True)
-class Waited:
+class LatencyResult:
     """Results of one invocation."""
 
     permits: int
@@ -58,7 +58,7 @@ class Waited:
 _ROW = next(row for row in WORKERS if row.name == "matching")
 
 
-def measure() -> Waited:
+def measure() -> LatencyResult:
     """Run one invocation with ten ambiguous documents and the deployed permits."""
     with temporary_server() as server, Server(otherwise=_answer) as model:
         url = server.create_database(_DATABASE)
@@ -79,7 +79,7 @@ def measure() -> Waited:
             seconds = time.perf_counter() - began
             row = admin.execute("SELECT count(*) FROM document_match WHERE decided_by = 'llm'").fetchone()
         assert row is not None
-        return Waited(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
+        return LatencyResult(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
 
 
 def _ambiguous(database: Database, admin: Connection) -> list[UUID]:

@@ -127,7 +127,7 @@ TOKENS = [
 
 
 @st.composite
-def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+def mutations(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     """Seed with random pieces removed, repeated, overwritten or inserted."""
     content = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 8))):
@@ -152,7 +152,7 @@ fuzzing = settings(max_examples=300, deadline=2000, suppress_health_check=[Healt
 
 
 @fuzzing
-@given(st.one_of(mutated(SEEDS), st.binary(max_size=500)))
+@given(st.one_of(mutations(SEEDS), st.binary(max_size=500)))
 def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
     try:
         for address in recipients(content):
@@ -169,7 +169,7 @@ def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
 
 
 @fuzzing
-@given(st.one_of(mutated([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
+@given(st.one_of(mutations([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
 def test_any_archive_bytes_unpack_or_raise_known_error(content: bytes):
     with suppress(CounterfoilError):
         check(list(archive_attachments(Archive(content))))

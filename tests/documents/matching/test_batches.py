@@ -25,7 +25,7 @@ def cases() -> list[SampleDocument]:
     return [*samples, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
 
 
-def unrelated(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
+def unrelated_documents(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
     """Return documents of suppliers without common numbers or articles."""
     return [
         kind(
@@ -60,7 +60,7 @@ def test_grouped_matching_equals_single_matching(
 
 
 def test_unrelated_documents_are_written_together(database: Database, admin: Connection) -> None:
-    harness = TenantHarness(database, admin, unrelated(order, number="{}"))
+    harness = TenantHarness(database, admin, unrelated_documents(order, number="{}"))
 
     assert harness.match_together(range(10)) == set(range(10))
 
@@ -126,7 +126,7 @@ def test_invoice_grouped_with_its_order_is_omitted(database: Database, admin: Co
 
 
 def test_partner_matched_before_write_omits_document(database: Database, admin: Connection) -> None:
-    other = unrelated(order, number="{}")[0]
+    other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
     assert harness.match_together([1, 2], between=lambda: harness.match(0)) == {2}
@@ -136,7 +136,7 @@ def test_partner_matched_before_write_omits_document(database: Database, admin: 
 
 
 def test_partner_matched_while_waiting_omits_document(database: Database, admin: Connection) -> None:
-    other = unrelated(order, number="{}")[0]
+    other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
     locked = Event()
 
@@ -185,7 +185,10 @@ def test_sequential_groups_match_each_other(database: Database, admin: Connectio
 def test_group_search_needs_few_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, invoices = unrelated(order, number="{}"), unrelated(invoice, number="R-{}", po_reference="{}")
+    orders, invoices = (
+        unrelated_documents(order, number="{}"),
+        unrelated_documents(invoice, number="R-{}", po_reference="{}"),
+    )
     harness = TenantHarness(database, admin, [*orders, *invoices])
     harness.match_all(range(10))
 

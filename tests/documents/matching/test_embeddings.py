@@ -20,8 +20,8 @@ from tests.documents.matching.fake_embeddings import (
     answer,
     embedder,
     embedding_of,
-    in_english,
-    in_german,
+    english_order,
+    german_invoice,
     two_languages,
 )
 from tests.documents.matching.reference_matching import ReferenceMatching
@@ -30,7 +30,7 @@ from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
 
-PAIR = [in_english(), in_german()]
+PAIR = [english_order(), german_invoice()]
 CONCURRENCY = (1, 4)
 
 
@@ -154,7 +154,7 @@ def test_rejecting_another_order_keeps_embedding_match(harness: TenantHarness):
 
 
 def test_embedding_added_after_search_forces_new_decision(database: Database, admin: Connection):
-    harness = TenantHarness(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
+    harness = TenantHarness(database, admin, [PAIR[0], german_invoice(order, "4712", 0), PAIR[1]])
     harness.match_all([1, 2])
     assert harness.links() == {(1, 2)}
     pending_match = harness.search(1)
@@ -174,7 +174,7 @@ def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantH
 
 def test_equal_texts_are_embedded_once(harness: TenantHarness, model: Server):
     harness.match_all()
-    duplicate = harness.file(in_german(number="R-10"))
+    duplicate = harness.file(german_invoice(number="R-10"))
     harness.match_all()
     assert len(model.requests) == 2
     assert stored_embeddings(harness)[duplicate] == stored_embeddings(harness)[1]
@@ -210,7 +210,7 @@ def test_new_model_replaces_embeddings_and_keys(database: Database, harness: Ten
 
 def test_changed_descriptions_replace_embedding_and_keys(harness: TenantHarness, model: Server, admin: Connection):
     harness.match_all()
-    changed = in_english()
+    changed = english_order()
     changed.data["line_items"][0]["description"] = changed.data["line_items"][1]["description"] = "paint"
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), harness.ids[0]])
     model.then(Failure(400))

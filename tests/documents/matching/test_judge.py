@@ -443,11 +443,11 @@ def test_judged_edges_do_not_depend_on_arrival_order(
         positions = list(range(len(samples)))
         Random(f"{seed} {start}").shuffle(positions)
         harness.match_all(positions, 1 if start == 0 else concurrency)
-        judged_edges.append((harness.edges(), harness.clusters(), _judged(harness, admin)))
+        judged_edges.append((harness.edges(), harness.clusters(), _judged_edges(harness, admin)))
     assert judged_edges[1:] == judged_edges[:-1]
 
 
-def _judged(harness: TenantHarness, admin: Connection) -> set[Any]:
+def _judged_edges(harness: TenantHarness, admin: Connection) -> set[Any]:
     names = {id_: position for position, id_ in enumerate(harness.ids)}
     rows = admin.execute(
         "SELECT document_a_id, document_b_id, confidence, reasoning FROM document_match"

@@ -15,12 +15,12 @@ from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
-from tests.documents.reading.samples import LASKU, printed, refusal, textract
+from tests.documents.reading.samples import LASKU, refusal, text_pdf, textract_response
 from tests.llm.conftest import Guards
 from tests.llm.server import Raw, Server
 
 SQUARE = [{"X": x, "Y": y} for x, y in ((0.1, 0.1), (0.2, 0.1), (0.2, 0.2), (0.1, 0.2))]
-(OF,) = page.pages(printed(LASKU))
+(OF,) = page.pages(text_pdf(LASKU))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def recognize(image: bytes = b"%PDF-", *, time_left: Callable[[], float] = lambd
 
 
 def test_words_keep_their_recognized_positions(textract_server: Server):
-    textract_server.then(textract(OF, confidence=87.5))
+    textract_server.then(textract_response(OF, confidence=87.5))
     recognized = recognize()
     assert (recognized.confidence, [word.text for word in recognized.page.words]) == (
         0.875,

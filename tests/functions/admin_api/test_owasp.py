@@ -126,7 +126,7 @@ def texts(body: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from texts(value, (*path, name))
 
 
-def put(body: Any, path: tuple[Any, ...], text: str) -> Any:
+def with_text_at(body: Any, path: tuple[Any, ...], text: str) -> Any:
     body = json.loads(json.dumps(body))
     target = body
     for name in path[:-1]:
@@ -142,7 +142,7 @@ def test_body_texts_are_not_executed_as_sql(call_api: CallApi, sample_tenant: Sa
         request = PERMISSIONS[operation].request(resources)
         for position in texts(request.body):
             for text in INJECTED:
-                response = send(call_api, operation, request, body=put(request.body, position, text))
+                response = send(call_api, operation, request, body=with_text_at(request.body, position, text))
                 assert is_harmless(response, of_a_filter=False), (operation, position, text, response.status)
 
     assert tables(admin) == before

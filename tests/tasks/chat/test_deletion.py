@@ -28,7 +28,7 @@ def delete(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | No
     retry_on_conflict(attempt)
 
 
-def everything(admin: Connection) -> str:
+def database_content(admin: Connection) -> str:
     """Return the content of all tables."""
     tables = [name for (name,) in admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     return str([rows(admin, table) for table in tables])
@@ -43,11 +43,11 @@ def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> N
         store.write_result(connection, session, b'{"message": "My secret, too"}', NOW)
         connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [session])
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s WHERE id = %s", [NOW, second])
-    assert SECRET in everything(admin)
+    assert SECRET in database_content(admin)
 
     delete(chat, session)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert {row["id"]: (row["status"], row["skip_reason"], row["result"]) for row in rows(admin, "task")} == {
         session: ("succeeded", None, None),
         second: ("failed", None, None),

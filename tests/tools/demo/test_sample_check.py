@@ -19,7 +19,7 @@ def sample() -> Sample:
     return generate(1)
 
 
-def perfect(file: SampleFile) -> Upload:
+def expected_upload(file: SampleFile) -> Upload:
     """Return the expected upload of a file."""
     truth = file.truth
     return Upload(
@@ -40,7 +40,7 @@ def perfect(file: SampleFile) -> Upload:
 
 @pytest.fixture
 def found(sample: Sample) -> Found:
-    return {(file.tenant, file.name): perfect(file) for file in sample.files}
+    return {(file.tenant, file.name): expected_upload(file) for file in sample.files}
 
 
 def first(sample: Sample, state: str) -> SampleFile:
@@ -54,7 +54,9 @@ def test_expected_results_have_no_mismatch(sample: Sample, found: Found):
 @pytest.mark.parametrize("state", EXPECTED_STATES)
 def test_unexpected_state_is_a_mismatch(sample: Sample, found: Found, state: str):
     file = first(sample, state)
-    found[file.tenant, file.name] = replace(perfect(file), state=State.WAITING, note="The database was unavailable.")
+    found[file.tenant, file.name] = replace(
+        expected_upload(file), state=State.WAITING, note="The database was unavailable."
+    )
     (mismatch, *_) = mismatches(sample, found)
     assert file.name in mismatch.files
     assert "waiting" in mismatch.found
@@ -70,7 +72,7 @@ def test_missing_file_is_a_mismatch(sample: Sample, found: Found):
 
 def test_wrong_number_is_a_mismatch(sample: Sample, found: Found):
     file = first(sample, "succeeded")
-    found[file.tenant, file.name] = replace(perfect(file), number="0")
+    found[file.tenant, file.name] = replace(expected_upload(file), number="0")
     (mismatch,) = mismatches(sample, found)
     assert mismatch.found == f"{file.truth.type} 0"
 

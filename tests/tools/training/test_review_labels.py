@@ -14,7 +14,7 @@ from cli.local.cloud import Cloud
 from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.score import parse
-from tests.cli.fake_cloud import CloudOf
+from tests.cli.fake_cloud import FakeCloud
 from tests.documents.matching.samples import confirmation, invoice, order
 from tests.documents.matching.tenant_harness import TenantHarness
 from tests.tools.training.labeled_sets import orders_and_invoices
@@ -32,12 +32,12 @@ app.command()(train)
 def harness(
     postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> TenantHarness:
-    cloud = CloudOf(postgres, migrated_database, database)
+    cloud = FakeCloud(postgres, migrated_database, database)
     monkeypatch.setattr(Cloud, "at", lambda _: cloud)
     return TenantHarness(database, admin)
 
 
-def decide(harness: TenantHarness, confirmed: int, rejected: int) -> None:
+def confirm_and_reject(harness: TenantHarness, confirmed: int, rejected: int) -> None:
     """File orders with unreferenced invoices, and confirm or reject their matches."""
     for number in range(confirmed + rejected):
         made = harness.file(order(f"PO-{number:04}", number))
@@ -45,7 +45,7 @@ def decide(harness: TenantHarness, confirmed: int, rejected: int) -> None:
         harness.decide(billed, made, "confirmed" if number < confirmed else "rejected")
 
 
-def read(harness: TenantHarness) -> ReviewedTenant:
+def read_labels(harness: TenantHarness) -> ReviewedTenant:
     with harness.database.tenant(harness.tenant_id) as connection:
         return read_decided(connection, harness.tenant_id, "acme")
 
@@ -59,12 +59,12 @@ def run(*arguments: object) -> dict[str, object]:
 
 
 def test_last_decision_is_the_label(harness: TenantHarness) -> None:
-    decide(harness, 1, 1)
+    confirm_and_reject(harness, 1, 1)
     harness.decide(0, 1, "rejected")
     harness.decide(2, 3, "confirmed")
     harness.file(confirmation("AB-1", 1))
     harness.decide(3, 4, "confirmed")  # invoice and confirmation: types that never match
-    found = read(harness)
+    found = read_labels(harness)
     labels = [(harness.ids.index(one.child.id), harness.ids.index(one.parent.id), one.true) for one in found.pairs()]
     assert sorted(labels) == [(1, 0, False), (3, 2, True)]
     assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
@@ -72,14 +72,14 @@ def test_last_decision_is_the_label(harness: TenantHarness) -> None:
 
 @pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (MIN_CASES, 9)])
 def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, confirmed: int, rejected: int) -> None:
-    decide(harness, confirmed, rejected)
+    confirm_and_reject(harness, confirmed, rejected)
     with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
         run("--from-reviews", "--out", tmp_path / "w.json")
     assert not (tmp_path / "w.json").exists()
 
 
 def test_rejected_candidates_of_a_document_count_once(harness: TenantHarness, tmp_path: Path) -> None:
-    decide(harness, 12, 0)
+    confirm_and_reject(harness, 12, 0)
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
         harness.decide(billed, harness.file(order(f"PX-{number:04}", number)), "rejected")
@@ -88,7 +88,7 @@ def test_rejected_candidates_of_a_document_count_once(harness: TenantHarness, tm
 
 
 def test_calibration_with_few_decisions_is_unchanged(harness: TenantHarness, tmp_path: Path) -> None:
-    decide(harness, 10, 50)
+    confirm_and_reject(harness, 10, 50)
     made = harness.file(order("PO-8000", 3))
     harness.decide(harness.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
     assert run("--from-reviews", "--out", tmp_path / "w.json")["calibrated"] == ["by_content"]
@@ -101,29 +101,29 @@ def test_remaining_quantity_counts_as_in_matching(harness: TenantHarness) -> Non
     made = harness.file(order("PO-1", 1))
     billed = harness.file(invoice("R-1", 9))
     harness.decide(billed, made, "rejected")
-    (alone,) = calibration_cases(parse(shipped()), [read(harness)])
+    (alone,) = calibration_cases(parse(shipped()), [read_labels(harness)])
     harness.match(harness.file(invoice("R-2", 5, po_reference="PO-1")))  # R-2 bills the whole order
-    (claimed,) = calibration_cases(parse(shipped()), [read(harness)])
+    (claimed,) = calibration_cases(parse(shipped()), [read_labels(harness)])
     assert claimed.bits < alone.bits
     harness.decide(2, made, "rejected")  # R-2 no longer bills the order
-    assert calibration_cases(parse(shipped()), [read(harness)])[0].bits == alone.bits
+    assert calibration_cases(parse(shipped()), [read_labels(harness)])[0].bits == alone.bits
 
 
 def test_calibration_is_measured_on_held_out_decisions(harness: TenantHarness, tmp_path: Path) -> None:
     """Reviewers rejected matches that the shipped calibration considers likely."""
-    decide(harness, 10, 50)
+    confirm_and_reject(harness, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
     assert figures["decisions"] == 60
     before, after = float(str(figures["calibration_error_before"])), float(str(figures["calibration_error"]))
     assert 0 < after < before
-    found = cross_validate(shipped(), [read(harness)])
+    found = cross_validate(shipped(), [read_labels(harness)])
     assert (found.calibration_error_before, found.calibration_error) == (before, after)
     unchecked = run("--from-reviews", "--no-check", "--out", tmp_path / "w.json")
     assert "calibration_error" not in unchecked
 
 
 def test_cross_validation_excludes_the_tested_cases(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    decide(harness, 10, 50)
+    confirm_and_reject(harness, 10, 50)
     learned_from: list[frozenset[UUID]] = []
     fitted = learning._fit_calibration  # the function that fits each calibration
 
@@ -133,14 +133,14 @@ def test_cross_validation_excludes_the_tested_cases(harness: TenantHarness, monk
         return fitted(several, expected)
 
     monkeypatch.setattr(learning, "_fit_calibration", noted)
-    cross_validate(shipped(), [read(harness)])
+    cross_validate(shipped(), [read_labels(harness)])
     children = frozenset().union(*learned_from)
     assert len(children) == 60
     assert all(sum(child not in some for some in learned_from) == 1 for child in children)
 
 
 def test_decisions_alone_change_only_the_calibration(harness: TenantHarness, tmp_path: Path) -> None:
-    decide(harness, 10, 50)
+    confirm_and_reject(harness, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
     found, known = read_weights(tmp_path / "w.json"), shipped()
     assert (figures["decided_pairs"], figures["version"]) == (60, found.version)
@@ -156,7 +156,7 @@ def test_decisions_alone_change_only_the_calibration(harness: TenantHarness, tmp
 
 
 def test_decisions_complement_a_labeled_set(harness: TenantHarness, tmp_path: Path) -> None:
-    decide(harness, 10, 50)
+    confirm_and_reject(harness, 10, 50)
     orders_and_invoices(tmp_path / "A", 12, "A")
     figures = run(tmp_path / "A", "--from-reviews", "--no-check", "--out", tmp_path / "both.json")
     assert figures["tenants"] == 2
