@@ -323,8 +323,8 @@ def test_malformed_url_is_rejected(url: str):
 
 
 @pytest.fixture
-def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """`encrypted(name)` starts a server with a trusted certificate for this name."""
+def make_tls_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
+    """`make_tls_server(name)` starts a server with a trusted certificate for this name."""
     servers: list[Server] = []
     http._ssl_context.cache_clear()
 
@@ -344,18 +344,18 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     http._ssl_context.cache_clear()
 
 
-def test_certificate_of_name_is_accepted(encrypted: Callable[[str], Server]):
-    server = encrypted(NAME)
+def test_certificate_of_name_is_accepted(make_tls_server: Callable[[str], Server]):
+    server = make_tls_server(NAME)
     assert post(server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_certificate_of_another_name_is_rejected(encrypted: Callable[[str], Server]):
-    server = encrypted("other.example.com")
+def test_certificate_of_another_name_is_rejected(make_tls_server: Callable[[str], Server]):
+    server = make_tls_server("other.example.com")
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer: ConnectError$"):
         post(server, Resolver(["127.0.0.1"]))
     assert server.requests == []
 
 
-def test_certificate_of_address_is_rejected(encrypted: Callable[[str], Server]):
+def test_certificate_of_address_is_rejected(make_tls_server: Callable[[str], Server]):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
-        post(encrypted("127.0.0.1"), Resolver(["127.0.0.1"]))
+        post(make_tls_server("127.0.0.1"), Resolver(["127.0.0.1"]))

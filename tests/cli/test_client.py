@@ -178,12 +178,12 @@ def command_client(*words: str, local: Path | None = None) -> httpx.Client:
 
 
 @pytest.fixture
-def deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+def deployment_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERFOIL_URL", URL)
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "eyJ.abc.def")
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 def test_deployment_receives_the_token_from_the_environment() -> None:
     client = command_client()
     assert client.base_url == URL
@@ -193,7 +193,7 @@ def test_deployment_receives_the_token_from_the_environment() -> None:
     assert client.is_closed
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Remove --by"):
         command_client("--by", "kim")
@@ -201,7 +201,7 @@ def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
         command_client(local=tmp_path)
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

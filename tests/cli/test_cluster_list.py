@@ -56,7 +56,7 @@ def test_list_is_filtered_and_sorted(harness: TenantHarness):
 
 
 @pytest.fixture
-def other(harness: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
+def other_harness(harness: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
     """Another tenant, whose clusters are older and newer than those of the first."""
     other = TenantHarness(database, admin, [order("4800", when=20), order("4801", when=60)])
     other.match_all()
@@ -68,7 +68,7 @@ def other(harness: TenantHarness, database: Database, admin: Connection) -> Tena
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_tenants_share_one_order_and_limit(harness: TenantHarness, other: TenantHarness, sort: str):
+def test_tenants_share_one_order_and_limit(harness: TenantHarness, other_harness: TenantHarness, sort: str):
     whole = rows("--sort", sort)
     keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")
@@ -77,7 +77,7 @@ def test_tenants_share_one_order_and_limit(harness: TenantHarness, other: Tenant
     assert rows("--sort", sort, "--limit", 3) == whole[:3]
 
 
-def test_truncated_list_has_a_note(harness: TenantHarness, other: TenantHarness):
+def test_truncated_list_has_a_note(harness: TenantHarness, other_harness: TenantHarness):
     assert "There are more" in run("--limit", 3)
     assert "There are more" not in run("--limit", 4)
 

@@ -35,7 +35,7 @@ def harness(
 
 
 @pytest.fixture
-def working(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def bulk_worker(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a step of the bulk worker whenever a command sleeps."""
 
     def wait(_: float) -> None:
@@ -81,7 +81,7 @@ def test_dry_run_reports_an_empty_selection(harness: BulkHarness):
     assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be retried.\n"
 
 
-@pytest.mark.usefixtures("working")
+@pytest.mark.usefixtures("bulk_worker")
 def test_yes_option_runs_operation_to_completion(harness: BulkHarness):
     job_ids = harness.fail(5)
     output = run("bulk-retry", *CONFIRMED, "--reason", "It is back", "--rate", 500)
@@ -91,7 +91,7 @@ def test_yes_option_runs_operation_to_completion(harness: BulkHarness):
     assert (operation_of(harness)["requested_by"], operation_of(harness)["note"]) == ("kim", "It is back")
 
 
-@pytest.mark.usefixtures("working")
+@pytest.mark.usefixtures("bulk_worker")
 def test_dead_letters_are_selected_by_id_suffix(harness: BulkHarness):
     first, _, third = harness.fail(3)
     run("bulk-resolve", str(first)[-8:], third, *CONFIRMED, "--reason", "By hand")
@@ -99,7 +99,7 @@ def test_dead_letters_are_selected_by_id_suffix(harness: BulkHarness):
     assert sorted(harness.statuses().values()) == ["pending", "resolved", "resolved"]
 
 
-@pytest.mark.usefixtures("working")
+@pytest.mark.usefixtures("bulk_worker")
 def test_ignoring_a_group_ignores_its_dead_letters(harness: BulkHarness):
     harness.fail(2)
     (group,) = json.loads(run("groups", "--json"))
@@ -109,7 +109,7 @@ def test_ignoring_a_group_ignores_its_dead_letters(harness: BulkHarness):
     assert (group["state"], group["ignored"]) == ("ignored", 2)
 
 
-@pytest.mark.usefixtures("working")
+@pytest.mark.usefixtures("bulk_worker")
 def test_failed_items_fail_the_command(harness: BulkHarness):
     harness.fail(2)
     harness.admin.execute("UPDATE task SET status = 'succeeded'")

@@ -144,7 +144,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def shown_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pages that the browser shows after a sign-in."""
     shown: list[str] = []
 
@@ -160,7 +160,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def stored(config: Path) -> Path:
+def login_file(config: Path) -> Path:
     return config / "counterfoil" / "logins.json"
 
 
@@ -198,26 +198,26 @@ def sent_token(api: Api, now: float | None = None) -> str:
     return request.headers["Authorization"].removeprefix("Bearer ")
 
 
-def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown: list[str]) -> None:
+def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown_pages: list[str]) -> None:
     output = run("login", "--url", f"{pool.url}/console/")
     assert f"Signed in to {pool.url} as ann@example.com." in output
-    assert "You can close this page." in shown[0]
+    assert "You can close this page." in shown_pages[0]
     api = command_api()
     assert str(api.client.base_url).rstrip("/") == pool.url
     assert sent_token(api) == pool.tokens[0]
     assert pool.refreshed == 0
 
 
-def test_tokens_are_stored_for_their_owner_only(pool: Pool, stored: Path) -> None:
+def test_tokens_are_stored_for_their_owner_only(pool: Pool, login_file: Path) -> None:
     before = os.umask(0)
     try:
         run("login", "--url", pool.url)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-    assert stat.S_IMODE(stored.parent.stat().st_mode) == 0o700
-    assert {file.name for file in stored.parent.iterdir()} == {"logins.json", "logins.lock"}
-    assert pool.tokens[0] in stored.read_text()
+    assert stat.S_IMODE(login_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(login_file.parent.stat().st_mode) == 0o700
+    assert {file.name for file in login_file.parent.iterdir()} == {"logins.json", "logins.lock"}
+    assert pool.tokens[0] in login_file.read_text()
 
 
 def test_representations_hide_tokens(pool: Pool) -> None:
@@ -279,9 +279,9 @@ def test_unwritable_folder_fails_before_the_sign_in(
     assert not pool.codes
 
 
-def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_stored_login(pool: Pool, login_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
-    before = stored.read_text()
+    before = login_file.read_text()
 
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -290,8 +290,8 @@ def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch:
         patched.setattr(Path, "replace", fail)
         with pytest.raises(CommandError, match="No space left"):
             run("login", "--url", pool.url)
-    assert stored.read_text() == before
-    assert len(list(stored.parent.iterdir())) == 2
+    assert login_file.read_text() == before
+    assert len(list(login_file.parent.iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -421,9 +421,9 @@ def test_last_login_is_the_default(pool: Pool) -> None:
     assert Logins.read().default is None
 
 
-def test_a_damaged_file_is_reported(stored: Path) -> None:
-    stored.parent.mkdir(parents=True)
-    stored.write_text(f'{{"by_url": "{SECRET}"}}')
+def test_a_damaged_file_is_reported(login_file: Path) -> None:
+    login_file.parent.mkdir(parents=True)
+    login_file.write_text(f'{{"by_url": "{SECRET}"}}')
     with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:
         command_api()
     assert SECRET not in str(raised.value)
@@ -443,31 +443,31 @@ def test_unknown_home_folder_means_signed_out(pool: Pool, monkeypatch: pytest.Mo
 # -- logout ---------------------------------------------------------------------------------------------------------
 
 
-def test_logout_revokes_and_deletes(pool: Pool, stored: Path) -> None:
+def test_logout_revokes_and_deletes(pool: Pool, login_file: Path) -> None:
     run("login", "--url", pool.url)
     assert "and revoked its refresh token" in run("logout", "--url", pool.url)
     assert pool.revoked == [f"{SECRET}-refresh-0"]
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
     assert f"not signed in to {pool.url}" in run("logout", "--url", pool.url)
     assert "You are not signed in." in run("logout")
 
 
 @pytest.mark.parametrize("status", [400, 503])
-def test_failed_revocation_still_deletes_the_login(pool: Pool, stored: Path, status: int) -> None:
+def test_failed_revocation_still_deletes_the_login(pool: Pool, login_file: Path, status: int) -> None:
     run("login", "--url", pool.url)
     pool.status = status
     with pytest.raises(CommandError, match="could not revoke its refresh token"):
         run("logout")
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
 
 
-def test_logout_works_with_an_issuer_without_revocation(pool: Pool, stored: Path) -> None:
+def test_logout_works_with_an_issuer_without_revocation(pool: Pool, login_file: Path) -> None:
     pool.discovery = {"revocation_endpoint": None}
     run("login", "--url", pool.url)
     assert "no token that can be revoked" in run("logout")
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
 
 
-def test_logout_without_a_login_writes_nothing(stored: Path) -> None:
+def test_logout_without_a_login_writes_nothing(login_file: Path) -> None:
     assert "You are not signed in." in run("logout")
-    assert not stored.parent.exists()
+    assert not login_file.parent.exists()

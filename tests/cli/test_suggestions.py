@@ -61,7 +61,7 @@ def outcome_of(harness: TenantHarness, position: int) -> str:
 
 
 @pytest.fixture
-def accepted(harness: TenantHarness) -> TenantHarness:
+def accepted_differences(harness: TenantHarness) -> TenantHarness:
     """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
     for number in range(20):
         accept(harness, invoiced_order(harness, number, "101.50"))
@@ -70,7 +70,7 @@ def accepted(harness: TenantHarness) -> TenantHarness:
     return harness
 
 
-def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin: Connection):
+def test_accepted_suggestion_becomes_a_tolerance(accepted_differences: TenantHarness, admin: Connection):
     proposal = suggestions()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
@@ -82,25 +82,25 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin:
     assert "20 of them would not have needed a review." in shown
     assert "at least 86% of such differences" in shown
 
-    next_ = invoiced_order(accepted, 30, "101.50")
+    next_ = invoiced_order(accepted_differences, 30, "101.50")
     assert rows(admin, "tolerance") == []
-    assert outcome_of(accepted, next_) == "exception"
+    assert outcome_of(accepted_differences, next_) == "exception"
 
     proposal = suggestions()["proposals"][0]["proposal"]
     words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
     (entry,) = json.loads(call(app, "tolerances", "acme", *words))
     assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
     assert (entry["set_by"], entry["reason"], entry["evidence"]) == ("eve", "agreed with the buyer", proposal)
-    assert outcome_of(accepted, next_) == "within-tolerance"
-    assert outcome_of(accepted, invoiced_order(accepted, 31, "101.51")) == "exception"
-    assert outcome_of(accepted, 60) == "exception"  # a disputed variance stays disputed
+    assert outcome_of(accepted_differences, next_) == "within-tolerance"
+    assert outcome_of(accepted_differences, invoiced_order(accepted_differences, 31, "101.51")) == "exception"
+    assert outcome_of(accepted_differences, 60) == "exception"  # a disputed variance stays disputed
     assert suggestions()["proposals"] == []
 
 
-def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connection):
+def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, admin: Connection):
     proposal = suggestions()["proposals"][0]["proposal"]
-    another = invoiced_order(accepted, 30, "101.20")
-    call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
+    another = invoiced_order(accepted_differences, 30, "101.20")
+    call(clusters.app, "dispute", str(accepted_differences.ids[another]), "--by", "bob")
     with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
@@ -108,12 +108,14 @@ def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connecti
     assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
-def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api_database_url: str, admin: Connection):
+def test_one_of_two_concurrent_acceptances_succeeds(
+    accepted_differences: TenantHarness, api_database_url: str, admin: Connection
+):
     proposal = suggestions()["proposals"][0]["proposal"]
 
     def put(by: str) -> bool:
-        with api_database.tenant(accepted.tenant_id) as connection:
-            return tolerances.accept(connection, Change(accepted.tenant_id, by, NOW), proposal["id"], None)
+        with api_database.tenant(accepted_differences.tenant_id) as connection:
+            return tolerances.accept(connection, Change(accepted_differences.tenant_id, by, NOW), proposal["id"], None)
 
     with closing(Database(api_database_url)) as api_database, ThreadPoolExecutor(2) as pool:
         done = list(pool.map(put, ("ann", "bob")))

@@ -316,12 +316,12 @@ def test_unsent_deferral_stays_in_outbox(
 
 
 def test_deferral_without_commit_is_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -329,13 +329,13 @@ def test_deferral_without_commit_is_repeated(
 
 
 def test_unconfirmed_deferral_is_not_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=1)
-    flaky.commit_then_fail = True
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.commit_then_fail = True
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -346,7 +346,7 @@ def test_unconfirmed_deferral_is_not_repeated(
 
 
 def test_deferral_during_database_outage_spends_attempt(
-    flaky: Flaky,
+    flaky_database: Flaky,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -355,8 +355,8 @@ def test_deferral_during_database_outage_spends_attempt(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = pending()
-    consumer = make_consumer(flaky, deferring_work, clock)
-    flaky.fail_tenant = [database_unavailable] * 9
+    consumer = make_consumer(flaky_database, deferring_work, clock)
+    flaky_database.fail_tenant = [database_unavailable] * 9
 
     response = consumer.handle(event(record(message, handle="it")), Context())
 
@@ -365,7 +365,7 @@ def test_deferral_during_database_outage_spends_attempt(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("in-progress", 1, 0)
     assert outcome_counts(capsys) == {"OutcomeNotWritten": [1.0]}
-    flaky.fail_tenant = []
+    flaky_database.fail_tenant = []
     clock.pass_(seconds=301)
     assert consumer.handle(event(record(message, receives=2)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)

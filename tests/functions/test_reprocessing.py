@@ -78,7 +78,7 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
-def case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
+def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
     """A matched order and invoice. Only the model could read the invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
@@ -90,8 +90,8 @@ def case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UU
     return order_id, scanned_id
 
 
-def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, case: tuple[UUID, UUID]):
-    _, read = case
+def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, matched_case: tuple[UUID, UUID]):
+    _, read = matched_case
     before = ingestion.document(read)
     start_revision(ingestion.admin, "ingestion", [read], ingestion.clock())
     ingestion.redeliver(read)
@@ -137,8 +137,10 @@ def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
         assert ingestion.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
 
 
-def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: Ingestion, case: tuple[UUID, UUID]):
-    order_id, document_id = case
+def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
+    ingestion: Ingestion, matched_case: tuple[UUID, UUID]
+):
+    order_id, document_id = matched_case
     before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
     start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
     ingestion.redeliver(document_id)

@@ -85,19 +85,19 @@ def extract_metrics(output: str) -> set[Metric]:
     }
 
 
-def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
+def unknown(found: dict[str, dict[str, Any]], emitted_metrics: set[Metric]) -> set[str]:
     """Return the alarms on metrics that are never emitted."""
-    return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted}
+    return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted_metrics}
 
 
 @pytest.fixture
-def emitted(written: str) -> set[Metric]:
+def emitted_metrics(worker_output: str) -> set[Metric]:
     """Metrics that the real code emits."""
-    return extract_metrics(written)
+    return extract_metrics(worker_output)
 
 
 @pytest.fixture
-def written(
+def worker_output(
     database: Database,
     database_url: str,
     maintenance_database_url: str,
@@ -210,11 +210,11 @@ def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
     return work_id
 
 
-def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric]):
+def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted_metrics: set[Metric]):
     found = alarms(aws.app)
 
     assert len(found) == sum(len(alarm_targets(watch, QUEUES)) for watch in ALARMS)
-    assert unknown(found, emitted) == set()
+    assert unknown(found, emitted_metrics) == set()
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric
         ("EndToEndSeconds", "Seconds", {"worker"}),
     ],
 )
-def test_task_metrics_have_their_unit_and_dimensions(written: str, name: str, unit: str, by: set[str]) -> None:
-    lines = [json.loads(line) for line in written.splitlines() if f'"{name}"' in line]
+def test_task_metrics_have_their_unit_and_dimensions(worker_output: str, name: str, unit: str, by: set[str]) -> None:
+    lines = [json.loads(line) for line in worker_output.splitlines() if f'"{name}"' in line]
     found = [
         (metric["Unit"], *map(frozenset, directive["Dimensions"]))
         for line in lines
@@ -241,7 +241,7 @@ def test_task_metrics_have_their_unit_and_dimensions(written: str, name: str, un
     assert set(found) == {(unit, frozenset(by), frozenset())}
 
 
-def test_metric_dimensions_match_the_runbook(emitted: set[Metric]):
+def test_metric_dimensions_match_the_runbook(emitted_metrics: set[Metric]):
     table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
     documented = {
         name: frozenset(re.findall(r"`(\w+)`", by))
@@ -249,7 +249,7 @@ def test_metric_dimensions_match_the_runbook(emitted: set[Metric]):
         for name in re.findall(r"`(\w+)`", names)
     }
 
-    by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted}
+    by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted_metrics}
     assert by
     assert by == {(name, documented[name]) for name, _ in by} | {(name, frozenset()) for name, _ in by}
 
@@ -262,7 +262,7 @@ def test_local_cloud_omits_only_metric_math_alarms(aws: Synthesis, local: Synthe
     }
 
 
-def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric]):
+def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted_metrics: set[Metric]):
     good = alarms(aws.app)["counterfoil-matching-queue-depth"]
     (dimension,) = good["Dimensions"]
     mutants = {
@@ -273,7 +273,7 @@ def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric
         "further dimension": good | {"Dimensions": [dimension, {"Name": "service", "Value": "watchdog"}]},
     }
 
-    assert unknown({"good": good, **mutants}, emitted) == set(mutants)
+    assert unknown({"good": good, **mutants}, emitted_metrics) == set(mutants)
 
 
 @watches
@@ -293,13 +293,13 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         assert pipeline.resolved(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted: set[Metric]):
+def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted_metrics: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
         f"grace-counterfoil-{watch.name}" for watch in ALARMS if watch.silence_counts
     }
-    assert all(watched_metrics(one) <= emitted for one in graces)
+    assert all(watched_metrics(one) <= emitted_metrics for one in graces)
     created = [
         one for one in aws.app.document["Resources"].values() if one["Type"] == "AWS::CloudWatch::CompositeAlarm"
     ]

@@ -174,10 +174,10 @@ def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: WorkerS
 
 
 @rows
-def test_local_function_signs_in_as_its_user(emulated: Template, row: WorkerSpec):
+def test_local_function_signs_in_as_its_user(local_pipeline: Template, row: WorkerSpec):
     user = "postgres" if row.database_user == "master" else row.database_user
 
-    assert environment_of(emulated, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
+    assert environment_of(local_pipeline, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
 
 
 @rows
@@ -272,7 +272,7 @@ def test_migrations_run_before_functions_are_updated(pipeline: Template):
         assert (trigger in waits_for) == (name != row.name)
 
 
-def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated: Template):
+def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, local_pipeline: Template):
     def refusing(template: Template) -> list[str]:
         return [
             resource["Type"]
@@ -284,7 +284,7 @@ def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated
     assert sorted(refusing(pipeline)) == sorted(
         ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy"] + ["AWS::SNS::TopicPolicy"] * 2
     )
-    assert not refusing(emulated)
+    assert not refusing(local_pipeline)
 
 
 @rows
@@ -306,14 +306,17 @@ def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: WorkerS
         )
 
 
-def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, emulated: Template, pipeline: Template):
+def test_local_cloud_has_same_workers_with_less_concurrency(
+    local: Synthesis, local_pipeline: Template, pipeline: Template
+):
     kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping")
 
     assert local.stacks == {"counterfoil-pipeline"}
     for kind in kinds:
-        assert len(emulated.resources(kind)) == len(pipeline.resources(kind))
+        assert len(local_pipeline.resources(kind)) == len(pipeline.resources(kind))
     concurrency = {
-        m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
+        m["ScalingConfig"]["MaximumConcurrency"]
+        for m in local_pipeline.resources("AWS::Lambda::EventSourceMapping").values()
     }
     assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.has_event_source_mapping}
-    assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]
+    assert not [f for f in local_pipeline.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

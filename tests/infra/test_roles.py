@@ -89,8 +89,8 @@ def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: Worker
 
 
 @rows
-def test_local_role_grants_exactly_its_row_permissions(emulated: Template, row: WorkerSpec):
-    assert allowed_permissions(emulated, row) == expected_permissions(row, batches=True)
+def test_local_role_grants_exactly_its_row_permissions(local_pipeline: Template, row: WorkerSpec):
+    assert allowed_permissions(local_pipeline, row) == expected_permissions(row, batches=True)
 
 
 @rows

@@ -73,8 +73,8 @@ def guards() -> Guards:
 
 
 @pytest.fixture
-def configured(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
-    """`configured(provider, **more)`: settings for the scripted server."""
+def configure(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
+    """`configure(provider, **fields)` returns settings for the scripted server."""
 
     def configure(provider: str, **fields: str) -> Settings:
         environment = {
@@ -98,11 +98,11 @@ def configured(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture
-def model(configured: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
+def model(configure: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
     """`model(provider, **settings)`: the language model, with instant waits."""
 
     def make(provider: str, **fields: str) -> Llm:
-        llm = Llm.from_settings(configured(provider, **fields), database, guards)
+        llm = Llm.from_settings(configure(provider, **fields), database, guards)
         assert llm is not None
         llm._wait = time.wait
         llm._clock = lambda: NOW

@@ -165,13 +165,13 @@ def test_concurrent_calls_never_exceed_the_budget(
 
 
 def test_refused_question_does_not_affect_the_breaker(
-    configured: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
+    configure: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
 ):
     now = [NOW]
     breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
 
     def make_llm(**fields: str) -> Llm:
-        llm = Llm.from_settings(configured("openai", **fields), database, breakers)
+        llm = Llm.from_settings(configure("openai", **fields), database, breakers)
         assert llm is not None
         llm._clock, llm._wait = lambda: now[0], Time().wait
         return llm

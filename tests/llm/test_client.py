@@ -244,10 +244,10 @@ def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Serv
 
 @for_providers("anthropic")
 def test_cancellation_ends_a_real_wait(
-    provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
+    provider: str, configure: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
     model_server: Server,
 ):  # fmt: skip
-    llm = Llm.from_settings(configured(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
+    llm = Llm.from_settings(configure(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
     assert llm is not None
     canceled = Event()
     checks = count(1)
@@ -301,10 +301,10 @@ def test_breaker_opening_between_attempts_raises_last_error(
 
 @for_providers("openai")
 def test_failure_opens_breaker_for_the_next_question(
-    provider: str, configured: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
+    provider: str, configure: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
-    llm = Llm.from_settings(configured(provider), database, breakers)
+    llm = Llm.from_settings(configure(provider), database, breakers)
     assert llm is not None
     llm._wait = time.wait
     model_server.then(Failure(503), Failure(503), GOOD)

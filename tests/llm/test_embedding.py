@@ -33,8 +33,8 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settings(provider: str, model_server: Server, configured: Callable[..., Settings]) -> Settings:
-    configured("bedrock")  # sets the environment for the scripted server
+def settings(provider: str, model_server: Server, configure: Callable[..., Settings]) -> Settings:
+    configure("bedrock")  # sets the environment for the scripted server
     environment = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
     if provider == "openai":
         environment |= {"EMBEDDING_URL": f"{model_server.url}/v1/", "EMBEDDING_API_KEY": KEY}

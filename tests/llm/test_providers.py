@@ -37,12 +37,12 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def reply(provider: str, configured: Configure, model_server: Server) -> Callable[..., Reply]:
+def reply(provider: str, configure: Configure, model_server: Server) -> Callable[..., Reply]:
     """`reply(*script, total=5.0, **settings)`: make one call."""
 
     def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
         model_server.then(*script)
-        llm = _provider(configured(provider, **fields))
+        llm = _provider(configure(provider, **fields))
         assert llm is not None
         return llm.reply("The rules.", "The case.", max_tokens=77, total=total)
 
@@ -66,9 +66,9 @@ def test_request_matches_the_provider_api(provider: str, reply: Any, model_serve
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
-def test_history_precedes_the_question(provider: str, configured: Configure, model_server: Server):
+def test_history_precedes_the_question(provider: str, configure: Configure, model_server: Server):
     model_server.then(Answer("yes"))
-    llm = _provider(configured(provider))
+    llm = _provider(configure(provider))
     assert llm is not None
     llm.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
     request = model_server.requests[0]
@@ -184,30 +184,30 @@ def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any)
 
 
 @OVER_HTTP
-def test_missing_model_is_permanent_missing_key_transient(provider: str, configured: Configure):
+def test_missing_model_is_permanent_missing_key_transient(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
-        _provider(configured(provider, LLM_MODEL=""))
+        _provider(configure(provider, LLM_MODEL=""))
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
-        _provider(configured(provider, LLM_API_KEY=""))
+        _provider(configure(provider, LLM_API_KEY=""))
 
 
 @pytest.mark.parametrize("key", ["sk\n-1", "sk-ü", "sk\x00"])
 @OVER_HTTP
-def test_malformed_key_is_not_quoted(provider: str, key: str, configured: Configure):
+def test_malformed_key_is_not_quoted(provider: str, key: str, configure: Configure):
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY") as error:
-        _provider(configured(provider, LLM_API_KEY=key))
+        _provider(configure(provider, LLM_API_KEY=key))
     assert key not in str(error.value)
 
 
 @OVER_HTTP
-def test_invalid_url_is_rejected(provider: str, configured: Configure):
+def test_invalid_url_is_rejected(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
-        _provider(configured(provider, LLM_URL="api.example.com"))
+        _provider(configure(provider, LLM_URL="api.example.com"))
 
 
 @OVER_HTTP
-def test_repr_hides_the_key(provider: str, configured: Configure):
-    llm: Any = _provider(configured(provider))
+def test_repr_hides_the_key(provider: str, configure: Configure):
+    llm: Any = _provider(configure(provider))
     assert KEY not in repr(llm._api) + repr(llm) + str(vars(llm))
 
 
@@ -240,9 +240,9 @@ def test_missing_token_counts_become_zero(reply: Any):
 
 
 @for_providers("openai")
-def test_openai_uses_max_completion_tokens(provider: str, configured: Configure):
+def test_openai_uses_max_completion_tokens(provider: str, configure: Configure):
     bounds = {
-        url: _provider(configured(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
+        url: _provider(configure(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
         for url in (
             "",
             "https://api.openai.com/v1",
@@ -267,11 +267,11 @@ def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server)
 
 
 @for_providers("bedrock")
-def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configured: Configure):
+def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
-        _provider(configured(provider, LLM_URL="https://example.com"))
+        _provider(configure(provider, LLM_URL="https://example.com"))
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
-        _provider(configured(provider, LLM_MODEL=""))
+        _provider(configure(provider, LLM_MODEL=""))
 
 
 # Error messages about prompts that exceed the context window

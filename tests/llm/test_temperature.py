@@ -34,9 +34,9 @@ def _clear_cache() -> Iterator[None]:
 
 
 @pytest.fixture
-def reply(provider: str, configured: Callable[..., Settings], model_server: Server) -> Callable[[], Reply]:
+def reply(provider: str, configure: Callable[..., Settings], model_server: Server) -> Callable[[], Reply]:
     def call() -> Reply:
-        llm = _provider(configured(provider))
+        llm = _provider(configure(provider))
         assert llm is not None
         return llm.reply("The rules.", "The case.", max_tokens=77, total=5)
 

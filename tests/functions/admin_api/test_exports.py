@@ -42,7 +42,7 @@ def read_export(response: ApiResponse) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def export_as_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every export too large for a response."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
@@ -178,7 +178,7 @@ def finish(admin: Connection) -> None:
     )
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_large_export_becomes_an_operation(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -213,7 +213,7 @@ def test_slow_export_becomes_an_operation(
     assert export().status == 202
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_link_is_recorded_once_per_caller(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -236,7 +236,7 @@ def test_link_is_recorded_once_per_caller(
     assert "Amz" not in get_operation(call_api, f"/{id_}").text
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 @pytest.mark.parametrize(
     ("requested_by", "groups", "subject", "status"),
     [
@@ -270,7 +270,7 @@ def test_only_requester_and_admins_download_the_file(
     assert len(rows(admin, "audit_entry")) == (status == 200)
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_expired_file_is_not_found(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -288,7 +288,7 @@ def test_other_operations_have_no_file(call_api: CallApi, acme: UUID) -> None:
     assert get_operation(call_api, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_token_without_subject_cannot_export(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi
 ) -> None:
@@ -304,7 +304,7 @@ def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, ac
     assert get_operation(call_api, f"/{operation_id}/file").status == 404
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]

@@ -33,7 +33,7 @@ from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
 
-END = Callable[[UUID, str | None], None]
+SetStatus = Callable[[UUID, str | None], None]
 
 
 def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
@@ -53,7 +53,7 @@ def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
     ]
 
 
-def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: END) -> None:
+def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: SetStatus) -> None:
     chat.settings = Settings(chat_system_prompt="Be brief.")
     session = chat.say("One")
     lost, last = chat.say("Two", session), chat.say("Three", session)
@@ -108,7 +108,7 @@ def test_oversized_turn_ends_the_window(chat: Chat) -> None:
 
 @pytest.mark.parametrize("state", ["pending", "in-progress"])
 def test_message_waits_for_earlier_unfinished_messages(
-    state: str, chat: Chat, set_status: END, database: Database
+    state: str, chat: Chat, set_status: SetStatus, database: Database
 ) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
@@ -131,7 +131,7 @@ def test_message_waits_for_earlier_unfinished_messages(
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
 def test_failed_or_canceled_message_does_not_block(
-    state: str | None, chat: Chat, set_status: END, admin: Connection
+    state: str | None, chat: Chat, set_status: SetStatus, admin: Connection
 ) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
@@ -168,7 +168,7 @@ def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
     assert [number for number, _, _ in chat.entries(session)] == [1, 2, 3, 4]  # the rejected reply used no number
 
 
-def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status: END) -> None:
+def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status: SetStatus) -> None:
     session = chat.say("One")
     second = chat.say("Two", session)
     set_status(session, "failed")
@@ -254,7 +254,7 @@ def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> Non
     assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
-def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: END):
+def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: SetStatus):
     session = chat.say("One")
     second, third = chat.say("Two", session), chat.say("Three", session)
     defer(admin, second, third)
@@ -331,7 +331,7 @@ def test_wake_up_waits_for_a_concurrent_deferral(chat: Chat, admin: Connection, 
         assert [message.message.work_id for message in messages.result()] == [second]
 
 
-def test_queued_message_is_not_sent_twice(chat: Chat, set_status: END) -> None:
+def test_queued_message_is_not_sent_twice(chat: Chat, set_status: SetStatus) -> None:
     session = chat.say("One")
     chat.say("Two", session)  # its first SQS message is still queued
     running = chat.say("Three", session)

@@ -24,7 +24,7 @@ from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
 
-END = Callable[[UUID, str | None], None]
+SetStatus = Callable[[UUID, str | None], None]
 
 
 def test_first_job_id_becomes_the_session_id(chat: Chat) -> None:
@@ -162,12 +162,12 @@ def test_sessions_are_paged_newest_first(chat: Chat, admin: Connection, database
     assert first[0].begins == "2 " + "x" * 98
 
 
-def test_transcript_shows_message_statuses(chat: Chat, ended: END, admin: Connection) -> None:
+def test_transcript_shows_message_statuses(chat: Chat, set_status: SetStatus, admin: Connection) -> None:
     session = chat.say("One")
     jobs = [session, *(chat.say(text, session) for text in ("Two", "Three", "Four"))]
     chat.answer(session)
-    ended(jobs[1], "failed")
-    ended(jobs[2], None)
+    set_status(jobs[1], "failed")
+    set_status(jobs[2], None)
     admin.execute("DELETE FROM task WHERE id = %s", [session])  # past its retention
 
     assert [(entry.content, entry.status) for entry in chat.transcript(session)] == [
