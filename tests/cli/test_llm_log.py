@@ -33,7 +33,7 @@ def questions(harness: TenantHarness) -> list[dict[str, Any]]:
 
 
 def test_question_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     shown = run("llm-log", harness.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
@@ -43,7 +43,7 @@ def test_question_is_shown_with_candidates_and_answer(harness: TenantHarness, mo
 
 
 def test_json_contains_the_request_as_sent(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     (request,) = model_server.requests
     (question,) = questions(harness)
@@ -62,13 +62,13 @@ def test_control_characters_of_questions_are_removed(
         "UPDATE document SET structured_data = structured_data || %s WHERE id = %s",
         [Jsonb({"notes": "\x9b31m\u202ered"}), harness.ids[2]],
     )
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert not {"\x9b", "\u202e"} & set(run("llm-log", harness.ids[2], "--full-prompt"))
 
 
 def test_review_shows_the_answer_of_the_model(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE | {"confidence": "low"}))
+    model_server.add_steps(answer(CHOICE | {"confidence": "low"}))
     harness.match(2)
     shown = run("show", harness.ids[2])
     assert "Questions to a language model" in shown
@@ -77,7 +77,7 @@ def test_review_shows_the_answer_of_the_model(harness: TenantHarness, model_serv
 
 
 def test_answer_without_a_candidate_is_shown(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer())
+    model_server.add_steps(answer())
     harness.match(2)
     assert "It chose no candidate." in run("llm-log", harness.ids[2])
 
@@ -86,7 +86,7 @@ def test_refused_question_is_shown(harness: TenantHarness, model_server: Server)
     harness.judge, judge = None, harness.judge
     harness.match(2)
     harness.judge = judge
-    model_server.then(Failure(400))
+    model_server.add_steps(Failure(400))
     harness.match(harness.file(duplicate_of(2)))
     shown = run("llm-log", harness.ids[2])
     assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
@@ -94,7 +94,7 @@ def test_refused_question_is_shown(harness: TenantHarness, model_server: Server)
 
 
 def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
@@ -106,7 +106,7 @@ def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_ser
 
 
 def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(harness.ids[2])], env={"COLUMNS": "160"})
     assert f"LLM judgment: counterfoil review llm-log {str(harness.ids[2])[-8:]}" in result.output

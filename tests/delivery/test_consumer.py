@@ -102,7 +102,7 @@ def test_transient_failure_waits_for_redelivery(
     assert (row["status"], row["error"], row["attempts"]) == ("pending", "S3 is slow", 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
 
-    clock.pass_(seconds=301)
+    clock.advance(seconds=301)
     consumer.handle(event(record(message, receives=2, handle="second")), Context())
     assert sqs.visibility["second"] == 1800
     assert life_cycle(admin, message.work_id)["attempts"] == 2
@@ -467,7 +467,7 @@ def test_late_message_is_parked_without_spending_attempt(
     message = pending(attempts=1)
 
     response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
-        event(record(message)), Context(left=20)
+        event(record(message)), Context(seconds_left=20)
     )
 
     assert failed_ids(response) == []
@@ -483,7 +483,7 @@ def test_invocation_without_any_time_loses_no_message(
     message = pending()
 
     response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
-        event(record(message)), Context(left=left)
+        event(record(message)), Context(seconds_left=left)
     )
 
     sent = [entry for entries in sqs.sent.values() for entry in entries]

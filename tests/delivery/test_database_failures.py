@@ -244,7 +244,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
         heartbeat.watch(item)
         heartbeat.running(item, attempt)
 
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     heartbeat.renew_once()
 
     assert sqs.visibility == {str(current.work_id): 300, str(stale.work_id): 300}

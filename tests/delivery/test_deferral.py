@@ -135,7 +135,7 @@ def test_message_after_deferral_is_first_attempt(
         attempt_numbers.append(attempt.number)
         return DONE
 
-    clock.pass_(seconds=delay)
+    clock.advance(seconds=delay)
     make_consumer(database, work, clock).handle(event(record(new)), Context())
 
     assert attempt_numbers == [1]
@@ -148,7 +148,7 @@ def test_early_message_after_deferral_is_parked(
     message = pending()
     consumer = make_consumer(database, deferring_work, clock)
     consumer.handle(event(record(message)), Context())
-    clock.pass_(seconds=10)
+    clock.advance(seconds=10)
 
     response = consumer.handle(event(record(with_send_number(message, 1))), Context())
 
@@ -166,7 +166,7 @@ def test_day_of_deferrals_spends_no_attempt(
         assert consumer.handle(event(record(with_send_number(message, number), receives=3)), Context()) == {
             "batchItemFailures": []
         }
-        clock.pass_(minutes=30)
+        clock.advance(minutes=30)
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 2, 50)
@@ -282,7 +282,7 @@ def test_redelivered_message_after_deferral_is_dropped(
     consumer = make_consumer(database, work, clock)
     consumer.handle(event(record(message)), Context())  # killed before the response reached SQS
     before = life_cycle(admin, message.work_id)
-    clock.pass_(minutes=12)
+    clock.advance(minutes=12)
 
     response = consumer.handle(event(record(message, receives=2)), Context())
 
@@ -366,7 +366,7 @@ def test_deferral_during_database_outage_spends_attempt(
     assert (row["status"], row["attempts"], row["send_number"]) == ("in-progress", 1, 0)
     assert outcome_counts(capsys) == {"OutcomeNotWritten": [1.0]}
     flaky_database.fail_tenant = []
-    clock.pass_(seconds=301)
+    clock.advance(seconds=301)
     assert consumer.handle(event(record(message, receives=2)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
@@ -398,12 +398,12 @@ def test_open_breaker_stops_spending_attempts(
     assert attempt_counts() == [1, 1, 1, 0, 0, 0, 0, 0]
     assert {delay for _, delay in sent_messages(sqs)} == {30}
 
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     consumer.handle(event(*[record(with_send_number(message, 1)) for message in messages[3:]]), Context())
     assert attempt_counts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
 
     is_unavailable = False
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     consumer.handle(event(*[record(with_send_number(message, 2)) for message in messages[4:]]), Context())
     assert [life_cycle(admin, message.work_id)["status"] for message in messages[4:]] == ["succeeded"] * 4
 

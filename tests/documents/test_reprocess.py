@@ -107,7 +107,7 @@ def test_documents_start_at_rate_in_receipt_order(
         assert step_result is not None
         counts.append((step_result.processed, step_result.is_busy))
         assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert counts == [(3, True), (3, True), (1, False)]
     stored = row(admin)
     assert (stored["state"], stored["succeeded"], stored["selected"], stored["selection_complete"]) == (
@@ -170,7 +170,7 @@ def test_documents_received_after_request_are_skipped(
 ):
     expected, operation = make_received(1), make_operation()
     make_received(1, day=31)
-    clock.pass_(days=3)
+    clock.advance(days=3)
     step(database, operation, clock)
     assert started_ids(admin) == expected
 
@@ -228,7 +228,7 @@ def test_uncommitted_step_changes_nothing(
                 step(database, operation, clock)
         assert (rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")) == before
         step(database, operation, clock)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert sorted(started_ids(admin)) == sorted(documents)
 
 
@@ -250,7 +250,7 @@ def test_documents_received_together_are_ordered_by_id(
     operation = make_operation(rate=2)
     for _ in range(3):
         step(database, operation, clock)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert sorted(started_ids(admin)) == sorted(documents)
 
 
@@ -288,7 +288,7 @@ def test_paused_operation_resumes_where_it_stopped(
     documents, operation = make_received(4), make_operation(rate=2)
     step(database, operation, clock)
     assert change(database, operation, "pause", clock).state == "paused"
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     assert step(database, operation, clock) is None
     assert change(database, operation, "resume", clock).state == "running"
     step(database, operation, clock)
@@ -340,7 +340,7 @@ def test_run_steps_each_operation_and_sends_messages(
     running = Engine(database, Outbox(database, queues, clock=clock), [Reprocessing()], clock)
     assert running.run(lambda: 50) == {"operations": 2, "items": 5}
     assert {queue: len(entries) for queue, entries in sqs.sent.items()} == {"m": 2, "i": 3}
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert running.run(lambda: 1) == {"operations": 1, "items": 0}
     assert running.run(lambda: 50) == {"operations": 1, "items": 1}
 

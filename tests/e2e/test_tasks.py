@@ -76,7 +76,7 @@ class Model(Server):
     """Echoes each message, and records the earlier answers in each request."""
 
     def __init__(self) -> None:
-        super().__init__(otherwise=lambda request: f"Re: {request.user}")
+        super().__init__(respond=lambda request: f"Re: {request.user}")
         self.random = Random(SEED)
         self.shown: list[tuple[str, list[str]]] = []
         self.failures_left: dict[str, int] = {}
@@ -84,7 +84,7 @@ class Model(Server):
 
     def next(self, request: Request) -> Step:
         with self._lock:
-            previous = [text for role, text in request.said if role == "assistant"]
+            previous = [text for role, text in request.conversation if role == "assistant"]
             self.shown.append((request.user, previous))
             failures_left = self.failures_left.setdefault(
                 request.user, 3 if self.random.random() < FAILURE_SHARE else 0

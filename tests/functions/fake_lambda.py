@@ -107,7 +107,7 @@ class WatchdogHarness:
 
     def minute(self) -> RunResult:
         """Advance a minute, apply pending changes and run the watchdog."""
-        self.clock.pass_(seconds=60)
+        self.clock.advance(seconds=60)
         self.lambda_.settle()
         return self.pauses.run()
 

@@ -34,7 +34,7 @@ def kill_process() -> None:
 
 def run_and_kill_watchdog(watchdog: WatchdogHarness, point: str) -> None:
     setattr(watchdog.lambda_, point, kill_process)
-    watchdog.clock.pass_(seconds=60)
+    watchdog.clock.advance(seconds=60)
     watchdog.lambda_.settle()
     with pytest.raises(ProcessKilled):
         watchdog.pauses.run()
@@ -154,7 +154,7 @@ class History(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 59, 60, 61, 119, 121, 600]), settled=st.booleans())
     def time_passes(self, seconds: int, settled: bool) -> None:
-        self.watchdog.clock.pass_(seconds=seconds)
+        self.watchdog.clock.advance(seconds=seconds)
         if settled:
             self.watchdog.lambda_.settle()
 

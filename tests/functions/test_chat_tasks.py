@@ -185,7 +185,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     session = send_message(chat, f"{SECRET} 0")
     for number in range(1, 3):
         send_message(chat, f"{SECRET} {number}", session)
-    model_server.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
+    model_server.add_steps(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
     for body in chat.bodies()[:2]:
         chat.run(body)  # answered, and failed permanently
@@ -212,7 +212,7 @@ def test_message_is_archived_without_its_content(
     if reason == "newer schema":
         body["schema_version"] = 2
     monkeypatch.setattr(delivery, "claim", Mock(side_effect=KeyError("unknown")))
-    chat.clock.pass_(days=14)
+    chat.clock.advance(days=14)
 
     dead_letter = archive(json.dumps(body))
 

@@ -90,7 +90,7 @@ def test_failed_visibility_change_does_not_prevent_settlement(
 def test_records_without_time_left_stay_untouched(
     dead_letters: ModuleType, admin: Connection, pending: Pending
 ) -> None:
-    messages, context = [pending(), pending()], Context(left=24)
+    messages, context = [pending(), pending()], Context(seconds_left=24)
     batch = [dlq_record(message) for message in messages]
 
     assert retained_ids(dead_letters.handle(event(*batch), context)) == [

@@ -67,7 +67,7 @@ class ConcurrentSessions:
         return future
 
     @contextmanager
-    def stopped(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
+    def paused(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
         """Run the archiver's `action` up to its first write, and the rest at the end of the block."""
         with psycopg.connect(self._url) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [STOP_LOCK])
@@ -139,9 +139,9 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     message = pending(dlq_returns=returns)
     worker = BlockedWorker(database, clock, finish)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=121)
+    clock.advance(seconds=121)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         sessions.begin(worker.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
     assert result_of(archived) is None
 
@@ -179,7 +179,7 @@ def test_late_settlement_before_the_archivers_read_counts(
     message = pending()
     worker = BlockedWorker(database, clock, finish)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=121)
+    clock.advance(seconds=121)
 
     with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
@@ -201,7 +201,7 @@ def test_live_lease_retains_the_message_until_it_ends(
     message = pending()
     worker = BlockedWorker(database, clock, succeed)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=119)
+    clock.advance(seconds=119)
 
     assert archiver.process("matching", dlq_record(message)) == RetryAfter(2)
     worker.release.set()
@@ -227,7 +227,7 @@ def test_heartbeat_neither_waits_nor_revives_archived_work(
         with database.delivery() as connection:
             return sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         assert renew() == set()
     assert result_of(archived) is None
 
@@ -265,7 +265,7 @@ def test_message_received_during_a_return_is_stale(
 
     consumer = make_consumer(database, work, clock)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         batch_result = sessions.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
     assert result_of(archived) is None
 
@@ -316,7 +316,7 @@ def test_operators_retry_after_the_archivers_read_wins(
 ) -> None:
     message = pending(**columns)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         retried = sessions.begin(lambda: retry_by_operator(admin_database_url, message, clock), waits=2)
     assert result_of(archived) is result_of(retried) is None
 
@@ -365,7 +365,7 @@ def test_concurrently_deleted_tenant_deletes_its_work(
             connection.execute("SET deadlock_timeout = '1min'")  # so that the archiver detects the deadlock and retries
             connection.execute("DELETE FROM tenant")
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         deleted = sessions.begin(delete, waits=2)
     assert result_of(archived) is result_of(deleted) is None
 
@@ -416,7 +416,7 @@ def test_two_archivers_settle_a_message_once(
 ) -> None:
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
 
-    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+    with sessions.paused(lambda: archiver.process("matching", message)) as archived:
         repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert result_of(archived) is result_of(repeated) is None
 
@@ -430,7 +430,7 @@ def test_two_archivers_archive_an_unreadable_message_once(
 ) -> None:
     message = dlq_record("not JSON")
 
-    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+    with sessions.paused(lambda: archiver.process("matching", message)) as archived:
         repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert result_of(archived) is result_of(repeated) is None
 
@@ -447,7 +447,7 @@ def test_redelivery_after_commit_changes_nothing(
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
     archiver.process("matching", message)
     before, sent_message = effects(admin), len(sqs.sent[QUEUE_URL])
-    clock.pass_(minutes=10)
+    clock.advance(minutes=10)
 
     assert archiver.process("matching", message) is None
 

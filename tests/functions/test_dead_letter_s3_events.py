@@ -69,7 +69,7 @@ def test_event_of_several_uploads_settles_each_once(
     assert retained == RetryAfter(61)
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 0}
-    clock.pass_(seconds=61)
+    clock.advance(seconds=61)
     assert archiver.process("acquisition", batch) is None
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}

@@ -229,11 +229,11 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dlq_record('{"schema_version": 2}')
-    clock.pass_(days=11)  # 12 days and some hours after it was sent
+    clock.advance(days=11)  # 12 days and some hours after it was sent
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", message)
 
-    clock.pass_(days=1)
+    clock.advance(days=1)
     assert archiver.process("matching", message) is None
 
     (dead_letter,) = rows(admin, "dead_letter")
@@ -252,7 +252,7 @@ def test_unknown_failure_is_retained_and_finally_archived(
         archiver.process("matching", message)
     assert rows(admin, "dead_letter") == []
 
-    clock.pass_(days=13)
+    clock.advance(days=13)
     assert archiver.process("matching", message) is None
 
     (dead_letter,) = rows(admin, "dead_letter")
@@ -352,7 +352,7 @@ def test_unattempted_work_is_returned_without_limit(
     for _ in range(8):
         archiver.process("matching", dlq_record(body or message))
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
-        clock.pass_(hours=2)
+        clock.advance(hours=2)
         Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
         body = last_sent_body(sqs)
 
@@ -378,9 +378,9 @@ def test_work_is_returned_twice_and_then_fails(
 ) -> None:
     message = pending(attempts=1)
     archiver.process("matching", dlq_record(message))
-    clock.pass_(minutes=20)
+    clock.advance(minutes=20)
     archiver.process("matching", dlq_record(last_sent_body(sqs)))
-    clock.pass_(minutes=20)
+    clock.advance(minutes=20)
     last = dlq_record(last_sent_body(sqs))
     archiver.process("matching", last)
 
@@ -401,7 +401,7 @@ def test_second_failure_reopens_dead_letter_and_notifies(
     archiver.process("matching", dlq_record(message))
     first = clock.now
     admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     start_revision(admin, "matching", [message.work_id], clock.now)
     admin.execute(
         "UPDATE document SET matching_dlq_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id]

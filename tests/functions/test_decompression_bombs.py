@@ -25,7 +25,7 @@ def test_bomb_fails_permanently_and_its_neighbors_succeed(ingestion: Ingestion) 
     before = ingestion.file(PAPER, "before.pdf")
     bomb = ingestion.file(decompression_bombs.pdf_in_two_stages(), "bomb.pdf")
     after = ingestion.file(PAPER + b"\n", "after.pdf")
-    ingestion.model.then(extraction_response(), extraction_response())
+    ingestion.model.add_steps(extraction_response(), extraction_response())
 
     assert ingestion.ingest(permits=2) == DONE
 

@@ -119,7 +119,7 @@ def test_cluster_without_structured_data_is_skipped(harness: DiagnosticsHarness,
 def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
     first, second, third = make_case(harness)
     messages = harness.match(first, second, third)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(messages) == []
     row = harness.stored_result(first)
     assert (row["status"], row["match_status"], harness.codes(first)) == (
@@ -133,7 +133,7 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
 def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
     ids = make_case(harness)
     messages = harness.match(*ids)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     harness.compute(messages)
     with harness.database.tenant(harness.tenant_id) as connection:
         decided = differences.say(
@@ -146,7 +146,7 @@ def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
             DecisionContext("ann", "a gift"),
         )
     assert isinstance(decided, differences.DecisionResult)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(decided.sends) == []
     row = harness.stored_result(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
@@ -172,7 +172,7 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
         messages += harness.match(*other_ids, later_id)
     own = [outbox_message for outbox_message in messages if outbox_message.message.work_id == first]
     assert len(own) == 1
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(own, work) == []
     assert (computed, len(harness.stored_result(first)["result"]["lines"][0]["parts"])) == ([first], 8)
 
@@ -182,7 +182,7 @@ def test_cluster_changed_during_computation_is_computed_again(
 ):
     first, second, third = make_case(harness)
     messages = harness.match(first, second)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     later_messages: list[OutboxMessage] = []
 
     def work_slowly(attempt: TenantAttempt) -> Outcome:
@@ -194,7 +194,7 @@ def test_cluster_changed_during_computation_is_computed_again(
     row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert metric_totals == {Metric.STALE_CLAIMS: 1}
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute([*messages[:1], *later_messages], receives=2) == []
     assert (
         metric_totals[Metric.SUPERSEDED],
@@ -350,7 +350,7 @@ def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
 
     harness.compute(messages, fail)
     assert harness.stored_result(first)["status"] == "failed"
-    harness.clock.pass_(seconds=10)
+    harness.clock.advance(seconds=10)
     harness.compute(harness.request(first))
     (dead_letter,) = rows(harness.admin, "dead_letter")
     assert (harness.stored_result(first)["status"], dead_letter["status"]) == ("succeeded", "retried")

@@ -106,7 +106,7 @@ def test_rolled_back_status_is_not_delivered(
     queued_message: Message, database: Database, admin: Connection, clock: Clock
 ):
     worker = Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock)
-    worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
+    worker.hooks.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
     worker.handle(queued_message)
     assert status_events(admin) == []
 

@@ -37,7 +37,7 @@ def test_partially_read_document_names_the_exceeded_budget(ingestion: Ingestion)
 
 def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
     id_ = ingestion.file(HALF)
-    ingestion.model.then(extraction_response())
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     before = ingestion.document(id_)
     ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
@@ -55,7 +55,7 @@ def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
 
 def test_cached_answer_uses_no_budget(ingestion: Ingestion):
     id_ = ingestion.file(UNREAD)
-    ingestion.model.then(extraction_response())
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     ingestion.questions_per_day = 0
     start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())

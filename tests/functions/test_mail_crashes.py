@@ -156,7 +156,7 @@ class CrashHarness:
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
             if self.process_state.has_ended:
                 self.process_state = Process()
-            self.clock.pass_(minutes=10)  # leases and visibility timeouts have expired
+            self.clock.advance(minutes=10)  # leases and visibility timeouts have expired
         raise AssertionError("The run does not end")
 
     def _process_queue(self, queue: list[str], consumer: Consumer) -> None:

@@ -107,7 +107,7 @@ def test_failed_write_changes_nothing(
     assert stored_state(admin) == before
     assert harness.states(INVOICES) == [("pending", 1)] * 2
 
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     harness.deliver(clock, work_functions, INVOICES, receives=2)
 
     assert harness.states(INVOICES) == [("succeeded", 2)] * 2

@@ -54,7 +54,7 @@ def offer_stats(offers_harness: OffersHarness, maintenance_database: Database) -
 def test_each_user_counts_once_despite_quarantine(
     offers_harness: OffersHarness, database: Database, maintenance_database: Database
 ) -> None:
-    offers_harness.spoil(BROKEN)
+    offers_harness.invalidate_profiles(BROKEN)
     first, second = offers_harness.pin()
     assert counts(offers_harness, database) == (8, 0, 0, 0)
     offers_harness.deliver(first)
@@ -65,7 +65,7 @@ def test_each_user_counts_once_despite_quarantine(
         completed=7, pending=1, failed=0, late_users=0
     )
 
-    offers_harness.deliver(*offers_harness.owed())
+    offers_harness.deliver(*offers_harness.pending_messages())
 
     assert counts(offers_harness, database) == (0, 0, 7, 1)
     assert offer_stats(offers_harness, maintenance_database) == OfferStats(
@@ -78,7 +78,7 @@ def test_each_user_counts_once_despite_quarantine(
 def test_failed_users_have_reason_and_dead_letter(offers_harness: OffersHarness, database: Database) -> None:
     broken_id = UUID(int=BROKEN)
     pin_users(offers_harness, broken_id=broken_id)
-    offers_harness.deliver(*offers_harness.owed())
+    offers_harness.deliver(*offers_harness.pending_messages())
 
     listed_pool = pool(offers_harness, database)
     with database.tenant(offers_harness.tenant_id) as connection:

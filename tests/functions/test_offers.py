@@ -68,7 +68,7 @@ def test_duplicates_and_reordering_change_nothing(offers_harness: OffersHarness,
     first, second = offers_harness.pin()
     offers_harness.deliver(second, first)
     before = all_rows(admin)
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
 
     assert offers_harness.deliver(first, second, first, message(first.work_id)) == []
 
@@ -97,7 +97,7 @@ def test_only_user_of_a_pool_gets_no_offers(offers_harness: OffersHarness, admin
 
 
 def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connection):
-    offers_harness.spoil(2)
+    offers_harness.invalidate_profiles(2)
     offers_harness.deliver(*offers_harness.pin(shards=1))
 
     assert offers_harness.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
@@ -109,10 +109,10 @@ def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connec
 
 
 def test_quarantined_user_is_a_dead_letter_until_repaired(offers_harness: OffersHarness, admin: Connection):
-    offers_harness.spoil(2, 3)
+    offers_harness.invalidate_profiles(2, 3)
     offers_harness.deliver(*offers_harness.pin(shards=1))
 
-    assert offers_harness.deliver(*offers_harness.owed()) == []
+    assert offers_harness.deliver(*offers_harness.pending_messages()) == []
 
     assert offers_harness.shard("0/failed")["status"] == "failed"
     (dead_letter,) = rows(admin, "dead_letter")
@@ -123,11 +123,11 @@ def test_quarantined_user_is_a_dead_letter_until_repaired(offers_harness: Offers
 
 
 def test_repaired_user_is_served_and_others_stay_quarantined(offers_harness: OffersHarness, admin: Connection):
-    offers_harness.spoil(2, 3)
+    offers_harness.invalidate_profiles(2, 3)
     offers_harness.deliver(*offers_harness.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
 
-    offers_harness.deliver(*offers_harness.owed())
+    offers_harness.deliver(*offers_harness.pending_messages())
 
     assert (offers_harness.statuses()[2], offers_harness.statuses()[3]) == ("failed", "completed")
     assert len(offered_candidates(admin)[user(3)]) == 5
@@ -204,7 +204,7 @@ def test_transient_failures_are_retried_with_increasing_delay(
     offers_harness.pin(shards=1)
     waits, statuses = [], []
     for _ in range(4):
-        assert offers_harness.deliver(*offers_harness.owed(), action=fail) == []
+        assert offers_harness.deliver(*offers_harness.pending_messages(), action=fail) == []
         next_attempt_at = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
         statuses.append(set(offers_harness.statuses().values()))
         if next_attempt_at and next_attempt_at[0]:
@@ -221,7 +221,7 @@ def test_transient_failures_are_retried_with_increasing_delay(
 def test_offer_notifications_contain_no_user_ids(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
-    offers_harness.spoil(8)
+    offers_harness.invalidate_profiles(8)
 
     offers_harness.deliver(*offers_harness.pin())
 
@@ -274,8 +274,8 @@ def test_crash_at_any_step_serves_each_user_once(
             module, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
             patch.setattr(module, name, partial(break_, getattr(module, name), DatabaseUnavailableError("unavailable")))
         for _ in range(3):
-            assert offers_harness.deliver(*offers_harness.owed()) == []
-            clock.pass_(minutes=6)
+            assert offers_harness.deliver(*offers_harness.pending_messages()) == []
+            clock.advance(minutes=6)
 
     assert failed
     assert set(offers_harness.statuses().values()) == {"completed"}

@@ -70,8 +70,8 @@ def test_concurrent_late_users_share_no_slot(
     assert offers_harness.shard("late/5/0")["status"] == "pending"
     assert "Another shard of the pool" in offers_harness.shard("late/5/0")["error"]
 
-    offers_harness.clock.pass_(seconds=31)
-    offers_harness.deliver(*[item for item in offers_harness.owed() if item.work_id == first.work_id])
+    offers_harness.clock.advance(seconds=31)
+    offers_harness.deliver(*[item for item in offers_harness.pending_messages() if item.work_id == first.work_id])
 
     assert max_exposure(admin) == 2
     assert set(offers_harness.statuses().values()) == {"completed"}
@@ -110,8 +110,8 @@ def test_late_user_waits_for_earlier_users(offers_harness: OffersHarness, admin:
     assert offered_candidates(admin).keys() == {user(1), user(2)}
 
     offers_harness.deliver(second)
-    offers_harness.clock.pass_(seconds=61)
-    offers_harness.deliver(*offers_harness.owed())
+    offers_harness.clock.advance(seconds=61)
+    offers_harness.deliver(*offers_harness.pending_messages())
 
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     assert max_exposure(admin) == 2

@@ -82,7 +82,7 @@ def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[
     """A matched order and invoice. Only the model could read the invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
-    ingestion.model.then(extraction_response())
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
     assert len(rows(ingestion.admin, "document_match")) == 1
@@ -123,7 +123,7 @@ LAST_PAGE = ("Page 2 of 2", "Net total  1,200.00 EUR", "VAT 25.5 %  306.00 EUR",
 
 def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
     read = ingestion.file(bundle([text_pdf(FIRST_PAGE), scanned_pdf()]))
-    ingestion.textract.then(*textract_responses(text_pdf(LAST_PAGE)))
+    ingestion.textract.add_steps(*textract_responses(text_pdf(LAST_PAGE)))
     ingestion.ingest(model=False)
     before = ingestion.document(read)
     assert (before["method"], before["structured_data"]["total_gross"]) == ("ocr", "1506.00")
@@ -144,7 +144,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
     before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
     start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
     ingestion.redeliver(document_id)
-    ingestion.model.then(extraction_response(type="other"))
+    ingestion.model.add_steps(extraction_response(type="other"))
     assert ingestion.ingest() == DONE
 
     assert (

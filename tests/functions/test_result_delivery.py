@@ -87,7 +87,7 @@ class Clusters(OutputHarness):
 
     def settle(self) -> None:
         """Process all due work."""
-        self.clock.pass_(seconds=6)
+        self.clock.advance(seconds=6)
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
         ).fetchall()

@@ -305,7 +305,7 @@ def test_damaged_data_file_is_reported_without_loss(
     for _ in range(2):
         with pytest.raises(StepsFailedError):
             run()
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
     assert any("S3 Inventory file" in error and second in error for error in errors(caplog))
     assert ("inbox/8hks", mail) in jobs(admin)
     assert position(admin) == (FOLDER, False)
@@ -365,11 +365,11 @@ def test_age_counts_from_the_last_complete_inventory(
     run: Run, publish: Publish, clock: Clock, read_metrics: Measured
 ) -> None:
     run()
-    clock.pass_(seconds=3600)
+    clock.advance(seconds=3600)
     run()  # no inventory for an hour
     for prefix in ("uploads/", "inbox/"):
         publish(prefix=prefix)
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     run()
 
     assert read_metrics("UploadListingSeconds") == pytest.approx([0, 3600, 60], abs=0.01)

@@ -147,7 +147,7 @@ def test_repeated_listings_enqueue_once(run: Run, put_object: Put, admin: Connec
     counts = []
     for _ in range(3):
         counts.append(run())
-        clock.pass_(seconds=EVERY.total_seconds())
+        clock.advance(seconds=EVERY.total_seconds())
 
     assert counts == [1, 0, 0]
     assert len(messages(admin)) == 1
@@ -158,7 +158,7 @@ def test_recent_uploads_wait_for_their_event(run: Run, put_object: Put, clock: C
     clock.now -= timedelta(minutes=5)
     assert run() == 0
 
-    clock.pass_(seconds=EVERY.total_seconds())
+    clock.advance(seconds=EVERY.total_seconds())
 
     assert run() == 1
 
@@ -207,7 +207,7 @@ def test_large_bucket_is_listed_over_many_runs(
     counts = []
     for _ in range(3):
         counts.append(run())
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert counts == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
     assert [key for key, _ in jobs(admin)] == keys
@@ -245,7 +245,7 @@ def test_failed_page_is_listed_again(
     monkeypatch.setattr(s3, "list_object_versions", fails_once)
     with pytest.raises(StepsFailedError):
         run()
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
 
     assert run() == 2
 
@@ -256,7 +256,7 @@ def test_queued_events_of_a_backlog_are_not_lost(
     """A paused or busy queue may contain events of uploads that are older than an hour."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
     run(is_queue_empty=False)
 
     register_event(database, clock, "uploads/acme/a.xml", version)
@@ -271,11 +271,11 @@ def test_lost_event_counts_once_when_queue_is_empty(
 ) -> None:
     put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     for is_queue_empty in (False, True, True):
         run(is_queue_empty=is_queue_empty)
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 1, 0]
 
@@ -285,9 +285,9 @@ def test_lost_event_counts_after_retention_on_busy_queue(
 ) -> None:
     put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
-    clock.pass_(seconds=QUEUE_RETENTION.total_seconds() - 1)
+    clock.advance(seconds=QUEUE_RETENTION.total_seconds() - 1)
     run(is_queue_empty=False)
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
 
     run(is_queue_empty=False)
 
@@ -302,7 +302,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
         files.pass_on(connection, mail, [tenant], clock())
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     run()
 
@@ -324,6 +324,6 @@ def test_age_counts_from_the_last_complete_listing(
         put_object(f"uploads/acme/{number:03}.xml")
     for _ in range(3):
         run()
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert read_metrics("UploadListingSeconds") == [0, 60, 120]

@@ -133,13 +133,13 @@ def worker_output(
     cached = (settings, watchdog.watchdog, dead_letters.function, scheduler.function)
     for function in cached:
         function.cache_clear()
-    watchdog.handle({}, Context(left=55))
-    dead_letters.handle(event(record("{}")), Context(left=60))
+    watchdog.handle({}, Context(seconds_left=55))
+    dead_letters.handle(event(record("{}")), Context(seconds_left=60))
     monkeypatch.setattr(migrate, "apply", lambda *_: [])
-    migrate.handle({}, Context(left=60))
+    migrate.handle({}, Context(seconds_left=60))
     monkeypatch.setenv("DATABASE_URL", database_url)
     settings.cache_clear()
-    scheduler.handle({}, Context(left=60))
+    scheduler.handle({}, Context(seconds_left=60))
     yield capsys.readouterr().out
     for function in cached:
         function.cache_clear()
@@ -163,7 +163,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
     worker = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
     consumer = make_consumer(database, work, clock, worker=worker, queue_urls={row.name: QUEUE_URL})
     messages = [Message(work_id=work_id, revision=1, send_number=0) for work_id in outcome_by_id]
-    consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
+    consumer.handle(event(*map(record, messages)), Context(seconds_left=row.timeout))
 
 
 def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
@@ -290,7 +290,7 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         notifying = graced.get(f"{alarm['AlarmName']}-after-grace", alarm)
         assert ("AlarmActions" in alarm) == (not watch.grace_minutes)
         assert notifying["AlarmDescription"] == alarm["AlarmDescription"]
-        assert pipeline.resolved(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
+        assert pipeline.resolve(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
 def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted_metrics: set[Metric]):

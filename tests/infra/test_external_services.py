@@ -73,26 +73,26 @@ def secrets(template: Template) -> list[str]:
 
 
 def environment(template: Template, row: WorkerSpec) -> dict[str, Any]:
-    variables = template.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
-    return {name: template.resolved(value) for name, value in variables.items()}
+    variables = template.named_resource("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    return {name: template.resolve(value) for name, value in variables.items()}
 
 
 def granted_statements(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
     """Return the statements that allow `row` an action."""
-    role = template.role_of(template.named("AWS::Lambda::Function", row.resource_name))
+    role = template.role_of(template.named_resource("AWS::Lambda::Function", row.resource_name))
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
-    return [template.resolved(s) for s in statements if action in aslist(s["Action"]) and s["Effect"] == "Allow"]
+    return [template.resolve(s) for s in statements if action in aslist(s["Action"]) and s["Effect"] == "Allow"]
 
 
 def endpoints(synthesis: Synthesis) -> set[str]:
     network = synthesis["network"]
     found = network.resources("AWS::EC2::VPCEndpoint").values()
-    return {str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
+    return {str(network.resolve(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
 
 
 def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
     """Return the names of a function's subnet groups."""
-    placed = synthesis.app.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
+    placed = synthesis.app.named_resource("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
     known = {"private", "egress", "public"}
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
@@ -282,10 +282,10 @@ def test_only_ocr_workers_may_call_textract(textract_app: Synthesis, row: Worker
 def test_only_watchdog_gets_mappings_of_dependent_workers(dependent_app: Synthesis, row: WorkerSpec):
     pipeline = dependent_app.app
     mappings = {
-        pipeline.resolved(one["EventSourceArn"]): id_
+        pipeline.resolve(one["EventSourceArn"]): id_
         for id_, one in pipeline.resources("AWS::Lambda::EventSourceMapping").items()
     }
-    variables = pipeline.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    variables = pipeline.named_resource("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
 
     if row.name != "watchdog":
         assert "MAPPINGS" not in variables

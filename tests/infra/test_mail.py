@@ -22,13 +22,15 @@ def mail_template(dependencies: Package, tmp_path_factory: pytest.TempPathFactor
 
 def statements(template: Template) -> list[dict[str, Any]]:
     (policy,) = template.resources("AWS::S3::BucketPolicy").values()
-    return [template.resolved(statement) for statement in policy["PolicyDocument"]["Statement"]]
+    return [template.resolve(statement) for statement in policy["PolicyDocument"]["Statement"]]
 
 
 def test_mail_is_scanned_and_stored_unchanged(mail_template: Template):
-    rule = mail_template.resolved(mail_template.the("AWS::SES::ReceiptRule"))
+    rule = mail_template.resolve(mail_template.only_resource("AWS::SES::ReceiptRule"))
 
-    assert rule["RuleSetName"] == mail_template.the("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
+    assert (
+        rule["RuleSetName"] == mail_template.only_resource("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
+    )
     assert rule["Rule"] == {
         "Name": "inbox",
         "Enabled": True,
@@ -51,7 +53,7 @@ def test_only_own_receipt_rule_may_store_mail(mail_template: Template):
 def test_mx_record_is_a_stack_output(mail_template: Template):
     exchanger = mail_template.document["Outputs"]["MailExchanger"]["Value"]
 
-    assert mail_template.resolved(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
+    assert mail_template.resolve(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
 
 
 def test_bucket_policy_allows_nothing_without_mail_domain(aws: Synthesis):

@@ -132,5 +132,5 @@ def test_wildcards_are_limited_to_interfaces_and_traces(pipeline: Template, row:
     assert everything == traced | {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
     assert not [action for _, action, _ in pipeline.statements(role) if "*" in action]
     (denied,) = [s for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
-    function = pipeline.resolved(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
+    function = pipeline.resolve(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
     assert function.endswith(f":function:{row.resource_name}")

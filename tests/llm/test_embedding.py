@@ -49,7 +49,7 @@ def embed(
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:
-        model_server.then(*script)
+        model_server.add_steps(*script)
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
@@ -75,7 +75,7 @@ def test_request_matches_the_provider_api(provider: str, embed: Any, model_serve
 
 def test_embedding_call_has_own_breaker_and_record(provider: str, embed: Any, guards: Guards, admin: Connection):
     embed(Answer(json.dumps(VECTOR)))
-    assert guards.seen == [(f"llm:{provider}-embeddings", "ok")]
+    assert guards.calls == [(f"llm:{provider}-embeddings", "ok")]
     record = "SELECT purpose, provider, model, outcome, input_tokens, output_tokens FROM llm_call"
     assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
 

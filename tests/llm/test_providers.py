@@ -41,7 +41,7 @@ def reply(provider: str, configure: Configure, model_server: Server) -> Callable
     """`reply(*script, total=5.0, **settings)`: make one call."""
 
     def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
-        model_server.then(*script)
+        model_server.add_steps(*script)
         llm = _provider(configure(provider, **fields))
         assert llm is not None
         return llm.reply("The rules.", "The case.", max_tokens=77, total=total)
@@ -67,12 +67,12 @@ def test_request_matches_the_provider_api(provider: str, reply: Any, model_serve
 
 
 def test_history_precedes_the_question(provider: str, configure: Configure, model_server: Server):
-    model_server.then(Answer("yes"))
+    model_server.add_steps(Answer("yes"))
     llm = _provider(configure(provider))
     assert llm is not None
     llm.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
     request = model_server.requests[0]
-    assert request.said == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
+    assert request.conversation == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
     assert request.system == "The rules."
 
 
@@ -88,7 +88,7 @@ def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, model_ser
 
 
 def test_truncated_answer_is_marked(reply: Any):
-    assert not reply(Answer('{"a"', cut_off=True)).is_complete
+    assert not reply(Answer('{"a"', truncated=True)).is_complete
 
 
 def test_declined_answer_is_marked(reply: Any):
@@ -167,13 +167,13 @@ def test_context_overflow_is_recognized(reply: Any):
 def test_slow_provider_times_out(how: Any, reply: Any):
     started_at = monotonic()
     with pytest.raises(ServiceUnavailableError):
-        reply(Raw(body=b'{"a": 1}', how=how), total=0.3)
+        reply(Raw(body=b'{"a": 1}', behavior=how), total=0.3)
     assert monotonic() - started_at < 1.5
 
 
 def test_connection_reset_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
-        reply(Raw(body=b'{"content": []}' * 50, how="reset"))
+        reply(Raw(body=b'{"content": []}' * 50, behavior="reset"))
 
 
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])

@@ -110,7 +110,7 @@ def test_refused_mail_is_retried_later(
     assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
     for _ in range(2 - is_retried):
         ses.add_response("send_email", {"MessageId": "2"})
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert run().sent == 2 - is_retried
 
 

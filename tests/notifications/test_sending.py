@@ -121,7 +121,7 @@ def test_delivery_locked_by_another_watchdog_is_skipped(
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     assert run().failed == 2
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     with admin.transaction():
         admin.execute("SELECT FROM notification_delivery ORDER BY next_attempt_at, digest_id LIMIT 1 FOR UPDATE")
         assert run().sent == 1
@@ -184,7 +184,7 @@ def test_failed_delivery_is_retried_with_growing_delays(
     for _ in range(30):
         if run().failed or not attempt_times:
             attempt_times.append((clock() - start).total_seconds())
-        clock.pass_(seconds=10)
+        clock.advance(seconds=10)
     assert attempt_times == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
     assert on_send.calls == 4
     assert len(channel.sent) == 1
@@ -223,7 +223,7 @@ def test_failing_channel_does_not_affect_others(
     assert len(channel.sent) == 5
     assert (stats.sent, stats.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
     for _ in range(20):
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
         notifier.run(lambda: 60)
     assert len(channel.sent) == 5
 
@@ -274,7 +274,7 @@ def test_one_recipients_failure_does_not_affect_others(
     fail()
     notifier.run(lambda: 60)
     (first,) = channel.sent
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     notifier.run(lambda: 60)
     assert {sent.recipient for sent in channel.sent} == set(channel.addresses)
     assert channel.sent[1].recipient != first.recipient
@@ -307,13 +307,13 @@ def test_notice_is_abandoned_after_three_days(
     start = clock()
     while clock() <= start + GIVE_UP_AFTER:
         run()
-        clock.pass_(minutes=10)
+        clock.advance(minutes=10)
     capsys.readouterr()
     calls_before = on_send.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
     assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
-    clock.pass_(days=1)
+    clock.advance(days=1)
     assert (run().abandoned, on_send.calls) == (0, calls_before)
     assert 70 < calls_before < 85  # hourly, after the first minutes
 
@@ -356,7 +356,7 @@ def test_without_channels_failures_are_only_recorded(
     fail(times=20)
     for _ in range(10):
         without_channels.run(lambda: 60)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert count_rows(admin, "failure_event WHERE digest_id IS NULL") == 0
     assert (count_rows(admin, "failure_event"), count_rows(admin, "notification_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
@@ -372,7 +372,7 @@ def test_old_notices_are_purged_with_their_rows(
     make_notifier({}).run(lambda: 60)
     clock.now += RETENTION
     assert run().purged == 0
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
     fail()
     assert run().purged == 2
     assert [

@@ -46,7 +46,7 @@ def test_http_request_is_off_by_default() -> None:
 
 
 def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
-    http_server.then(Raw(201, "grüß\x00".encode()))
+    http_server.add_steps(Raw(201, "grüß\x00".encode()))
 
     response = run(
         {"method": "POST", "url": f"{http_server.url}/path?x=1", "headers": {"X-Key": "k"}, "body": "grüß"},
@@ -69,7 +69,7 @@ def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
     ],
 )
 def test_error_status_decides_the_error_type(http_server: Server, response: Raw, error: type[Exception]) -> None:
-    http_server.then(response)
+    http_server.add_steps(response)
     with pytest.raises(error):
         run({"url": http_server.url}, egress=local_egress())
     assert len(http_server.requests) == 1
@@ -90,7 +90,7 @@ def test_error_status_decides_the_error_type(http_server: Server, response: Raw,
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
 )
 def test_response_body_is_truncated_to_the_limit(http_server: Server, body: bytes, expected: str | None) -> None:
-    http_server.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
+    http_server.add_steps(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
 
     response = run({"url": http_server.url}, egress=local_egress())
 
@@ -100,7 +100,7 @@ def test_response_body_is_truncated_to_the_limit(http_server: Server, body: byte
 
 
 def test_compressed_response_is_truncated_while_inflating(http_server: Server) -> None:
-    http_server.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
+    http_server.add_steps(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
 
     response = run({"url": http_server.url}, egress=local_egress())
 

@@ -60,7 +60,7 @@ _ROW = next(row for row in WORKERS if row.name == "matching")
 
 def measure() -> LatencyResult:
     """Run one invocation with ten ambiguous documents and the deployed permits."""
-    with temporary_server() as server, Server(otherwise=_answer) as model:
+    with temporary_server() as server, Server(respond=_answer) as model:
         url = server.create_database(_DATABASE)
         apply(url, MIGRATIONS)
         settings = _settings(model)
@@ -79,7 +79,7 @@ def measure() -> LatencyResult:
             seconds = time.perf_counter() - began
             row = admin.execute("SELECT count(*) FROM document_match WHERE decided_by = 'llm'").fetchone()
         assert row is not None
-        return LatencyResult(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
+        return LatencyResult(_ROW.permits, seconds, row[0], len(model.requests), model.max_concurrent_requests)
 
 
 def _ambiguous(database: Database, admin: Connection) -> list[UUID]:

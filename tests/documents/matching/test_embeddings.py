@@ -36,7 +36,7 @@ CONCURRENCY = (1, 4)
 
 @pytest.fixture
 def model() -> Iterator[Server]:
-    with Server(otherwise=answer) as server:
+    with Server(respond=answer) as server:
         yield server
 
 
@@ -125,13 +125,13 @@ def test_edges_follow_the_embeddings_stored_so_far(
     samples = two_languages(seed, 16)
     arrival_order = Random(seed).sample(range(len(samples)), len(samples))
     harness = TenantHarness(database, admin, samples)
-    with Server(otherwise=answer, failing=0.8, seed=seed) as failing:
+    with Server(respond=answer, failure_rate=0.8, seed=seed) as failing:
         harness.embedder = embedder(database, failing)
         harness.match_all(arrival_order, concurrency)
     first = stored_embeddings(harness)
     assert 0 < len(first) < len(samples)
     assert harness.edges() == expected_edges(samples, first)
-    with Server(otherwise=answer) as model:
+    with Server(respond=answer) as model:
         harness.embedder = embedder(database, model)
         harness.match_all(reversed(arrival_order), concurrency)
     assert stored_embeddings(harness).keys() == set(range(len(samples)))
@@ -158,7 +158,7 @@ def test_embedding_added_after_search_forces_new_decision(database: Database, ad
     harness.match_all([1, 2])
     assert harness.links() == {(1, 2)}
     pending_match = harness.search(1)
-    with Server(otherwise=answer) as model:
+    with Server(respond=answer) as model:
         embedder(database, model).embed(database, harness.tenant_id, harness.ids[2])
     assert harness.write(pending_match).decided_again
 
@@ -213,7 +213,7 @@ def test_changed_descriptions_replace_embedding_and_keys(harness: TenantHarness,
     changed = english_order()
     changed.data["line_items"][0]["description"] = changed.data["line_items"][1]["description"] = "paint"
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), harness.ids[0]])
-    model.then(Failure(400))
+    model.add_steps(Failure(400))
     harness.match(0)
     assert (harness.links(), keys_by_vector(harness, 0)) == (set(), set())
     harness.match(0)
@@ -258,7 +258,7 @@ def test_document_deleted_during_call_stores_no_embedding(harness: TenantHarness
 def test_model_failure_does_not_fail_the_document(
     steps: list[Any], harness: TenantHarness, model: Server, capsys: pytest.CaptureFixture[str]
 ):
-    model.then(*steps)
+    model.add_steps(*steps)
     assert isinstance(harness.match(0), matching.MatchResult)
     assert len(model.requests) == len(steps)
     assert '"EmbeddingsSkipped": [1.0]' in capsys.readouterr().out
@@ -311,6 +311,6 @@ def test_embedding_uses_at_most_half_the_remaining_time(database: Database, harn
     clock = iter([10.0, 10.0, 5.5])
     make: Callable[[], Any] = harness.embedder.make
     short = matching.Embedder("openai/m", make, Deadline(lambda: next(clock, 5.5)))
-    model.then(Failure(503, retry_after="3"))
+    model.add_steps(Failure(503, retry_after="3"))
     short.embed(harness.database, harness.tenant_id, harness.ids[0])
     assert (len(model.requests), stored_embeddings(harness)) == (1, {})

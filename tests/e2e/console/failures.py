@@ -35,7 +35,7 @@ class Model(Server):
     """A language model that refuses every message except those in `answered`."""
 
     def __init__(self) -> None:
-        super().__init__(otherwise=lambda request: f"Re: {request.user}")
+        super().__init__(respond=lambda request: f"Re: {request.user}")
         self.answered: set[str] = set()
 
     def next(self, request: Request) -> Step:
