@@ -4,7 +4,7 @@
 PYTHON := python3
 SEED := 1
 SECONDS := 600
-LETTERS := 1000000
+DEAD_LETTERS := 1000000
 HISTORIES := 10000
 # Test folders that need a database, a cloud or a server, or that take long.
 SLOW := benchmarks e2e fuzz golden infra migrations tools
@@ -75,8 +75,8 @@ bench-matching: setup  ## Compare matching with other tools on labeled sets (DAT
 bench-dead-letters: setup  ## Measure lists, searches, groups and exports of ten million generated dead letters
 	@.venv/bin/python -m tests.benchmarks.dead_letters
 
-bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (LETTERS=1000000)
-	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
+bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (DEAD_LETTERS=1000000)
+	@.venv/bin/python -m tests.benchmarks.bulk_retry --dead-letters $(DEAD_LETTERS)
 
 bench-offers: setup  ## Compare the offers of 100,000 people with plain Python and SQL, and store a day of offers for a million
 	@.venv/bin/python -m tests.benchmarks.offers

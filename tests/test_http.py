@@ -256,12 +256,12 @@ def test_silence_ends_call_at_read_timeout(scripted_server: Server):
 def test_late_call_closes_its_connection(scripted_server: Server):
     disconnected = Event()
 
-    class Noticing(Server):
-        def done(self) -> None:
+    class NotifyingServer(Server):
+        def on_request_end(self) -> None:
             super().on_request_end()
             disconnected.set()
 
-    with Noticing(Raw(behavior="slow_body")) as server:
+    with NotifyingServer(Raw(behavior="slow_body")) as server:
         seconds_of(partial(call, server), read=30.0, total=0.1)
         assert disconnected.wait(5)
 

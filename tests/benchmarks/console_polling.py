@@ -46,7 +46,7 @@ class Cost:
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 200_000,
+    total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 200_000,
     rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
 ) -> None:
     """Send requests in one process without a gateway, and print a table.
@@ -58,9 +58,9 @@ def run(
         embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
-            url = database.prepare(server, "letters", dead_letters.TENANTS)
-            dead_letters.load(url, letters, datetime.now(UTC))
-            deploy(server.url("letters", "counterfoil_worker"))
+            url = database.prepare(server, "dead_letters", dead_letters.TENANTS)
+            dead_letters.load(url, total, datetime.now(UTC))
+            deploy(server.url("dead_letters", "counterfoil_worker"))
             costs = measure(polled_routes(url), rounds)
         finally:
             embedded.remove()

@@ -37,7 +37,7 @@ def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int
     print(f"{'export':8}{'rows':>10}{'bytes':>15}{'seconds':>9}{'rows/s':>8}{'peak MiB':>10}")  # noqa: T201
     problems = []
     for format_ in get_args(Format):
-        file = folder / f"letters.{FILE_EXTENSIONS[format_]}"
+        file = folder / f"dead_letters.{FILE_EXTENSIONS[format_]}"
         url = server.url(database, "counterfoil_worker")
         done = _export([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
         speed = done["dead_letters"] / done["seconds"]

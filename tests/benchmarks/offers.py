@@ -24,8 +24,7 @@ from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import MAX_INDEX
 from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
-from tests.offers.profile_generator import DAY, NINE, RULES, generate_profiles, offer_texts
-from tests.offers.profile_generator import no_exclusions as nobody
+from tests.offers.profile_generator import DAY, NINE, RULES, generate_profiles, no_exclusions, offer_texts
 
 SHARD_USERS = 10_000
 ROUNDS = 3
@@ -54,11 +53,11 @@ def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) ->
     pool = Pool(ProfileArrays.read(packed), DAY)
     memory.append(_peak_megabytes())
     users = [ProfileArrays(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
-    compute(pool, ProfileArrays(pool.people.rows[::50]), nobody(), RULES)  # one-time initialization
+    compute(pool, ProfileArrays(pool.people.rows[::50]), no_exclusions(), RULES)  # one-time initialization
     barrier.wait()
     marks = [_clocks()]
     for shard in users:
-        compute(pool, shard, nobody(), RULES)
+        compute(pool, shard, no_exclusions(), RULES)
     marks.append(_clocks())
     for shard in users:
         offer_texts(pool, shard)
@@ -87,7 +86,7 @@ def measure_speed(people: ProfileArrays, *, processes: int) -> Speed:
     for process in running:
         process.join()
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // 500)])
-    suiting = compute(pool, some, nobody(), replace(RULES, offers=RULES.candidates)).counts.mean()
+    suiting = compute(pool, some, no_exclusions(), replace(RULES, offers=RULES.candidates)).counts.mean()
     computed, with_json = (tuple(zip(*times, strict=True)) for times in zip(*took, strict=True))
     processor = sum(computed[0]), sum(with_json[0])
     return Speed(sum(users), suiting, max(computed[1]), max(with_json[1]), processor, max(megabytes))
@@ -272,7 +271,7 @@ def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
     computed = ours = math.inf
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        made = compute(pool, users, nobody(), RULES)
+        made = compute(pool, users, no_exclusions(), RULES)
         candidates = pool.people.ids[made.candidates]
         computed = min(computed, time.perf_counter() - began)
         documents(DAY, users.ids, candidates, candidates, made.counts, made.scores, NINE, NINE)
@@ -304,8 +303,8 @@ class Quality:
 def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
     """Compare offers among neighbors with offers among all people."""
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // users)])
-    near = compute(pool, some, nobody(), RULES)
-    all_ = compute(pool, some, nobody(), replace(RULES, candidates=len(people)))
+    near = compute(pool, some, no_exclusions(), RULES)
+    all_ = compute(pool, some, no_exclusions(), replace(RULES, candidates=len(people)))
     pairs = [
         set(zip(np.repeat(np.arange(len(some)), made.counts).tolist(), made.candidates.tolist(), strict=True))
         for made in (near, all_)

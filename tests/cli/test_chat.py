@@ -109,7 +109,7 @@ def test_interrupt_cancels_the_message(
     shown = capsys.readouterr()
     assert "Canceled: the message will not be answered." in shown.err
     assert shown.out.splitlines() == ["you  Hello  (canceled)"]
-    assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by somebody.")]
+    assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by lee.")]
 
 
 def test_refused_message_shows_the_reason(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,7 +216,7 @@ def test_unknown_id_status_tenant_and_time_are_refused(make_dead_letter: MakeDea
         with pytest.raises(UsageError, match="The state 'dead' is unknown: use one of pending"):
             run(*words)
     with pytest.raises(UsageError, match="no such tenant"):
-        run("stats", "--tenant", "nobody")
+        run("stats", "--tenant", "missing")
     with pytest.raises(UsageError, match="'soon' is not a time"):
         run("list", "--since", "soon")
 

@@ -192,7 +192,7 @@ def test_empty_list_prints_a_sentence(harness: BulkHarness):
         (("bulk-retry", "0000ffff"), "No dead letter id ends with"),
         (("bulk-retry", "0000ffff", "--type", "echo"), "either dead letter ids or filter options"),
         (("bulk-retry", "--group", "0000ffff"), "No group fingerprint"),
-        (("bulk-retry", "--tenant", "nobody"), "There is no such tenant"),
+        (("bulk-retry", "--tenant", "missing"), "There is no such tenant"),
         (("bulk-retry", "--tenant", "-"), "one at a time"),
         (("purge", "--before", "2026-03-03", "--status", "ignored", "--tenant", "-"), "unassigned"),
         (("export", "letters.csv", "--tenant", "-"), "unassigned"),

@@ -168,7 +168,7 @@ ENCODED_KEYS = {
 """Object keys as encoded in S3 events, each with the decoded key."""
 
 KEYS_WITHOUT_TENANT = {
-    "an unknown tenant": "uploads/nobody/a.xml",
+    "an unknown tenant": "uploads/missing/a.xml",
     "no tenant": "uploads/a.xml",
     "an empty tenant": "uploads//a.xml",
     "another prefix": "exports/acme/a.xml",

@@ -342,7 +342,7 @@ def test_each_upload_in_event_gets_its_message(
     notification = s3_event(
         object_created("uploads/acme/1.xml"),
         object_created("uploads/acme/gone.xml", name="ObjectRemoved:Delete"),
-        object_created("uploads/nobody/2.xml"),
+        object_created("uploads/missing/2.xml"),
         object_created("uploads/acme/1.xml"),  # duplicate
     )
 
@@ -351,7 +351,7 @@ def test_each_upload_in_event_gets_its_message(
     assert response == {"batchItemFailures": []}
     assert statuses_by_key(admin) == {
         "uploads/acme/1.xml": "pending",
-        "uploads/nobody/2.xml": "pending",
+        "uploads/missing/2.xml": "pending",
         "uploads/acme/good.xml": "succeeded",
     }
     assert len(rows(admin, "outbox")) == 2

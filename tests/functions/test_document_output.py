@@ -80,7 +80,7 @@ def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
 
 
 def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness):
-    with running_receiver(["whsec_of_somebody_else"], output.clock) as receiver:
+    with running_receiver(["whsec_of_another_receiver"], output.clock) as receiver:
         output.webhook(f"http://127.0.0.1:{receiver.server_port}")
         output.result()
         output.run()

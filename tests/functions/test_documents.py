@@ -156,7 +156,7 @@ def test_duplicate_content_creates_no_second_document(
     assert len(pipeline.sqs.sent["ingestion"]) == 2
 
 
-@pytest.mark.parametrize("key", ["uploads/nobody/a.xml", "uploads/a.xml"])
+@pytest.mark.parametrize("key", ["uploads/missing/a.xml", "uploads/a.xml"])
 def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: Connection, key: str) -> None:
     assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
 

@@ -127,9 +127,9 @@ def test_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Conn
 
 def test_mail_has_global_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
-    nobody = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
+    message = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
-    mailbox.receive(received_mail(nobody))
+    mailbox.receive(received_mail(message))
 
     jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
     assert set(jobs) == {None, str(acme), str(zenith)}

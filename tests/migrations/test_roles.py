@@ -125,7 +125,7 @@ def test_dead_letter_audit_trail_is_append_only(
     rows_before = rows(admin, "dead_letter_audit")
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for connection in (worker, maintenance):
-        for statement in ("UPDATE {} SET actor = 'nobody'", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"):
+        for statement in ("UPDATE {} SET actor = 'mallory'", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"):
             assert is_refused(connection, statement.format("dead_letter_audit"))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         worker.execute("SET ROLE counterfoil_delivery; DELETE FROM dead_letter_audit")

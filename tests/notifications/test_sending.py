@@ -37,7 +37,7 @@ def test_sent_notice_is_recorded_and_counted(
     stats = run()
     assert (stats.notices, stats.sent, stats.failed) == (1, 1, 0)
     assert deliveries(admin, "channel", "recipient", "attempts", "sent_at", "error") == [
-        ("pager", "somebody", 1, clock(), None)
+        ("pager", "on-call", 1, clock(), None)
     ]
     assert metrics(capsys.readouterr().out) == [("NotificationsSent", "pager", 1)]
 
@@ -392,11 +392,11 @@ def test_tenant_admins_get_only_their_failures(
         admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s)", [tenant_id, email])
     fail()
     run()
-    assert {sent.recipient for sent in channel.sent} == {"somebody", "ann@acme.example", "bob@acme.example"}
+    assert {sent.recipient for sent in channel.sent} == {"on-call", "ann@acme.example", "bob@acme.example"}
     channel.sent.clear()
     fail(None)
     run()
-    assert [sent.recipient for sent in channel.sent] == ["somebody"]
+    assert [sent.recipient for sent in channel.sent] == ["on-call"]
 
 
 def test_notifier_with_worker_role_is_rejected(

@@ -448,7 +448,7 @@ def test_timeline_is_limited_to_the_last_events(
         ("[viewer tenant:acme]", {}, 200),
         ("[operator tenant:acme]", {"tenant": "acme"}, 200),
         ("[admin tenant:*]", {"tenant": "acme"}, 200),
-        ("[admin tenant:*]", {"tenant": "nobody"}, 404),
+        ("[admin tenant:*]", {"tenant": "missing"}, 404),
         ("[admin tenant:*]", {}, 422),
         ("[viewer tenant:acme tenant:other]", {}, 422),
         ("[viewer tenant:acme tenant:other]", {"tenant": "acme"}, 200),

@@ -160,13 +160,13 @@ def tables(admin: Connection) -> object:
 
 EXTRA_FIELDS: dict[str, object] = {
     "tenant_id": "00000000-0000-0000-0000-000000000001",
-    "user_id": "somebody",
-    "subject": "somebody",
+    "user_id": "ann",
+    "subject": "ann",
     "role": "admin",
     "groups": ["admin"],
     "status": "resolved",
     "version": 7,
-    "resolved_by": "somebody",
+    "resolved_by": "ann",
     "created_at": "2000-01-01T00:00:00Z",
     "__proto__": {"admin": True},
     "constructor": {},

@@ -207,7 +207,7 @@ def test_purge_requires_admin_of_the_tenant(
 
 def test_platform_admin_must_name_the_tenant(purge: Purge, dead_letter_ids: list[UUID]) -> None:
     assert purge(groups="[admin tenant:*]").status == 422
-    assert purge(groups="[admin tenant:*]", tenant="nobody", confirm="nobody").status == 404
+    assert purge(groups="[admin tenant:*]", tenant="missing", confirm="missing").status == 404
 
 
 def test_large_purge_continues_after_the_request(
