@@ -162,7 +162,7 @@ def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: C
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": key}
-    assert "names no tenant" in dead_letter["metadata"]["last_error"]["message"]
+    assert "contains no existing tenant" in dead_letter["metadata"]["last_error"]["message"]
 
 
 def test_too_large_file_is_rejected_before_download(

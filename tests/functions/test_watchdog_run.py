@@ -84,7 +84,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
     def fail(_: object) -> dict[str, Any]:
         raise ValueError("the value 4711 of some column")
 
-    def noted(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def recorded(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(time_left: object) -> Any:
             executed.append(name)
             return step(time_left)
@@ -92,7 +92,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
         return run
 
     for name, step in list(steps.items()):
-        monkeypatch.setitem(steps, name, fail if name == failing_step else noted(name, step))
+        monkeypatch.setitem(steps, name, fail if name == failing_step else recorded(name, step))
 
     with pytest.raises(RuntimeError, match=f"run failed: {failing_step}$") as raised:
         handler.handle({}, Context())

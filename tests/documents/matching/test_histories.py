@@ -1,4 +1,4 @@
-"""Any history of a tenant's documents has the same result as matching all of them at once."""
+"""Any history of a tenant's documents has the same result as matching all of them together."""
 
 from collections.abc import Iterator
 from random import Random

@@ -83,7 +83,7 @@ def test_rejected_candidates_of_a_document_count_once(harness: TenantHarness, tm
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
         harness.decide(billed, harness.file(order(f"PX-{number:04}", number)), "rejected")
-    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected of others"):
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without one"):
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
@@ -127,12 +127,12 @@ def test_cross_validation_excludes_the_tested_cases(harness: TenantHarness, monk
     learned_from: list[frozenset[UUID]] = []
     fitted = learning._fit_calibration  # the function that fits each calibration
 
-    def noted(questions: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]) -> object:
+    def record_and_fit(questions: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]) -> object:
         several = list(questions)
         learned_from.append(frozenset(one.child for one in several))
         return fitted(several, expected)
 
-    monkeypatch.setattr(learning, "_fit_calibration", noted)
+    monkeypatch.setattr(learning, "_fit_calibration", record_and_fit)
     cross_validate(shipped(), [read_labels(harness)])
     children = frozenset().union(*learned_from)
     assert len(children) == 60
