@@ -4,7 +4,7 @@
 PYTHON := python3
 SEED := 1
 SECONDS := 600
-LETTERS := 1000000
+DEAD_LETTERS := 1000000
 HISTORIES := 10000
 # Test folders that need a database, a cloud or a server, or that take long.
 SLOW := benchmarks e2e fuzz golden infra migrations tools
@@ -13,7 +13,7 @@ PACKAGE := packages/powertools-postgres-idempotency
 # Tests that `make soak` runs in a long form. `make test` runs 30 seconds of load, 200 histories, 8 orders of arrival, ...
 SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) \
 	tests/tools/simulation/test_simulation.py tests/tools/test_delivery_model.py \
-	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
+	tests/documents/matching/test_arrival_order.py tests/functions/test_mail_crashes.py
 # Without bytecode files, every process takes several seconds longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -75,8 +75,8 @@ bench-matching: setup  ## Compare matching with other tools on labeled sets (DAT
 bench-dead-letters: setup  ## Measure lists, searches, groups and exports of ten million generated dead letters
 	@.venv/bin/python -m tests.benchmarks.dead_letters
 
-bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (LETTERS=1000000)
-	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
+bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (DEAD_LETTERS=1000000)
+	@.venv/bin/python -m tests.benchmarks.bulk_retry --dead-letters $(DEAD_LETTERS)
 
 bench-offers: setup  ## Compare the offers of 100,000 people with plain Python and SQL, and store a day of offers for a million
 	@.venv/bin/python -m tests.benchmarks.offers

@@ -193,7 +193,7 @@ def test_database_rejects_entry_not_following_last(forged: str, record: Record, 
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE audit_entry SET actor = 'nobody'",
+        "UPDATE audit_entry SET actor = 'mallory'",
         "DELETE FROM audit_entry",
         "TRUNCATE audit_entry",
         "DELETE FROM audit_head",
@@ -212,7 +212,7 @@ def test_entries_cannot_be_changed_by_any_role(
 
 CHAIN_LENGTH = 6
 CHANGES = (
-    "actor = 'somebody else'",
+    "actor = 'mallory'",
     "action = 'ignored'",
     "targets = '{elsewhere}'",
     "recorded_at = recorded_at + interval '1 microsecond'",

@@ -240,7 +240,7 @@ def post(server: Server, resolver: Resolver, host: str = NAME, **options: Any) -
 
 
 def test_call_connects_to_checked_address_with_host_name(scripted_server: Server):
-    scripted_server.then(Raw(204))
+    scripted_server.add_steps(Raw(204))
     resolver = Resolver(["127.0.0.1"])
     assert post(scripted_server, resolver) == 204
     (request,) = scripted_server.requests
@@ -264,7 +264,7 @@ def test_dns_rebinding_cannot_redirect_call(scripted_server: Server, monkeypatch
         "getaddrinfo",
         lambda host, *a, **k: original_getaddrinfo(host, *a, **k) if host == "127.0.0.1" else fail_unchecked(),
     )
-    scripted_server.then(Raw(200))
+    scripted_server.add_steps(Raw(200))
     assert Egress(("127.0.0.1/32",), resolver).post(scripted_server.url.replace("127.0.0.1", NAME), b"", {}) == 200
     assert len(resolver.queries) == 1
     with pytest.raises(RejectedRequestError):  # the next call resolves and checks again
@@ -275,7 +275,7 @@ def test_dns_rebinding_cannot_redirect_call(scripted_server: Server, monkeypatch
 def test_proxy_of_environment_is_ignored(scripted_server: Server, monkeypatch: pytest.MonkeyPatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    scripted_server.then(Raw(200))
+    scripted_server.add_steps(Raw(200))
     assert post(scripted_server, Resolver(["127.0.0.1"])) == 200
 
 
@@ -286,7 +286,7 @@ def test_rejected_address_receives_no_request(scripted_server: Server):
 
 
 def test_redirect_is_rejected(scripted_server: Server):
-    scripted_server.then(Raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}))
+    scripted_server.add_steps(Raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}))
     resolver = Resolver(["127.0.0.1"])
     with pytest.raises(RejectedRequestError, match=f"^{NAME} answered with HTTP 302$"):
         post(scripted_server, resolver)
@@ -294,7 +294,7 @@ def test_redirect_is_rejected(scripted_server: Server):
 
 
 def test_endless_response_succeeds_after_headers(scripted_server: Server):
-    scripted_server.then(Raw(200, b"x" * 10, how="slow_body"))
+    scripted_server.add_steps(Raw(200, b"x" * 10, behavior="slow_body"))
     assert post(scripted_server, Resolver(["127.0.0.1"])) == 200
 
 
@@ -323,8 +323,8 @@ def test_malformed_url_is_rejected(url: str):
 
 
 @pytest.fixture
-def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """`encrypted(name)` starts a server with a trusted certificate for this name."""
+def make_tls_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
+    """`make_tls_server(name)` starts a server with a trusted certificate for this name."""
     servers: list[Server] = []
     http._ssl_context.cache_clear()
 
@@ -344,18 +344,18 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     http._ssl_context.cache_clear()
 
 
-def test_certificate_of_name_is_accepted(encrypted: Callable[[str], Server]):
-    server = encrypted(NAME)
+def test_certificate_of_name_is_accepted(make_tls_server: Callable[[str], Server]):
+    server = make_tls_server(NAME)
     assert post(server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_certificate_of_another_name_is_rejected(encrypted: Callable[[str], Server]):
-    server = encrypted("other.example.com")
+def test_certificate_of_another_name_is_rejected(make_tls_server: Callable[[str], Server]):
+    server = make_tls_server("other.example.com")
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer: ConnectError$"):
         post(server, Resolver(["127.0.0.1"]))
     assert server.requests == []
 
 
-def test_certificate_of_address_is_rejected(encrypted: Callable[[str], Server]):
+def test_certificate_of_address_is_rejected(make_tls_server: Callable[[str], Server]):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
-        post(encrypted("127.0.0.1"), Resolver(["127.0.0.1"]))
+        post(make_tls_server("127.0.0.1"), Resolver(["127.0.0.1"]))

@@ -32,7 +32,7 @@ def scripted_server() -> Iterator[Server]:
 
 
 def call(server: Server, *script: Step, **limits: Any) -> httpx.Response:
-    server.then(*script)
+    server.add_steps(*script)
     return http.send("POST", f"{server.url}/{SECRET}?key={SECRET}", json={"a": 1}, **LIMITS | limits)
 
 
@@ -62,7 +62,7 @@ def test_call_sends_request_and_returns_response(scripted_server: Server):
 
 
 def test_bytes_are_sent_unchanged(scripted_server: Server):
-    scripted_server.then(Answer("yes"))
+    scripted_server.add_steps(Answer("yes"))
     http.send("POST", scripted_server.url, content=b"\x00\xff", **LIMITS)
     assert scripted_server.requests[0].body == b"\x00\xff"
 
@@ -92,7 +92,7 @@ def test_truncated_response_is_a_failure(scripted_server: Server):
         call(scripted_server, Raw(body=b"half", headers={"Content-Length": "8"}))
 
 
-def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
+def gzip_response(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
     return Raw(status, gzip.compress(body), {"Content-Encoding": encoding})
 
 
@@ -122,7 +122,7 @@ def test_empty_body_ignores_content_encoding(scripted_server: Server):
 @pytest.mark.parametrize("cut", [True, False])
 def test_decompression_is_bounded(scripted_server: Server, cut: bool):
     bomb = gzip.compress(b"x" * 50_000_000)  # about 50 KB
-    scripted_server.then(*(Raw(status, bomb, {"Content-Encoding": "gzip"}) for status in (200, 400)))
+    scripted_server.add_steps(*(Raw(status, bomb, {"Content-Encoding": "gzip"}) for status in (200, 400)))
     tracemalloc.start()
     try:
         for _ in range(2):
@@ -138,9 +138,9 @@ def test_decompression_is_bounded(scripted_server: Server, cut: bool):
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "compress"])
 def test_unknown_encoding_is_rejected_after_error_status(scripted_server: Server, encoding: str):
     with pytest.raises(RejectedRequestError, match="in an encoding that was not requested"):
-        call(scripted_server, packed(b"x", encoding=encoding))
+        call(scripted_server, gzip_response(b"x", encoding=encoding))
     with pytest.raises(ServiceUnavailableError, match="HTTP 503"):
-        call(scripted_server, packed(b"x", 503, encoding))
+        call(scripted_server, gzip_response(b"x", 503, encoding))
     with pytest.raises(RejectedRequestError, match="HTTP 404"):
         call(scripted_server, Raw(404, b"no gzip", {"Content-Encoding": "gzip"}))
 
@@ -150,8 +150,8 @@ def test_accept_encoding_cannot_be_overridden(scripted_server: Server):
     assert scripted_server.requests[0].headers["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("raw", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
-def test_cut_truncates_longer_response(scripted_server: Server, raw: Raw):
+@pytest.mark.parametrize("raw", [Raw(body=b"x" * 1001), gzip_response(b"x" * 1001)])
+def test_truncate_cuts_longer_response(scripted_server: Server, raw: Raw):
     longer_response, complete_response = (
         call(scripted_server, item, max_body_bytes=1000, truncate=True) for item in (raw, Raw(body=b"x" * 1000))
     )
@@ -178,7 +178,7 @@ def test_caller_can_replace_status_check(scripted_server: Server):
         (Raw(body=b"x", headers={"Content-Encoding": "br"}), b""),
     ],
 )
-def test_cut_returns_readable_part_of_response(scripted_server: Server, answer: Raw, read: bytes):
+def test_truncate_returns_readable_part_of_response(scripted_server: Server, answer: Raw, read: bytes):
     response = call(scripted_server, answer, truncate=True)
 
     assert (response.status_code, response.content, http.is_truncated(response)) == (200, read, True)
@@ -188,11 +188,11 @@ def test_cut_returns_readable_part_of_response(scripted_server: Server, answer: 
     "answer",
     [
         Raw(201, b"half", {"Content-Length": "8"}),
-        Raw(201, b"half", how="reset"),
+        Raw(201, b"half", behavior="reset"),
         Raw(201, gzip.compress(b"half")[:-8], {"Content-Encoding": "gzip", "Content-Length": "99"}),
     ],
 )
-def test_cut_accepts_interrupted_body(scripted_server: Server, answer: Raw):
+def test_truncate_accepts_interrupted_body(scripted_server: Server, answer: Raw):
     response = call(scripted_server, answer, truncate=True)
 
     assert (response.status_code, http.is_truncated(response)) == (201, True)
@@ -200,11 +200,11 @@ def test_cut_accepts_interrupted_body(scripted_server: Server, answer: Raw):
 
 
 @pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
-def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
+def test_truncate_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
     start = monotonic()
     response = call(
         scripted_server,
-        Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"),
+        Raw(201, b"a" * 50, behavior="slow_body" if limits["total"] < 1 else "stalled"),
         truncate=True,
         **limits,
     )
@@ -213,8 +213,10 @@ def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted_server
     assert monotonic() - start < 2.0
 
 
-def test_cut_requires_response_headers(scripted_server: Server):
-    seconds = seconds_of(partial(call, scripted_server, Raw(how="slow_headers"), truncate=True), read=30.0, total=0.3)
+def test_truncate_requires_response_headers(scripted_server: Server):
+    seconds = seconds_of(
+        partial(call, scripted_server, Raw(behavior="slow_headers"), truncate=True), read=30.0, total=0.3
+    )
     assert seconds < 1.5
 
 
@@ -242,24 +244,24 @@ def test_data_after_compressed_stream_is_discarded(scripted_server: Server):
 @pytest.mark.parametrize("pace", ["slow_headers", "slow_body", "silent"])
 def test_slow_response_ends_at_total_deadline(pace: Any, scripted_server: Server):
     # Each byte arrives within `read`, so only `total` ends the call.
-    seconds = seconds_of(partial(call, scripted_server, Raw(body=b"ab", how=pace)), read=30.0, total=0.3)
+    seconds = seconds_of(partial(call, scripted_server, Raw(body=b"ab", behavior=pace)), read=30.0, total=0.3)
     assert 0.3 <= seconds < 1.5
 
 
 def test_silence_ends_call_at_read_timeout(scripted_server: Server):
-    seconds = seconds_of(partial(call, scripted_server, Raw(how="silent")), read=0.1, total=30.0)
+    seconds = seconds_of(partial(call, scripted_server, Raw(behavior="silent")), read=0.1, total=30.0)
     assert seconds < 1.5
 
 
 def test_late_call_closes_its_connection(scripted_server: Server):
     disconnected = Event()
 
-    class Noticing(Server):
-        def done(self) -> None:
-            super().done()
+    class NotifyingServer(Server):
+        def on_request_end(self) -> None:
+            super().on_request_end()
             disconnected.set()
 
-    with Noticing(Raw(how="slow_body")) as server:
+    with NotifyingServer(Raw(behavior="slow_body")) as server:
         seconds_of(partial(call, server), read=30.0, total=0.1)
         assert disconnected.wait(5)
 
@@ -282,7 +284,7 @@ def test_hanging_tls_handshake_does_not_block_caller():
 
 def test_call_without_time_left_fails_immediately(scripted_server: Server):
     with pytest.raises(ServiceUnavailableError):
-        call(scripted_server, Raw(how="silent"), total=-1.0)
+        call(scripted_server, Raw(behavior="silent"), total=-1.0)
 
 
 def test_refused_connection_is_a_service_failure():
@@ -294,7 +296,7 @@ def test_refused_connection_is_a_service_failure():
 
 def test_connection_reset_is_a_service_failure(scripted_server: Server):
     with pytest.raises(ServiceUnavailableError, match="ReadError"):
-        call(scripted_server, Raw(body=b"x" * 1000, how="reset"))
+        call(scripted_server, Raw(body=b"x" * 1000, behavior="reset"))
 
 
 # Classification
@@ -427,7 +429,7 @@ def test_past_retry_after_date_means_zero(scripted_server: Server):
 
 
 @pytest.mark.parametrize(
-    "step", [Failure(500), Failure(403), Raw(302), Raw(body=b"x" * 9, how="reset"), Raw(body=b"x" * 2_000_000)]
+    "step", [Failure(500), Failure(403), Raw(302), Raw(body=b"x" * 9, behavior="reset"), Raw(body=b"x" * 2_000_000)]
 )
 def test_errors_do_not_quote_url_or_body(step: Step, scripted_server: Server):
     with pytest.raises((ServiceUnavailableError, RejectedRequestError)) as caught:

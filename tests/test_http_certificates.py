@@ -43,7 +43,7 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def encrypted(certificate: Path) -> Iterator[str]:
+def tls_url(certificate: Path) -> Iterator[str]:
     """URL of a server that answers one request over TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -73,13 +73,13 @@ def trust() -> Iterator[Any]:
     http._ssl_context.cache_clear()
 
 
-def test_self_signed_certificate_is_rejected(encrypted: str, trust: Any):
+def test_self_signed_certificate_is_rejected(tls_url: str, trust: Any):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
-        http.send("GET", encrypted, **LIMITS)
+        http.send("GET", tls_url, **LIMITS)
 
 
 def test_certificates_of_ssl_cert_file_are_trusted(
-    encrypted: str, certificate: Path, trust: Any, monkeypatch: pytest.MonkeyPatch
+    tls_url: str, certificate: Path, trust: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert http.send("GET", encrypted, **LIMITS).content == b"ok"
+    assert http.send("GET", tls_url, **LIMITS).content == b"ok"

@@ -54,7 +54,7 @@ WITH made AS (
     SELECT gen_random_uuid(), CASE WHEN i %% %(others)s = 0 THEN %(other)s::uuid ELSE %(tenant)s::uuid END,
            CASE WHEN i %% %(others)s = 1 THEN 'mail' ELSE 'echo' END, '{"say": "hello"}', sha256('hello'), 2, i::text,
            %(now)s::timestamptz - interval '1 day' - i * interval '10 ms', 'failed', 'It failed', 3, %(now)s, %(now)s, 1
-    FROM generate_series(1, %(letters)s) AS i
+    FROM generate_series(1, %(dead_letters)s) AS i
     RETURNING id, tenant_id, task_type, created_at
 )
 INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
@@ -99,7 +99,7 @@ class Queue:
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 1_000_000,
+    total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 1_000_000,
     faster: Annotated[float, typer.Option(help="Clock speedup, so that the rate limit does not matter.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Random seed of the kills.")] = 1,
     folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
@@ -114,19 +114,19 @@ def run(
         Path(directory).chmod(0o711)
         embedded = PostgresServer(Path(directory) / "postgres")
         try:
-            faults = measure(embedded.start(durable=False), letters, faster, Random(seed))
+            faults = measure(embedded.start(durable=False), total, faster, Random(seed))
         finally:
             embedded.remove()
     if faults:
         raise typer.Exit(1)
 
 
-def measure(server: Server, letters: int, faster: float, random: Random) -> list[str]:
+def measure(server: Server, total: int, faster: float, random: Random) -> list[str]:
     """Generate dead letters, retry them and print the results. Return all faults."""
     url = database.prepare(server, "bulk", 2)
     began = time.perf_counter()
-    make(url, letters)
-    print(f"{letters} dead letters generated in {time.perf_counter() - began:.0f} s")  # noqa: T201
+    make(url, total)
+    print(f"{total} dead letters generated in {time.perf_counter() - began:.0f} s")  # noqa: T201
     clock = Clock(time.time(), faster)
     with closing(Database(server.url("bulk", "counterfoil_worker"), max_connections=1)) as db:
         operation = request(db, clock())
@@ -147,10 +147,10 @@ def measure(server: Server, letters: int, faster: float, random: Random) -> list
     return faults
 
 
-def make(url: str, letters: int) -> None:
+def make(url: str, total: int) -> None:
     """Create failed tasks, their dead letters, and the table that replaces SQS."""
     values = {
-        "letters": letters,
+        "dead_letters": total,
         "others": OTHERS,
         "tenant": tenant_id(0),
         "other": tenant_id(1),

@@ -51,12 +51,12 @@ def run(
     if found is None:
         print(BROWSER_HINT, file=sys.stderr)  # noqa: T201  # a command's
         raise typer.Exit(1)
-    with _up(cloud) as up, sync_playwright() as playwright:
+    with _running_cloud(cloud) as up, sync_playwright() as playwright:
         expect.set_options(timeout=TIMEOUT_MS)
         chromium = playwright.chromium.launch(executable_path=found)
-        session, icon = signed_in(chromium, up)
+        session, icon = start_session(chromium, up)
         first = visit(chromium, up.console_url, session)
-        pairs = [(visit(chromium, up.console_url, session), bare(chromium, icon)) for _ in range(loads)]
+        pairs = [(visit(chromium, up.console_url, session), load_bare_page(chromium, icon)) for _ in range(loads)]
         chromium.close()
     print(f"{loads} loads; the cold start was usable after {first.usable:.0f} ms")  # noqa: T201
     visits, alone = [load for load, _ in pairs], [milliseconds for _, milliseconds in pairs]
@@ -86,7 +86,7 @@ def p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
-def signed_in(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
+def start_session(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
     """Sign in. Return the stored session and the URL of the console's smallest file."""
     page = chromium.new_page()
     page.set_default_timeout(TIMEOUT_MS)
@@ -100,7 +100,7 @@ def signed_in(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
 
 def visit(chromium: Browser, url: str, session: str) -> Load:
     """Load the console in a fresh browser context with a session."""
-    with _fresh(chromium) as context:
+    with _new_context(chromium) as context:
         context.add_init_script(f"sessionStorage.setItem({SESSION!r}, {session!r})")
         page = context.new_page()
         answers: list[Response] = []
@@ -115,9 +115,9 @@ def visit(chromium: Browser, url: str, session: str) -> Load:
         return Load((seen - start) * 1000, (usable - start) * 1000, _bytes(answers))
 
 
-def bare(chromium: Browser, url: str) -> float:
+def load_bare_page(chromium: Browser, url: str) -> float:
     """Return the milliseconds to load a page without scripts or styles."""
-    with _fresh(chromium) as context:
+    with _new_context(chromium) as context:
         page = context.new_page()
         start = perf_counter()
         page.goto(url)
@@ -130,7 +130,7 @@ def _bytes(answers: Sequence[Response]) -> int:
 
 
 @contextmanager
-def _fresh(chromium: Browser) -> Iterator[BrowserContext]:
+def _new_context(chromium: Browser) -> Iterator[BrowserContext]:
     context = chromium.new_context(viewport=WIDE)
     context.set_default_timeout(TIMEOUT_MS)
     yield context
@@ -138,7 +138,7 @@ def _fresh(chromium: Browser) -> Iterator[BrowserContext]:
 
 
 @contextmanager
-def _up(folder: Path | None) -> Iterator[Cloud]:
+def _running_cloud(folder: Path | None) -> Iterator[Cloud]:
     """Yield the cloud in `folder`, or a temporary one."""
     if folder is not None:
         yield Cloud.at(CloudFolder(folder.resolve()))

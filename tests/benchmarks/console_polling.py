@@ -46,7 +46,7 @@ class Cost:
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 200_000,
+    total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 200_000,
     rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
 ) -> None:
     """Send requests in one process without a gateway, and print a table.
@@ -58,9 +58,9 @@ def run(
         embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
-            url = database.prepare(server, "letters", dead_letters.TENANTS)
-            dead_letters.load(url, letters, datetime.now(UTC))
-            deploy(server.url("letters", "counterfoil_worker"))
+            url = database.prepare(server, "dead_letters", dead_letters.TENANTS)
+            dead_letters.load(url, total, datetime.now(UTC))
+            deploy(server.url("dead_letters", "counterfoil_worker"))
             costs = measure(polled_routes(url), rounds)
         finally:
             embedded.remove()
@@ -110,10 +110,10 @@ def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) ->
     random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
         for name in random.sample(list(routes), len(routes)):
-            new, tag, status = timed(*routes[name], None)
+            new, tag, status = time_request(*routes[name], None)
             took[name][0].append(new)
             if status == 200:  # OK
-                known, _, again = timed(*routes[name], tag)
+                known, _, again = time_request(*routes[name], tag)
                 assert again == 304, f"{name}: {again} without a change"  # NOT MODIFIED
                 took[name][1].append(known)
             else:
@@ -121,7 +121,7 @@ def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) ->
     return [Cost(name, *both) for name, both in took.items()]
 
 
-def timed(path: str, query: Mapping[str, str], tag: str | None) -> tuple[float, str | None, int]:
+def time_request(path: str, query: Mapping[str, str], tag: str | None) -> tuple[float, str | None, int]:
     """Send a request. Return milliseconds, ETag and status."""
     api_event = request(path, query, tag)
     began = perf_counter()

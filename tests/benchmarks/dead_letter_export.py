@@ -37,7 +37,7 @@ def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int
     print(f"{'export':8}{'rows':>10}{'bytes':>15}{'seconds':>9}{'rows/s':>8}{'peak MiB':>10}")  # noqa: T201
     problems = []
     for format_ in get_args(Format):
-        file = folder / f"letters.{FILE_EXTENSIONS[format_]}"
+        file = folder / f"dead_letters.{FILE_EXTENSIONS[format_]}"
         url = server.url(database, "counterfoil_worker")
         done = _export([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
         speed = done["dead_letters"] / done["seconds"]
@@ -46,7 +46,7 @@ def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int
         )
         if done["peak"] * 1024**2 > MAX_MEGABYTES * 1e6:
             problems.append(f"{format_}: more than {MAX_MEGABYTES:.0f} MB (10^6 bytes) of memory")
-        problems += [f"{format_}: {fault}" for fault in faults(exported_ids(file, format_), ids)]
+        problems += [f"{format_}: {fault}" for fault in find_faults(exported_ids(file, format_), ids)]
         file.unlink()
     return problems
 
@@ -72,7 +72,7 @@ def exported_ids(file: Path, format_: Format) -> Iterator[UUID]:
             yield from (UUID(row["job_id"]) for row in csv.DictReader(opened, strict=True))
 
 
-def faults(exported: Iterable[UUID], expected: Collection[UUID]) -> list[str]:
+def find_faults(exported: Iterable[UUID], expected: Collection[UUID]) -> list[str]:
     """Compare exported ids with the expected ones, each of which must occur once."""
     seen: set[UUID] = set()
     lines = 0

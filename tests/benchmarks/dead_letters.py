@@ -95,7 +95,7 @@ Call = Callable[[Connection], object]
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 10_000_000,
+    total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 10_000_000,
     rounds: Annotated[int, typer.Option(help="Measurements per query.")] = 200,
     folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
 ) -> None:
@@ -108,16 +108,16 @@ def run(
         embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
-            url = database.prepare(server, "letters", TENANTS)
-            seconds = load(url, letters, datetime.now(UTC))
+            url = database.prepare(server, "dead_letters", TENANTS)
+            seconds = load(url, total, datetime.now(UTC))
             with psycopg.connect(url) as connection:
                 [(size,)] = connection.execute(
                     "SELECT sum(pg_total_relation_size(c.oid)) / 1e9 FROM pg_class c WHERE relname ~ '^dead_letter' "
                     "AND relkind = 'r'"
                 ).fetchall()
-            print(f"{letters} dead letters generated in {seconds:.0f} s; {size:.1f} GB with indexes")  # noqa: T201
-            slow = report(server.url("letters", "counterfoil_worker"), letters, rounds)
-            faults = dead_letter_export.report(server, "letters", tenant_id(0), Path(directory))
+            print(f"{total} dead letters generated in {seconds:.0f} s; {size:.1f} GB with indexes")  # noqa: T201
+            slow = report(server.url("dead_letters", "counterfoil_worker"), total, rounds)
+            faults = dead_letter_export.report(server, "dead_letters", tenant_id(0), Path(directory))
         finally:
             embedded.remove()
     for fault in faults:
@@ -126,7 +126,7 @@ def run(
         raise typer.Exit(1)
 
 
-def load(url: str, letters: int, now: datetime) -> float:
+def load(url: str, total: int, now: datetime) -> float:
     """Generate dead letters and their related rows. Return the seconds it took."""
     began = perf_counter()
     values = {
@@ -135,11 +135,11 @@ def load(url: str, letters: int, now: datetime) -> float:
         "largest": LARGEST_SHARE,
         "now": now,
         "days": DAYS,
-        "all": letters,
+        "all": total,
     }
     batches = [
-        {**values, "first": first, "last": min(letters, first + BATCH_SIZE - 1)}
-        for first in range(1, letters + 1, BATCH_SIZE)
+        {**values, "first": first, "last": min(total, first + BATCH_SIZE - 1)}
+        for first in range(1, total + 1, BATCH_SIZE)
     ]
     with psycopg.connect(url, autocommit=True) as connection, _without_indexes(connection):
         with ThreadPoolExecutor(LOAD_CONNECTIONS) as pool:
@@ -174,19 +174,19 @@ def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
         connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {constraint}" if constraint else index)
 
 
-def report(url: str, letters: int, rounds: int) -> list[str]:
+def report(url: str, total: int, rounds: int) -> list[str]:
     """Measure, print a table, and return the queries that missed the goal."""
     tenant, random, slow = tenant_id(0), Random(1), []
     with closing(Database(url, max_connections=1)) as db:
         with db.tenant(tenant) as connection:
-            alone = median(_timed(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
+            alone = median(_milliseconds(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
             newest = groups.page(connection, tenant, STATUSES, datetime.now(UTC), limit=100)
         print(f"{'':34}{'p50 ms':>9}{'p95 ms':>9}{'x SELECT 1':>12}")  # noqa: T201
-        for name, call in calls(tenant, letters, random, [group.fingerprint for group in newest]).items():
+        for name, call in calls(tenant, total, random, [group.fingerprint for group in newest]).items():
             took = []
             for _ in range(rounds):
                 with db.tenant(tenant) as connection:
-                    took.append(_timed(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
+                    took.append(_milliseconds(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
             p95 = quantiles(took, n=20)[-1]
             print(f"{name:34}{median(took):9.1f}{p95:9.1f}{p95 / alone:12.0f}")  # noqa: T201
             if p95 > GOAL_MS:
@@ -194,7 +194,7 @@ def report(url: str, letters: int, rounds: int) -> list[str]:
     return slow
 
 
-def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str]) -> dict[str, Call]:
+def calls(tenant: UUID, total: int, random: Random, fingerprints: Sequence[str]) -> dict[str, Call]:
     """Return the console's queries by name, each with random values."""
     now = datetime.now(UTC)
 
@@ -210,7 +210,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         return page(lambda: DeadLetterFilter(search=text(), status=status), deep=deep)
 
     def number() -> str:
-        return str(random.randrange(letters))
+        return str(random.randrange(total))
 
     return {
         "list": page(DeadLetterFilter),
@@ -236,7 +236,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
     }
 
 
-def _timed(call: Callable[[], object]) -> float:
+def _milliseconds(call: Callable[[], object]) -> float:
     began = perf_counter()
     call()
     return (perf_counter() - began) * 1e3

@@ -50,7 +50,7 @@ FLOODS = (
 
 
 @dataclass
-class Answers:
+class ResponseStats:
     """Answers to the requests of a tenant."""
 
     statuses: list[str] = field(default_factory=list)
@@ -132,9 +132,9 @@ def answer(url: str, pipe: Connection) -> None:
         pipe.send(handler.handle(request(path, query, None, tenant=tenant, user=user), Context())["statusCode"])
 
 
-def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, Answers]:
+def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, ResponseStats]:
     """Return the answers to each tenant."""
-    flood, other, stop = Answers(), Answers(), Event()
+    flood, other, stop = ResponseStats(), ResponseStats(), Event()
     api.busiest = 0.0
 
     def keep_asking(number: int) -> None:
@@ -158,7 +158,7 @@ def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 20_000,
+    total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 20_000,
     seconds: Annotated[float, typer.Option(help="Duration of each run.")] = 30,
 ) -> None:
     """Measure reads without and with a flood, and print the answers."""
@@ -168,10 +168,10 @@ def run(
         embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
-            url = database.prepare(server, "letters", dead_letters.TENANTS)
-            dead_letters.load(url, letters, datetime.now(UTC))
+            url = database.prepare(server, "dead_letters", dead_letters.TENANTS)
+            dead_letters.load(url, total, datetime.now(UTC))
             with ExitStack() as stack:
-                api = Api(server.url("letters", "counterfoil_worker"), stack)
+                api = Api(server.url("dead_letters", "counterfoil_worker"), stack)
                 for name, clients, pause in FLOODS:
                     answers_by_tenant = measure(api, seconds, clients=clients, pause=pause)
                     print(f"{name}:")  # noqa: T201

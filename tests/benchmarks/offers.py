@@ -24,8 +24,7 @@ from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import MAX_INDEX
 from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
-from tests.offers.generated import DAY, NINE, RULES, generated, written
-from tests.offers.generated import no_exclusions as nobody
+from tests.offers.profile_generator import DAY, NINE, RULES, generate_profiles, no_exclusions, offer_texts
 
 SHARD_USERS = 10_000
 ROUNDS = 3
@@ -50,28 +49,28 @@ class Speed:
 
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
     """Compute some shards of a pool in a separate process."""
-    memory = [_most_megabytes()]
+    memory = [_peak_megabytes()]
     pool = Pool(ProfileArrays.read(packed), DAY)
-    memory.append(_most_megabytes())
+    memory.append(_peak_megabytes())
     users = [ProfileArrays(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
-    compute(pool, ProfileArrays(pool.people.rows[::50]), nobody(), RULES)  # one-time initialization
+    compute(pool, ProfileArrays(pool.people.rows[::50]), no_exclusions(), RULES)  # one-time initialization
     barrier.wait()
     marks = [_clocks()]
     for shard in users:
-        compute(pool, shard, nobody(), RULES)
+        compute(pool, shard, no_exclusions(), RULES)
     marks.append(_clocks())
     for shard in users:
-        written(pool, shard)
+        offer_texts(pool, shard)
     marks.append(_clocks())
     took = [tuple(after - before for before, after in zip(*pair, strict=True)) for pair in pairwise(marks)]
-    answers.put((sum(map(len, users)), took, (*memory, _most_megabytes())))
+    answers.put((sum(map(len, users)), took, (*memory, _peak_megabytes())))
 
 
 def _clocks() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
 
 
-def speed(people: ProfileArrays, *, processes: int) -> Speed:
+def measure_speed(people: ProfileArrays, *, processes: int) -> Speed:
     """Measure processes that compute the offers of all people. The slowest one counts."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.SimpleQueue()
@@ -87,13 +86,13 @@ def speed(people: ProfileArrays, *, processes: int) -> Speed:
     for process in running:
         process.join()
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // 500)])
-    suiting = compute(pool, some, nobody(), replace(RULES, offers=RULES.candidates)).counts.mean()
+    suiting = compute(pool, some, no_exclusions(), replace(RULES, offers=RULES.candidates)).counts.mean()
     computed, with_json = (tuple(zip(*times, strict=True)) for times in zip(*took, strict=True))
     processor = sum(computed[0]), sum(with_json[0])
     return Speed(sum(users), suiting, max(computed[1]), max(with_json[1]), processor, max(megabytes))
 
 
-def _most_megabytes() -> float:
+def _peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -132,7 +131,7 @@ def plain_people(people: ProfileArrays) -> list[PlainPerson]:
     ]
 
 
-def in_python(user: PlainPerson, candidates: Iterable[PlainPerson]) -> list[dict[str, Any]]:
+def compute_in_python(user: PlainPerson, candidates: Iterable[PlainPerson]) -> list[dict[str, Any]]:
     """Compute a user's offers, one candidate after another."""
     scored = [(score, one.id) for one in candidates if (score := _score(user, one)) is not None]
     scored.sort(key=lambda pair: (-pair[0], pair[1]))
@@ -214,7 +213,7 @@ def sample(pool: Pool, count: int) -> Sample:
     return Sample(pool.people, numbers, kind_of[numbers], first, ready)
 
 
-def in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]:
+def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]:
     """Return the seconds of one query for all users, and each user's offers."""
     columns, ids = Columns.of(chosen.people, DAY), chosen.people.ids.tobytes()
 
@@ -272,7 +271,7 @@ def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
     computed = ours = math.inf
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        made = compute(pool, users, nobody(), RULES)
+        made = compute(pool, users, no_exclusions(), RULES)
         candidates = pool.people.ids[made.candidates]
         computed = min(computed, time.perf_counter() - began)
         documents(DAY, users.ids, candidates, candidates, made.counts, made.scores, NINE, NINE)
@@ -280,9 +279,9 @@ def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
     everyone = plain_people(pool.people)
     ready = [(everyone[at], [everyone[one] for one in chosen.of(n)]) for n, at in enumerate(chosen.numbers.tolist())]
     began = time.perf_counter()
-    python_offers = [in_python(user, near) for user, near in ready]
+    python_offers = [compute_in_python(user, near) for user, near in ready]
     python = time.perf_counter() - began
-    sql, found = in_sql(server, chosen)
+    sql, found = compute_in_sql(server, chosen)
     texts, ends = candidates.tobytes(), np.cumsum(made.counts)
     pairs = [(UUID(bytes=texts[16 * n : 16 * n + 16]), score) for n, score in enumerate(made.scores.tolist())]
     mine = [pairs[end - size : end] for end, size in zip(ends.tolist(), made.counts.tolist(), strict=True)]
@@ -301,11 +300,11 @@ class Quality:
     """Share of the offers among all people that also occur among neighbors."""
 
 
-def quality(people: ProfileArrays, users: int = 500) -> Quality:
+def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
     """Compare offers among neighbors with offers among all people."""
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // users)])
-    near = compute(pool, some, nobody(), RULES)
-    all_ = compute(pool, some, nobody(), replace(RULES, candidates=len(people)))
+    near = compute(pool, some, no_exclusions(), RULES)
+    all_ = compute(pool, some, no_exclusions(), replace(RULES, candidates=len(people)))
     pairs = [
         set(zip(np.repeat(np.arange(len(some)), made.counts).tolist(), made.candidates.tolist(), strict=True))
         for made in (near, all_)
@@ -319,8 +318,8 @@ def run(
     users: Annotated[int, typer.Option(help="Number of users in the comparison with Python and SQL.")] = 500,
 ) -> None:
     """Measure and print the results."""
-    everyone = generated(people)
-    found = speed(everyone, processes=processes)
+    everyone = generate_profiles(people)
+    found = measure_speed(everyone, processes=processes)
     typer.echo(
         f"{found.users:,} users in {processes} processes, 1,000 candidates each, {found.candidates:.0f} suitable"
     )
@@ -343,7 +342,7 @@ def run(
         times = f": {seconds / mine:.1f} times as long" if mine else ""
         typer.echo(f"  {name:25}{other.users / seconds:10,.0f} users/s{times}")
     for cities in (60, 8):
-        lost = quality(generated(20_000, cities=cities))
+        lost = measure_quality(generate_profiles(20_000, cities=cities))
         typer.echo(f"20,000 people around {cities} cities, offers among neighbors relative to all people:")
         typer.echo(f"  {lost.score:.2%} of the total score, {lost.same:.1%} of the same offers")
     if other.different:

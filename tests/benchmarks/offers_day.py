@@ -37,7 +37,7 @@ from infra.worker_table import WORKERS
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
-from tests.offers.generated import RULES
+from tests.offers.profile_generator import RULES
 
 SHARD_USERS = 10_000
 ZONE = "Europe/Berlin"
@@ -156,7 +156,7 @@ def _offer_before(connection: Connection, people: int, days: int) -> None:
         connection.execute(_OFFERS_BEFORE, values, prepare=False)
 
 
-def _quietly() -> None:
+def _suppress_output() -> None:
     """Discard the engine's logs and use a fake queue, in a separate process."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
@@ -164,7 +164,7 @@ def _quietly() -> None:
 
 
 def _tick(url: str) -> None:
-    _quietly()
+    _suppress_output()
     with closing(Database(url, max_connections=1)) as connected:
         outbox = Outbox(connected, {WORKER: "offers"}, clock=lambda: TICK)
         Scheduler(connected, outbox, lambda: TICK, RULES, SHARD_USERS).tick(lambda: 900.0)
@@ -172,7 +172,7 @@ def _tick(url: str) -> None:
 
 def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
     """Complete shards. Return the seconds spent storing results, and the peak megabytes."""
-    _quietly()
+    _suppress_output()
     began, write = 0.0, store.write
 
     def write_from_now(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:

@@ -17,7 +17,7 @@ from tests.benchmarks import bulk_retry
 from tests.benchmarks.scale import database as scale
 
 BULK = "bulk"
-LETTERS = 300
+DEAD_LETTERS = 300
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def template(postgres: Server) -> Operation:
     """The finished operation in the database BULK, without killed processes."""
     client = aws.client
     url = scale.prepare(postgres, BULK, 2)
-    bulk_retry.make(url, LETTERS)
+    bulk_retry.make(url, DEAD_LETTERS)
     clock = bulk_retry.Clock(time.time(), 1.0)
     worker = postgres.url(BULK, "counterfoil_worker")
     with closing(Database(worker, max_connections=1)) as database:
@@ -36,7 +36,9 @@ def template(postgres: Server) -> Operation:
 
 
 @pytest.fixture
-def done(postgres: Server, server_connection: Connection, template: Operation) -> Iterator[tuple[str, Operation]]:
+def finished_operation(
+    postgres: Server, server_connection: Connection, template: Operation
+) -> Iterator[tuple[str, Operation]]:
     """URL of a copy of the database, which the test corrupts, and the operation."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
@@ -45,8 +47,8 @@ def done(postgres: Server, server_connection: Connection, template: Operation) -
     server_connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
 
 
-def test_complete_operation_has_zero_faults(done: tuple[str, Operation]):
-    url, operation = done
+def test_complete_operation_has_zero_faults(finished_operation: tuple[str, Operation]):
+    url, operation = finished_operation
     assert bulk_retry.find_faults(url, operation, set()) == []
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM queue_message").fetchone() == (288,)
@@ -75,8 +77,8 @@ def test_complete_operation_has_zero_faults(done: tuple[str, Operation]):
         ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 unselected dead letters"),
     ],
 )
-def test_lost_or_double_retry_is_a_fault(done: tuple[str, Operation], statement: str, message: str):
-    url, operation = done
+def test_lost_or_double_retry_is_a_fault(finished_operation: tuple[str, Operation], statement: str, message: str):
+    url, operation = finished_operation
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE dead_letter_audit DROP CONSTRAINT IF EXISTS dead_letter_audit_pkey")
         connection.execute(statement.encode())

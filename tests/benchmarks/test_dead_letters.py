@@ -19,9 +19,9 @@ LETTERS = 20_000
 
 @pytest.fixture(scope="module")
 def worker_url(postgres: Server) -> str:
-    url = scale.prepare(postgres, "letters", dead_letters.TENANTS)
+    url = scale.prepare(postgres, "dead_letters", dead_letters.TENANTS)
     dead_letters.load(url, LETTERS, datetime.now(UTC))
-    return postgres.url("letters", "counterfoil_worker")
+    return postgres.url("dead_letters", "counterfoil_worker")
 
 
 def test_every_query_finds_rows(worker_url: str):
@@ -53,7 +53,7 @@ def test_bulk_counts_match_the_dead_letters(worker_url: str):
 def test_exports_have_each_dead_letter_once(
     worker_url: str, postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    faults = dead_letter_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=3_000)
+    faults = dead_letter_export.report(postgres, "dead_letters", scale.tenant_id(0), tmp_path, limit=3_000)
 
     assert faults == []
     table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
@@ -66,14 +66,14 @@ def test_excessive_export_memory_is_a_fault(
 ):
     monkeypatch.setattr(dead_letter_export, "MAX_MEGABYTES", 1.0)
 
-    faults = dead_letter_export.report(postgres, "letters", scale.tenant_id(0), tmp_path, limit=10)
+    faults = dead_letter_export.report(postgres, "dead_letters", scale.tenant_id(0), tmp_path, limit=10)
 
     assert faults == [f"{format_}: more than 1 MB (10^6 bytes) of memory" for format_ in ("csv", "json")]
 
 
 def test_missing_and_duplicate_dead_letters_are_counted():
     first, second, stranger = uuid4(), uuid4(), uuid4()
-    found = dead_letter_export.faults([first, first, stranger], {first, second})
+    found = dead_letter_export.find_faults([first, first, stranger], {first, second})
     assert found == ["1 dead letters are missing", "1 dead letters are unexpected", "1 dead letters are duplicate"]
 
 

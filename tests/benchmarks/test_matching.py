@@ -187,9 +187,9 @@ def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_leftover_pairs_are_not_best_pairs():
     alike = np.array([[0.9, 0.5], [0.4, 0.1]])
-    assert list(text.assigned(alike)) == [(0, 0, True), (1, 1, False)]
+    assert list(text.assign_pairs(alike)) == [(0, 0, True), (1, 1, False)]
     alike = np.array([[0.9, 0.8], [0.7, 0.1], [0.0, 0.0]])
-    assert list(text.assigned(alike)) == [(0, 1, True), (1, 0, True)]
+    assert list(text.assign_pairs(alike)) == [(0, 1, True), (1, 0, True)]
 
 
 def test_rare_letters_weigh_more_than_common_letters():

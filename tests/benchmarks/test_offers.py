@@ -3,11 +3,11 @@
 from cli.local.postgres import Server
 from counterfoil.offers.compute import Pool
 from tests.benchmarks import offers, offers_day
-from tests.offers.generated import DAY, generated
+from tests.offers.profile_generator import DAY, generate_profiles
 
 
 def test_all_methods_compute_the_same_offers(postgres: Server):
-    found = offers.compare_methods(Pool(generated(3000, cities=2), DAY), postgres, 20)
+    found = offers.compare_methods(Pool(generate_profiles(3000, cities=2), DAY), postgres, 20)
 
     assert found.users == 20
     assert found.different == 0
@@ -15,7 +15,7 @@ def test_all_methods_compute_the_same_offers(postgres: Server):
 
 
 def test_processes_compute_the_offers_of_all_people():
-    found = offers.speed(generated(1200), processes=2)
+    found = offers.measure_speed(generate_profiles(1200), processes=2)
 
     assert found.users == 1200
     assert 0 < found.candidates < 1000
@@ -25,7 +25,7 @@ def test_processes_compute_the_offers_of_all_people():
 
 
 def test_offers_among_neighbors_are_nearly_optimal():
-    lost = offers.quality(generated(6000, cities=2), users=50)
+    lost = offers.measure_quality(generate_profiles(6000, cities=2), users=50)
 
     assert 0.97 < lost.score < 1
     assert 0.5 < lost.same < 1

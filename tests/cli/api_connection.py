@@ -12,7 +12,7 @@ from cli import commands
 from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
-DEFAULT_CALLER = "somebody"
+DEFAULT_CALLER = "lee"
 """Subject of calls without `--by`."""
 ADMIN = "[admin tenant:*]"
 

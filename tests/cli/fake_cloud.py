@@ -7,7 +7,7 @@ from counterfoil.db import Database
 from counterfoil.delivery.work import OutboxMessage
 
 
-class CloudOf:
+class FakeCloud:
     """The parts of a cloud that database commands need."""
 
     def __init__(self, server: Server, name: str, database: Database) -> None:

@@ -17,7 +17,7 @@ def record(*, by: By, reason: Reason = None) -> None:
     typer.echo(f"{by}: {reason}")
 
 
-def called(*words: str) -> str:
+def run(*words: str) -> str:
     result = CliRunner().invoke(app, words)
     if result.exception is not None:
         raise result.exception
@@ -37,12 +37,12 @@ def called(*words: str) -> str:
 )
 def test_invalid_by_or_reason_is_refused(words: tuple[str, ...], message: str):
     with pytest.raises(UsageError, match=message):
-        called(*words)
+        run(*words)
 
 
 def test_by_defaults_to_the_system_user(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
-    assert called("--reason", "not ours") == "ann: not ours"
+    assert run("--reason", "not ours") == "ann: not ours"
 
 
 @pytest.mark.parametrize("error", [KeyError("uid not found: 4711"), OSError("No username set in the environment")])
@@ -52,5 +52,5 @@ def test_unknown_system_user_requires_by(error: Exception, monkeypatch: pytest.M
 
     monkeypatch.setattr(getpass, "getuser", unknown)
     with pytest.raises(UsageError, match="give it with --by"):
-        called()
-    assert called("--by", "ann") == "ann: None"
+        run()
+    assert run("--by", "ann") == "ann: None"

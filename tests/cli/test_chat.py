@@ -109,7 +109,7 @@ def test_interrupt_cancels_the_message(
     shown = capsys.readouterr()
     assert "Canceled: the message will not be answered." in shown.err
     assert shown.out.splitlines() == ["you  Hello  (canceled)"]
-    assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by somebody.")]
+    assert admin.execute("SELECT status, skip_reason FROM task").fetchall() == [(None, "Canceled by lee.")]
 
 
 def test_refused_message_shows_the_reason(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,7 +261,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
     return made
 
 
-def chatting(app: App, *, requested: bool = True) -> AbstractContextManager[Any]:
+def available_model(app: App, *, requested: bool = True) -> AbstractContextManager[Any]:
     return fake_llm.available(app, requested=requested)  # type: ignore[arg-type]  # a partial cloud
 
 
@@ -271,7 +271,7 @@ def test_app_uses_the_script_during_a_chat(
 ) -> None:
     before = app.tuning = DeployOptions({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
 
-    with suppress(KeyboardInterrupt, RuntimeError), chatting(app):
+    with suppress(KeyboardInterrupt, RuntimeError), available_model(app):
         assert fake_llm.port_of(app.tuning)
         assert (app.tuning.settings["CHAT_HISTORY_TOKENS"], app.tuning.timeout) == ("9", 7)
         assert app.answers()
@@ -287,7 +287,7 @@ def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
         left_behind = fake_llm.settings(free.port)
     app.tuning = DeployOptions(left_behind | {"OCR_PROVIDER": "textract"})
 
-    with chatting(app, requested=False):
+    with available_model(app, requested=False):
         assert app.answers()
 
     assert app.deployed == [DeployOptions({"OCR_PROVIDER": "textract"})]
@@ -296,7 +296,7 @@ def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
 def test_script_of_another_command_keeps_running(app: App) -> None:
     with fake_llm.running() as script:
         app.tuning = DeployOptions(fake_llm.settings(script.port))
-        with chatting(app):
+        with available_model(app):
             pass
 
         assert (app.deployed, app.answers()) == ([], True)
@@ -304,21 +304,21 @@ def test_script_of_another_command_keeps_running(app: App) -> None:
 
 def test_settings_changed_during_a_chat_are_preserved(app: App) -> None:
     changed = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
-    with chatting(app):
+    with available_model(app):
         app.tuning = changed
 
     assert (len(app.deployed), app.tuning) == (1, changed)
 
 
 def test_cloud_removed_during_a_chat_stays_down(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    with chatting(app):
+    with available_model(app):
         monkeypatch.setattr(State, "load", lambda _place: None)
 
     assert len(app.deployed) == 1
 
 
 def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CloudError, match="no deployment"), chatting(app):
+    with pytest.raises(CloudError, match="no deployment"), available_model(app):
         app.error = CloudError("no deployment")
 
     assert "the app is still configured to use it" in " ".join(capsys.readouterr().err.split())
@@ -326,11 +326,11 @@ def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureF
 
 def test_existing_model_is_not_replaced(app: App) -> None:
     app.tuning = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
-    with pytest.raises(UsageError, match="has a language model already"), chatting(app):
+    with pytest.raises(UsageError, match="has a language model already"), available_model(app):
         pass
-    with chatting(app, requested=False):
+    with available_model(app, requested=False):
         pass
     assert app.deployed == []
     app.tuning = DeployOptions()
-    with pytest.raises(UsageError, match="has no language model"), chatting(app, requested=False):
+    with pytest.raises(UsageError, match="has no language model"), available_model(app, requested=False):
         pass

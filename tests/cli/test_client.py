@@ -130,18 +130,18 @@ def test_tenants_are_read_page_by_page(make_tenant: Callable[..., UUID], monkeyp
     for number in range(5):
         make_tenant(f"t{number}")
     monkeypatch.setattr(api, "PAGE", 2)
-    assert in_command(lambda client: client.tenants(None)) == [f"t{number}" for number in range(5)]
+    assert call_in_command(lambda client: client.tenants(None)) == [f"t{number}" for number in range(5)]
     with pytest.raises(UsageError, match="Choose a tenant with --tenant: t0, t1"):
-        in_command(lambda client: client.single_tenant(None))
+        call_in_command(lambda client: client.single_tenant(None))
 
 
 @pytest.mark.usefixtures("api")
 def test_error_without_tenants_suggests_adding_one() -> None:
     with pytest.raises(UsageError, match="counterfoil tenants add"):
-        in_command(lambda client: client.single_tenant(None))
+        call_in_command(lambda client: client.single_tenant(None))
 
 
-def in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> Any:
+def call_in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> Any:
     """Return the result of `do`, called while a command runs."""
     results: list[Any] = []
     command = typer.Typer()
@@ -161,7 +161,7 @@ def in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> An
 URL = "https://abc123.execute-api.eu-central-1.amazonaws.com"
 
 
-def reached(*words: str, local: Path | None = None) -> httpx.Client:
+def command_client(*words: str, local: Path | None = None) -> httpx.Client:
     """Return the HTTP client of a command with the option --by."""
     clients: list[httpx.Client] = []
     command = typer.Typer()
@@ -178,14 +178,14 @@ def reached(*words: str, local: Path | None = None) -> httpx.Client:
 
 
 @pytest.fixture
-def deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+def deployment_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERFOIL_URL", URL)
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "eyJ.abc.def")
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 def test_deployment_receives_the_token_from_the_environment() -> None:
-    client = reached()
+    client = command_client()
     assert client.base_url == URL
     assert client.auth is not None
     request = next(client.auth.sync_auth_flow(client.build_request("GET", "/api/admin/dlq")))
@@ -193,15 +193,15 @@ def test_deployment_receives_the_token_from_the_environment() -> None:
     assert client.is_closed
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Remove --by"):
-        reached("--by", "kim")
+        command_client("--by", "kim")
     with pytest.raises(UsageError, match="mutually exclusive"):
-        reached(local=tmp_path)
+        command_client(local=tmp_path)
 
 
-@pytest.mark.usefixtures("deployed")
+@pytest.mark.usefixtures("deployment_settings")
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -215,14 +215,14 @@ def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
 def test_invalid_environment_is_refused(name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=message):
-        reached()
+        command_client()
 
 
 def test_local_cloud_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERFOIL_URL", raising=False)
     cloud: Any = SimpleNamespace(api_url="http://127.0.0.1:1/_aws/execute-api/abc/$default")
     monkeypatch.setattr(Cloud, "at", lambda _: cloud)
-    client = reached("--by", "kim")
+    client = command_client("--by", "kim")
     url = client.build_request("GET", "/api/admin/dlq").url
     assert str(url) == "http://127.0.0.1:1/_aws/execute-api/abc/$default/api/admin/dlq"
 
@@ -233,5 +233,5 @@ def test_missing_role_error_comes_from_the_api(make_tenant: Callable[..., UUID],
     path = "/api/admin/dlq/bulk-ignore"
     body = {"filter": {"tenant": "acme"}, "reason": "A trial"}
     with pytest.raises(UsageError, match="requires the operator role"):
-        in_command(lambda client: client.send("POST", path, body=body), "[viewer tenant:acme]")
+        call_in_command(lambda client: client.send("POST", path, body=body), "[viewer tenant:acme]")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)

@@ -16,10 +16,10 @@ from tests.functions.admin_api.samples import ORDER, OTHER_ORDER, acme
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> TenantHarness:
-    office = acme(database, admin)
-    compute(office, OTHER_ORDER)
-    return office
+def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
+    harness = acme(database, admin)
+    compute(harness, OTHER_ORDER)
+    return harness
 
 
 def run(*words: object) -> str:
@@ -34,29 +34,29 @@ def rows(*words: object) -> list[dict[str, Any]]:
     return cluster_rows
 
 
-def listed(office: TenantHarness, *words: object) -> list[int]:
-    return [[str(id_) for id_ in office.ids].index(row["id"]) for row in rows(*words)]
+def listed_positions(harness: TenantHarness, *words: object) -> list[int]:
+    return [[str(id_) for id_ in harness.ids].index(row["id"]) for row in rows(*words)]
 
 
-def test_list_shows_status_order_and_amount_at_stake(office: TenantHarness):
+def test_list_shows_status_order_and_amount_at_stake(harness: TenantHarness):
     (row,) = [row for row in run().splitlines() if "PO-2026-00397" in row]
 
     assert "exception" in row
     assert "1062.50" in row
 
 
-def test_list_is_filtered_and_sorted(office: TenantHarness):
-    assert listed(office) == [ORDER, OTHER_ORDER]
-    assert listed(office, "--status", "exception") == [ORDER]
-    assert listed(office, "--status", "matched") == []
-    assert listed(office, "--supplier", "Vossberg") == [OTHER_ORDER]
-    assert listed(office, "--number", "R-81", "--status", "all") == [ORDER]
-    assert listed(office, "--sort", "newest") == [OTHER_ORDER, ORDER]
+def test_list_is_filtered_and_sorted(harness: TenantHarness):
+    assert listed_positions(harness) == [ORDER, OTHER_ORDER]
+    assert listed_positions(harness, "--status", "exception") == [ORDER]
+    assert listed_positions(harness, "--status", "matched") == []
+    assert listed_positions(harness, "--supplier", "Vossberg") == [OTHER_ORDER]
+    assert listed_positions(harness, "--number", "R-81", "--status", "all") == [ORDER]
+    assert listed_positions(harness, "--sort", "newest") == [OTHER_ORDER, ORDER]
     assert run("--status", "matched").startswith("No clusters found.")
 
 
 @pytest.fixture
-def other(office: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
+def other_harness(harness: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
     """Another tenant, whose clusters are older and newer than those of the first."""
     other = TenantHarness(database, admin, [order("4800", when=20), order("4801", when=60)])
     other.match_all()
@@ -68,7 +68,7 @@ def other(office: TenantHarness, database: Database, admin: Connection) -> Tenan
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_tenants_share_one_order_and_limit(office: TenantHarness, other: TenantHarness, sort: str):
+def test_tenants_share_one_order_and_limit(harness: TenantHarness, other_harness: TenantHarness, sort: str):
     whole = rows("--sort", sort)
     keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")
@@ -77,7 +77,7 @@ def test_tenants_share_one_order_and_limit(office: TenantHarness, other: TenantH
     assert rows("--sort", sort, "--limit", 3) == whole[:3]
 
 
-def test_truncated_list_has_a_note(office: TenantHarness, other: TenantHarness):
+def test_truncated_list_has_a_note(harness: TenantHarness, other_harness: TenantHarness):
     assert "There are more" in run("--limit", 3)
     assert "There are more" not in run("--limit", 4)
 
@@ -89,13 +89,13 @@ def test_unknown_value_is_rejected(wrong: tuple[str, str]):
     assert f"'{wrong[1]}' is not one of" in result.output
 
 
-def test_accepting_starts_diagnostics_and_hides_the_decision(office: TenantHarness, queue: FakeSqs):
-    assert "To decide: counterfoil clusters accept" in run("show", office.ids[ORDER])
+def test_accepting_starts_diagnostics_and_hides_the_decision(harness: TenantHarness, queue: FakeSqs):
+    assert "To decide: counterfoil clusters accept" in run("show", harness.ids[ORDER])
 
-    run("accept", office.ids[ORDER], "--by", "ann")
+    run("accept", harness.ids[ORDER], "--by", "ann")
 
     assert list(queue.sent) == ["counterfoil-diagnostics"]
-    shown = run("show", office.ids[ORDER])
+    shown = run("show", harness.ids[ORDER])
     assert "Accepted by ann" in shown
     assert "It is being recomputed." in shown
     assert "To decide:" not in shown

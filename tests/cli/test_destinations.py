@@ -163,7 +163,7 @@ def test_rotating_an_export_is_refused():
 @pytest.mark.usefixtures("cloud")
 def test_unknown_tenant_is_refused():
     with pytest.raises(UsageError, match="There is no such tenant"):
-        call("add-webhook", "nobody", "office", URL)
+        call("add-webhook", "missing", "office", URL)
 
 
 @pytest.mark.usefixtures("cloud")

@@ -40,7 +40,7 @@ def call(*words: object) -> Any:
     return json.loads(run(*words, "--json"))
 
 
-def listed(*words: object) -> list[str]:
+def listed_ids(*words: object) -> list[str]:
     return [dead_letter["job_id"] for dead_letter in call("list", *words)]
 
 
@@ -94,7 +94,7 @@ def test_list_is_filtered(
     job_ids.append(make_dead_letter("The disk is full", minute=2, file_name="order.pdf"))
     admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [job_ids[0]])
 
-    assert listed(*words) == [str(job_ids[number]) for number in expected]
+    assert listed_ids(*words) == [str(job_ids[number]) for number in expected]
 
 
 def test_unassigned_dead_letters_are_listed_and_counted(
@@ -103,8 +103,8 @@ def test_unassigned_dead_letters_are_listed_and_counted(
     theirs, unassigned = make_dead_letter("The disk is full"), make_dead_letter("The disk is full", minute=1)
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [unassigned])
 
-    assert listed() == [str(unassigned), str(theirs)]
-    assert listed("--tenant", "acme") == [str(theirs)]
+    assert listed_ids() == [str(unassigned), str(theirs)]
+    assert listed_ids("--tenant", "acme") == [str(theirs)]
     assert sorted(entry["tenant"] for entry in call("stats")) == ["-", "acme"]
 
 
@@ -116,8 +116,8 @@ def test_limit_bounds_the_list_of_several_tenants(
         make_dead_letter("The disk is full", minute=minute)
         newest = others("Reading timed out", minute=minute + 0.5)
 
-    assert len(listed("--limit", 3)) == 3
-    assert listed("--limit", 1) == [str(newest)]
+    assert len(listed_ids("--limit", 3)) == 3
+    assert listed_ids("--limit", 1) == [str(newest)]
     assert len(call("groups", "--limit", 1)) == 1
 
 
@@ -128,7 +128,7 @@ def test_search_reads_pages_until_the_limit(make_dead_letter: MakeDeadLetter, mo
     monkeypatch.setattr("counterfoil.dead_letters.search.RARE_WORD_LIMIT", 1)
     monkeypatch.setattr("counterfoil.dead_letters.search.SCAN_LIMIT", (2,))
 
-    assert listed("--search", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
+    assert listed_ids("--search", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
 
 
 def test_group_is_found_by_fingerprint_prefix(make_dead_letter: MakeDeadLetter) -> None:
@@ -136,7 +136,7 @@ def test_group_is_found_by_fingerprint_prefix(make_dead_letter: MakeDeadLetter) 
     make_dead_letter("The disk is full")
     fingerprint = call("show", job_id)["fingerprint"]
 
-    assert listed("--group", fingerprint[:4]) == listed("--group", fingerprint) == [str(job_id)]
+    assert listed_ids("--group", fingerprint[:4]) == listed_ids("--group", fingerprint) == [str(job_id)]
     for text in ("", fingerprint[:3], "zzzz", "%%%%"):
         with pytest.raises(UsageError, match="No group fingerprint begins with"):
             run("list", "--group", text)
@@ -216,7 +216,7 @@ def test_unknown_id_status_tenant_and_time_are_refused(make_dead_letter: MakeDea
         with pytest.raises(UsageError, match="The state 'dead' is unknown: use one of pending"):
             run(*words)
     with pytest.raises(UsageError, match="no such tenant"):
-        run("stats", "--tenant", "nobody")
+        run("stats", "--tenant", "missing")
     with pytest.raises(UsageError, match="'soon' is not a time"):
         run("list", "--since", "soon")
 
@@ -281,7 +281,7 @@ def test_tables_name_each_of_several_tenants(
         ("zenith", str(theirs)),
         ("acme", str(ours)),
     ]
-    assert listed("--tenant", "acme") == [str(ours)]
+    assert listed_ids("--tenant", "acme") == [str(ours)]
     for command in ("list", "groups", "stats"):
         output = run(command)
         assert (output.split()[0], "zenith" in output, "acme" in output) == ("tenant", True, True)
@@ -292,7 +292,7 @@ def test_unassigned_dead_letter_is_found_by_id_suffix(make_dead_letter: MakeDead
     job_id = str(make_dead_letter())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
 
-    assert listed("--tenant", "-") == [job_id]
+    assert listed_ids("--tenant", "-") == [job_id]
     assert call("show", job_id[-8:])["tenant"] == "-"
 
 

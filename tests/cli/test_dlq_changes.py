@@ -120,7 +120,7 @@ def test_verify_detects_a_changed_entry(job_id: UUID, admin: Connection) -> None
     run("ignore", job_id, *REASON)
     with admin.transaction():
         admin.execute("SET LOCAL session_replication_role = replica")
-        admin.execute("UPDATE audit_entry SET actor = 'somebody else'")
+        admin.execute("UPDATE audit_entry SET actor = 'mallory'")
     assert "acme: broken at entry 1. The entry was changed." in run("verify", application=trail.app, code=1)
     output = json.loads(run("verify", "--json", "--tenant", "acme", application=trail.app, code=1))
     assert output == [{"tenant": "acme", "entries": 1, "broken": {"number": 1, "reason": "The entry was changed."}}]

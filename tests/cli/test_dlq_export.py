@@ -36,7 +36,7 @@ def make_dead_letter(
     return dead_letter_factory(database, acme)
 
 
-def exported(file: Path) -> list[dict[str, Any]]:
+def read_export(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
@@ -49,7 +49,7 @@ def test_export_contains_secrets_and_is_audited(
     output = run("export", file, "--tenant", "acme", "--by", "kim")
 
     assert output == f"Wrote 3 dead letters to {file}.\n"
-    assert [record["job_id"] for record in exported(file)] == job_ids
+    assert [record["job_id"] for record in read_export(file)] == job_ids
     assert "abcdefgh12345678" in file.read_text()
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
@@ -86,7 +86,7 @@ def test_export_applies_filters(make_dead_letter: MakeDeadLetter, tmp_path: Path
         ("--search", two),
     ):
         output = json.loads(run("export", tmp_path / "x", "--format", "json", *filters, "--json"))
-        assert [record["job_id"] for record in exported(tmp_path / "x")] == [two]
+        assert [record["job_id"] for record in read_export(tmp_path / "x")] == [two]
         assert (output["dead_letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
     assert json.loads(run("export", tmp_path / "x.csv", "--until", "2026-03-02T12:01", "--json"))["dead_letters"] == 1
 
@@ -134,8 +134,8 @@ def end(admin: Connection, state: str) -> None:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`slow(state)` makes exports run as operations, which end with `state`."""
+def export_as_operation(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
+    """`export_as_operation(state)` makes exports run as operations, which end with `state`."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
     def configure(state: str) -> None:
@@ -163,10 +163,13 @@ def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
 
 
 def test_large_export_is_fetched_from_s3(
-    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, s3_requests: list[httpx.Request]
+    make_dead_letter: MakeDeadLetter,
+    export_as_operation: Callable[[str], None],
+    tmp_path: Path,
+    s3_requests: list[httpx.Request],
 ) -> None:
     make_dead_letter()
-    slow("done")
+    export_as_operation("done")
 
     output = run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
@@ -176,10 +179,13 @@ def test_large_export_is_fetched_from_s3(
 
 
 def test_export_wait_survives_a_database_outage(
-    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_dead_letter: MakeDeadLetter,
+    export_as_operation: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_dead_letter()
-    slow("done")
+    export_as_operation("done")
     show, calls = store.show, list[Any]()
 
     def unavailable_at_first(*words: Any) -> Any:
@@ -200,17 +206,20 @@ def test_export_wait_survives_a_database_outage(
 
 
 def test_failed_export_leaves_no_file_and_hides_link(
-    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_dead_letter: MakeDeadLetter,
+    export_as_operation: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_dead_letter()
-    slow("halted")
+    export_as_operation("halted")
     with pytest.raises(CommandError, match="The export of acme is halted"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
     def refuse(method: str, url: str, **_: object) -> httpx.Response:
         raise httpx.ConnectError(f"{method} {url}")
 
-    slow("done")
+    export_as_operation("done")
     monkeypatch.setattr(httpx, "stream", refuse)
     with pytest.raises(CommandError, match="cannot be downloaded from S3") as raised:
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
@@ -223,11 +232,11 @@ def test_failed_export_leaves_no_file_and_hides_link(
 
 @pytest.fixture
 def earlier_export(
-    make_dead_letter: MakeDeadLetter, slow: Callable[[str], None], tmp_path: Path, admin: Connection
+    make_dead_letter: MakeDeadLetter, export_as_operation: Callable[[str], None], tmp_path: Path, admin: Connection
 ) -> str:
     """Id of a completed export whose file was not fetched."""
     make_dead_letter()
-    slow("canceled")
+    export_as_operation("canceled")
     with pytest.raises(CommandError, match="canceled"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme", "--by", "kim")
     end(admin, "done")
@@ -261,13 +270,13 @@ def test_earlier_export_is_fetched_by_id_suffix(
 
 def test_fetch_waits_for_an_export_in_progress(
     earlier_export: str,
-    slow: Callable[[str], None],
+    export_as_operation: Callable[[str], None],
     tmp_path: Path,
     s3_requests: list[httpx.Request],
     admin: Connection,
 ) -> None:
     admin.execute("UPDATE operation SET state = 'running', ended_at = NULL")
-    slow("done")
+    export_as_operation("done")
     output = run("fetch", earlier_export, tmp_path / "fetched")
     assert f"dlq fetch {earlier_export[-8:]} FILE" in output
     assert (tmp_path / "fetched").read_bytes() == TWO

@@ -19,7 +19,7 @@ from tests.cli.api_connection import connect
 from tests.cli.storage import Storage
 from tests.documents.test_upload_list import upload
 from tests.functions.admin_api.conftest import BUCKET
-from tests.mails import PDF, mail
+from tests.mail_factory import PDF, mail
 
 pytestmark = pytest.mark.usefixtures("api", "storage")
 

@@ -21,109 +21,109 @@ __all__ = ["make_judge", "model_server"]
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
-    office = TenantHarness(database, admin, TWICE, make_judge)
-    office.match_all([0, 1])
-    return office
+def harness(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
+    harness = TenantHarness(database, admin, TWICE, make_judge)
+    harness.match_all([0, 1])
+    return harness
 
 
-def questions(office: TenantHarness) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = json.loads(run("llm-log", office.ids[2], "--json"))["questions"]
+def questions(harness: TenantHarness) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(run("llm-log", harness.ids[2], "--json"))["questions"]
     return listed
 
 
-def test_question_is_shown_with_candidates_and_answer(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
-    office.match(2)
-    shown = run("llm-log", office.ids[2])
+def test_question_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer(CHOICE))
+    harness.match(2)
+    shown = run("llm-log", harness.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
-    assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
+    assert f"It chose A1, {str(harness.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
 
 
-def test_json_contains_the_request_as_sent(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
-    office.match(2)
+def test_json_contains_the_request_as_sent(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer(CHOICE))
+    harness.match(2)
     (request,) = model_server.requests
-    (question,) = questions(office)
+    (question,) = questions(harness)
     assert (question["system"], question["user"]) == (request.system, request.user)
     assert (question["prompt"], question["model"], question["temperature"]) == ("matching-4", "the-model", 0)
     assert question["answer"] == {"matches": [CHOICE]}
     candidates = [(label, candidate["id"]) for label, candidate in question["candidates"].items()]
-    assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
-    assert "".join(request.user.split()) in "".join(run("llm-log", office.ids[2], "--full-prompt").split())
+    assert candidates == [("A1", str(harness.ids[0])), ("A2", str(harness.ids[1]))]
+    assert "".join(request.user.split()) in "".join(run("llm-log", harness.ids[2], "--full-prompt").split())
 
 
 def test_control_characters_of_questions_are_removed(
-    office: TenantHarness, model_server: Server, admin: Connection
+    harness: TenantHarness, model_server: Server, admin: Connection
 ) -> None:
     admin.execute(
         "UPDATE document SET structured_data = structured_data || %s WHERE id = %s",
-        [Jsonb({"notes": "\x9b31m\u202ered"}), office.ids[2]],
+        [Jsonb({"notes": "\x9b31m\u202ered"}), harness.ids[2]],
     )
-    model_server.then(answer(CHOICE))
-    office.match(2)
-    assert not {"\x9b", "\u202e"} & set(run("llm-log", office.ids[2], "--full-prompt"))
+    model_server.add_steps(answer(CHOICE))
+    harness.match(2)
+    assert not {"\x9b", "\u202e"} & set(run("llm-log", harness.ids[2], "--full-prompt"))
 
 
-def test_review_shows_the_answer_of_the_model(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE | {"confidence": "low"}))
-    office.match(2)
-    shown = run("show", office.ids[2])
+def test_review_shows_the_answer_of_the_model(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer(CHOICE | {"confidence": "low"}))
+    harness.match(2)
+    shown = run("show", harness.ids[2])
     assert "Questions to a language model" in shown
-    assert f"It chose A1, {str(office.ids[0])[-8:]} (low): Both lines are the same." in shown
-    assert f"counterfoil review llm-log {str(office.ids[2])[-8:]}" in shown
+    assert f"It chose A1, {str(harness.ids[0])[-8:]} (low): Both lines are the same." in shown
+    assert f"counterfoil review llm-log {str(harness.ids[2])[-8:]}" in shown
 
 
-def test_answer_without_a_candidate_is_shown(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer())
-    office.match(2)
-    assert "It chose no candidate." in run("llm-log", office.ids[2])
+def test_answer_without_a_candidate_is_shown(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer())
+    harness.match(2)
+    assert "It chose no candidate." in run("llm-log", harness.ids[2])
 
 
-def test_refused_question_is_shown(office: TenantHarness, model_server: Server) -> None:
-    office.judge, judge = None, office.judge
-    office.match(2)
-    office.judge = judge
-    model_server.then(Failure(400))
-    office.match(office.file(duplicate_of(2)))
-    shown = run("llm-log", office.ids[2])
+def test_refused_question_is_shown(harness: TenantHarness, model_server: Server) -> None:
+    harness.judge, judge = None, harness.judge
+    harness.match(2)
+    harness.judge = judge
+    model_server.add_steps(Failure(400))
+    harness.match(harness.file(duplicate_of(2)))
+    shown = run("llm-log", harness.ids[2])
     assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
 
-def test_text_of_a_deleted_candidate_is_hidden(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
-    office.match(2)
-    with office.database.tenant(office.tenant_id) as connection:
-        removal.delete_document(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
-    shown = run("llm-log", office.ids[2], "--full-prompt")
+def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer(CHOICE))
+    harness.match(2)
+    with harness.database.tenant(harness.tenant_id) as connection:
+        removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
+    shown = run("llm-log", harness.ids[2], "--full-prompt")
     assert "It chose A1, a deleted document (high)" in shown
     assert "The text of the question is no longer stored." in shown
     assert "<case>" not in shown
-    assert questions(office)[0]["user"] is None
+    assert questions(harness)[0]["user"] is None
 
 
-def test_link_shows_the_command_for_its_question(office: TenantHarness, model_server: Server) -> None:
-    model_server.then(answer(CHOICE))
-    office.match(2)
-    result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
-    assert f"LLM judgment: counterfoil review llm-log {str(office.ids[2])[-8:]}" in result.output
+def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_server: Server) -> None:
+    model_server.add_steps(answer(CHOICE))
+    harness.match(2)
+    result = CliRunner().invoke(clusters.app, ["show", str(harness.ids[2])], env={"COLUMNS": "160"})
+    assert f"LLM judgment: counterfoil review llm-log {str(harness.ids[2])[-8:]}" in result.output
     with pytest.raises(UsageError, match="There is no such review"):
-        run("show", office.ids[2])
+        run("show", harness.ids[2])
 
 
-def test_document_without_questions_prints_a_sentence(office: TenantHarness) -> None:
-    assert "No questions about this document were sent to a language model." in run("llm-log", office.ids[0])
+def test_document_without_questions_prints_a_sentence(harness: TenantHarness) -> None:
+    assert "No questions about this document were sent to a language model." in run("llm-log", harness.ids[0])
     assert "llm-log" in CliRunner().invoke(app, ["--help"]).output
 
 
-def test_review_shows_an_exhausted_budget(office: TenantHarness, admin: Connection) -> None:
-    office.judge = None
-    office.match(2)
+def test_review_shows_an_exhausted_budget(harness: TenantHarness, admin: Connection) -> None:
+    harness.judge = None
+    harness.match(2)
     admin.execute(
         """UPDATE document_review
             SET ambiguous_matches = jsonb_set(ambiguous_matches, '{0,unasked}', '"The budget is used up."')"""
     )
-    assert "order 4711, order 4711. The budget is used up." in run("show", office.ids[2])
+    assert "order 4711, order 4711. The budget is used up." in run("show", harness.ids[2])

@@ -144,7 +144,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def shown_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pages that the browser shows after a sign-in."""
     shown: list[str] = []
 
@@ -160,7 +160,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def stored(config: Path) -> Path:
+def login_file(config: Path) -> Path:
     return config / "counterfoil" / "logins.json"
 
 
@@ -174,7 +174,7 @@ def run(*words: str) -> str:
     return result.output
 
 
-def reached(*words: str) -> Api:
+def command_api(*words: str) -> Api:
     apis: list[Api] = []
     command_app = typer.Typer()
 
@@ -188,7 +188,7 @@ def reached(*words: str) -> Api:
     return apis[0]
 
 
-def sent(api: Api, now: float | None = None) -> str:
+def sent_token(api: Api, now: float | None = None) -> str:
     """Return the token of a request."""
     auth = api.client.auth
     assert isinstance(auth, StoredLogin)
@@ -198,26 +198,26 @@ def sent(api: Api, now: float | None = None) -> str:
     return request.headers["Authorization"].removeprefix("Bearer ")
 
 
-def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown: list[str]) -> None:
+def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown_pages: list[str]) -> None:
     output = run("login", "--url", f"{pool.url}/console/")
     assert f"Signed in to {pool.url} as ann@example.com." in output
-    assert "You can close this page." in shown[0]
-    api = reached()
+    assert "You can close this page." in shown_pages[0]
+    api = command_api()
     assert str(api.client.base_url).rstrip("/") == pool.url
-    assert sent(api) == pool.tokens[0]
+    assert sent_token(api) == pool.tokens[0]
     assert pool.refreshed == 0
 
 
-def test_tokens_are_stored_for_their_owner_only(pool: Pool, stored: Path) -> None:
+def test_tokens_are_stored_for_their_owner_only(pool: Pool, login_file: Path) -> None:
     before = os.umask(0)
     try:
         run("login", "--url", pool.url)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-    assert stat.S_IMODE(stored.parent.stat().st_mode) == 0o700
-    assert {file.name for file in stored.parent.iterdir()} == {"logins.json", "logins.lock"}
-    assert pool.tokens[0] in stored.read_text()
+    assert stat.S_IMODE(login_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(login_file.parent.stat().st_mode) == 0o700
+    assert {file.name for file in login_file.parent.iterdir()} == {"logins.json", "logins.lock"}
+    assert pool.tokens[0] in login_file.read_text()
 
 
 def test_representations_hide_tokens(pool: Pool) -> None:
@@ -262,7 +262,7 @@ def test_unanswered_login_times_out(pool: Pool) -> None:
         run("login", "--url", pool.url, "--no-browser", "--wait", "1")
 
 
-def test_the_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
+def test_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
     with Listener(ports[0]):
         run("login", "--url", pool.url)
         with Listener(ports[1]), pytest.raises(CommandError, match=r"ports .* must be free: Address already in use"):
@@ -279,9 +279,9 @@ def test_unwritable_folder_fails_before_the_sign_in(
     assert not pool.codes
 
 
-def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_stored_login(pool: Pool, login_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
-    before = stored.read_text()
+    before = login_file.read_text()
 
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -290,8 +290,8 @@ def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch:
         patched.setattr(Path, "replace", fail)
         with pytest.raises(CommandError, match="No space left"):
             run("login", "--url", pool.url)
-    assert stored.read_text() == before
-    assert len(list(stored.parent.iterdir())) == 2
+    assert login_file.read_text() == before
+    assert len(list(login_file.parent.iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -356,10 +356,16 @@ def test_connections_without_a_redirect_are_ignored(ports: list[int]) -> None:
 
 def test_expiring_token_is_refreshed_once(pool: Pool) -> None:
     run("login", "--url", pool.url)
-    first, second = reached(), reached()
+    first, second = command_api(), command_api()
     late = time.time() + HOUR - 30
     pool.lifetime = 2 * HOUR
-    assert sent(first, late) == sent(second, late) == sent(first, late) == sent(reached()) == pool.tokens[1]
+    assert (
+        sent_token(first, late)
+        == sent_token(second, late)
+        == sent_token(first, late)
+        == sent_token(command_api())
+        == pool.tokens[1]
+    )
     assert pool.refreshed == 1
 
 
@@ -367,23 +373,23 @@ def test_a_rotated_refresh_token_replaces_the_previous_one(pool: Pool) -> None:
     pool.rotates = True
     run("login", "--url", pool.url)
     late = time.time() + HOUR
-    assert [sent(reached(), late), sent(reached(), late)] == pool.tokens[1:3]
+    assert [sent_token(command_api(), late), sent_token(command_api(), late)] == pool.tokens[1:3]
     assert Logins.read().by_url[pool.url].refresh_token == f"{SECRET}-refresh-2"
 
 
 def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
     run("login", "--url", pool.url)
-    api = reached()
+    api = command_api()
     pool.refuses = True
     with pytest.raises(
         UsageError, match=rf"has expired. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
     ) as raised:
-        sent(api, time.time() + HOUR)
+        sent_token(api, time.time() + HOUR)
     assert SECRET not in str(raised.value)
     pool.refuses = False
     run("logout")
     with pytest.raises(UsageError, match="has expired"):
-        sent(api, time.time() + HOUR)
+        sent_token(api, time.time() + HOUR)
 
 
 # -- precedence -----------------------------------------------------------------------------------------------------
@@ -392,34 +398,34 @@ def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
 def test_environment_overrides_a_login(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
     monkeypatch.setenv("COUNTERFOIL_URL", f"{pool.url}/")
-    assert sent(reached()) == pool.tokens[0]
+    assert sent_token(command_api()) == pool.tokens[0]
     with pytest.raises(UsageError, match="Remove --by"):
-        reached("--by", "kim")
+        command_api("--by", "kim")
     monkeypatch.setenv("COUNTERFOIL_TOKEN", "a.b.c")
-    assert isinstance(reached().client.auth, client.BearerAuth)
+    assert isinstance(command_api().client.auth, client.BearerAuth)
     monkeypatch.delenv("COUNTERFOIL_TOKEN")
     monkeypatch.setenv("COUNTERFOIL_URL", "https://other.example")
     with pytest.raises(UsageError, match=r"not signed in to https://other\.example"):
-        reached()
+        command_api()
 
 
-def test_the_last_login_is_the_default(pool: Pool) -> None:
+def test_last_login_is_the_default(pool: Pool) -> None:
     run("login", "--url", pool.url)
     other = pool.url.replace("127.0.0.1", "localhost")
     run("login", "--url", other)
     run("login")
-    assert str(reached().client.base_url).rstrip("/") == other
+    assert str(command_api().client.base_url).rstrip("/") == other
     output = run("logout")
     assert f"Other logins: {pool.url}." in output
     assert list(Logins.read().by_url) == [pool.url]
     assert Logins.read().default is None
 
 
-def test_a_damaged_file_is_reported(stored: Path) -> None:
-    stored.parent.mkdir(parents=True)
-    stored.write_text(f'{{"by_url": "{SECRET}"}}')
+def test_a_damaged_file_is_reported(login_file: Path) -> None:
+    login_file.parent.mkdir(parents=True)
+    login_file.write_text(f'{{"by_url": "{SECRET}"}}')
     with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:
-        reached()
+        command_api()
     assert SECRET not in str(raised.value)
 
 
@@ -437,31 +443,31 @@ def test_unknown_home_folder_means_signed_out(pool: Pool, monkeypatch: pytest.Mo
 # -- logout ---------------------------------------------------------------------------------------------------------
 
 
-def test_logout_revokes_and_deletes(pool: Pool, stored: Path) -> None:
+def test_logout_revokes_and_deletes(pool: Pool, login_file: Path) -> None:
     run("login", "--url", pool.url)
     assert "and revoked its refresh token" in run("logout", "--url", pool.url)
     assert pool.revoked == [f"{SECRET}-refresh-0"]
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
     assert f"not signed in to {pool.url}" in run("logout", "--url", pool.url)
     assert "You are not signed in." in run("logout")
 
 
 @pytest.mark.parametrize("status", [400, 503])
-def test_failed_revocation_still_deletes_the_login(pool: Pool, stored: Path, status: int) -> None:
+def test_failed_revocation_still_deletes_the_login(pool: Pool, login_file: Path, status: int) -> None:
     run("login", "--url", pool.url)
     pool.status = status
     with pytest.raises(CommandError, match="could not revoke its refresh token"):
         run("logout")
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
 
 
-def test_logout_works_with_an_issuer_without_revocation(pool: Pool, stored: Path) -> None:
+def test_logout_works_with_an_issuer_without_revocation(pool: Pool, login_file: Path) -> None:
     pool.discovery = {"revocation_endpoint": None}
     run("login", "--url", pool.url)
     assert "no token that can be revoked" in run("logout")
-    assert SECRET not in stored.read_text()
+    assert SECRET not in login_file.read_text()
 
 
-def test_logout_without_a_login_writes_nothing(stored: Path) -> None:
+def test_logout_without_a_login_writes_nothing(login_file: Path) -> None:
     assert "You are not signed in." in run("logout")
-    assert not stored.parent.exists()
+    assert not login_file.parent.exists()

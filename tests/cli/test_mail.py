@@ -17,7 +17,7 @@ from tests.factories import make_held_mail
 
 
 @pytest.fixture
-def held(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> UUID:
+def held_mail(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> UUID:
     return make_held_mail(admin, make_tenant("acme"))
 
 
@@ -32,24 +32,24 @@ def call(*words: object, of: Typer = app) -> Any:
     return json.loads(run(*words, "--json", of=of))
 
 
-def test_list_shows_the_sender_and_the_results(held: UUID) -> None:
+def test_list_shows_the_sender_and_the_results(held_mail: UUID) -> None:
     heading, row = run("list").splitlines()
 
     assert heading.split() == ["id", "received", "sender", "SPF", "DKIM", "DMARC", "subject"]
-    assert all(text in row for text in (str(held), "buchhaltung@nordwind.example", "Ihre Rechnung 2026-17"))
+    assert all(text in row for text in (str(held_mail), "buchhaltung@nordwind.example", "Ihre Rechnung 2026-17"))
     assert "fail  none  fail" in row
-    assert [entry["id"] for entry in call("list")] == [str(held)]
+    assert [entry["id"] for entry in call("list")] == [str(held_mail)]
 
 
 @pytest.mark.parametrize(("word", "hold"), [("release", "released"), ("reject", "rejected")])
-def test_decision_ends_the_hold(held: UUID, word: str, hold: str) -> None:
-    done = call(word, held, "--reason", "We called them.", "--by", "ann")
+def test_decision_ends_the_hold(held_mail: UUID, word: str, hold: str) -> None:
+    done = call(word, held_mail, "--reason", "We called them.", "--by", "ann")
 
-    assert done == {"id": str(held), "tenant": "acme", "hold": hold}
+    assert done == {"id": str(held_mail), "tenant": "acme", "hold": hold}
     assert run("list") == "There is no held mail.\n"
-    assert [entry["id"] for entry in call("list", "--hold", hold)] == [str(held)]
+    assert [entry["id"] for entry in call("list", "--hold", hold)] == [str(held_mail)]
     with pytest.raises(UsageError, match="no longer on hold"):
-        run(word, held, "--by", "ann")
+        run(word, held_mail, "--by", "ann")
 
 
 def test_dmarc_policy_is_hold_until_it_is_set(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> None:

@@ -18,7 +18,7 @@ from counterfoil.errors import DatabaseUnavailableError
 COMMAND = Path(sys.executable).parent / "counterfoil"
 
 
-def called(
+def run_failing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> tuple[int, str]:
     """Return exit code and standard error of a command that raises `error`."""
@@ -47,7 +47,7 @@ def called(
 def test_failures_print_a_sentence_and_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: ExitCode
 ):
-    ended, shown = called(monkeypatch, capsys, error)
+    ended, shown = run_failing(monkeypatch, capsys, error)
     assert ended == code
     assert shown.startswith("counterfoil: ")
     assert shown.endswith(".\n")
@@ -55,12 +55,12 @@ def test_failures_print_a_sentence_and_exit_code(
 
 
 def test_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    _, shown = called(monkeypatch, capsys, OSError(errno.ENOSPC, "No space left on device", "/here"))
+    _, shown = run_failing(monkeypatch, capsys, OSError(errno.ENOSPC, "No space left on device", "/here"))
     assert "The disk is full (/here)" in shown
 
 
 def test_unexpected_error_writes_traceback_to_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    code, shown = called(monkeypatch, capsys, ZeroDivisionError("division by zero"))
+    code, shown = run_failing(monkeypatch, capsys, ZeroDivisionError("division by zero"))
     report = Path(shown.rsplit(" ", 1)[1].removesuffix(".\n"))
     assert code == ExitCode.INTERNAL_ERROR
     assert "Traceback" not in shown

@@ -65,7 +65,7 @@ def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], ad
             ("acme", "--stage", "match", "--since", "2026-02-01", "--until", "2026-02-01"),
             "in the past and before its end",
         ),
-        (("nobody", "--stage", "match"), "There is no such tenant"),
+        (("missing", "--stage", "match"), "There is no such tenant"),
     ],
 )
 def test_impossible_request_is_refused(call: Callable[..., str], words: tuple[str, ...], message: str):

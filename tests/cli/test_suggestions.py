@@ -4,7 +4,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
-from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
@@ -23,20 +22,20 @@ from tests.factories import NOW
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection) -> TenantHarness:
-    office = TenantHarness(database, admin)
-    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
-    return office
+def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
+    harness = TenantHarness(database, admin)
+    admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [harness.tenant_id])
+    return harness
 
 
-def invoiced_order(office: TenantHarness, number: int, price: str) -> int:
+def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
     """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
-    position = office.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
+    position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
-    office.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
-    office.file(invoice(f"R-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10", price)]))
-    office.match_all(range(position, position + 3))
-    compute(office, position)
+    harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
+    harness.file(invoice(f"R-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10", price)]))
+    harness.match_all(range(position, position + 3))
+    compute(harness, position)
     return position
 
 
@@ -47,32 +46,32 @@ def call(program: Any, *words: str) -> str:
     return result.output
 
 
-def accept(office: TenantHarness, position: int, *words: str) -> str:
-    return call(clusters.app, "accept", str(office.ids[position]), "--by", "ann", *words)
+def accept(harness: TenantHarness, position: int, *words: str) -> str:
+    return call(clusters.app, "accept", str(harness.ids[position]), "--by", "ann", *words)
 
 
-def suggested() -> dict[str, Any]:
+def suggestions() -> dict[str, Any]:
     suggestions: dict[str, Any] = json.loads(call(app, "tolerances", "acme", "--suggest", "--json"))
     return suggestions
 
 
-def outcome_of(office: TenantHarness, position: int) -> str:
-    outcome: str = compute(office, position)["outcome"]
+def outcome_of(harness: TenantHarness, position: int) -> str:
+    outcome: str = compute(harness, position)["outcome"]
     return outcome
 
 
 @pytest.fixture
-def accepted(office: TenantHarness) -> TenantHarness:
+def accepted_differences(harness: TenantHarness) -> TenantHarness:
     """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
     for number in range(20):
-        accept(office, invoiced_order(office, number, "101.50"))
-    disputed = invoiced_order(office, 20, "102.50")
-    call(clusters.app, "dispute", str(office.ids[disputed]), "--by", "bob", "--reason", "not agreed")
-    return office
+        accept(harness, invoiced_order(harness, number, "101.50"))
+    disputed = invoiced_order(harness, 20, "102.50")
+    call(clusters.app, "dispute", str(harness.ids[disputed]), "--by", "bob", "--reason", "not agreed")
+    return harness
 
 
-def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
+def test_accepted_suggestion_becomes_a_tolerance(accepted_differences: TenantHarness, admin: Connection):
+    proposal = suggestions()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
     assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
@@ -83,38 +82,40 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted: TenantHarness, admin:
     assert "20 of them would not have needed a review." in shown
     assert "at least 86% of such differences" in shown
 
-    next_ = invoiced_order(accepted, 30, "101.50")
+    next_ = invoiced_order(accepted_differences, 30, "101.50")
     assert rows(admin, "tolerance") == []
-    assert outcome_of(accepted, next_) == "exception"
+    assert outcome_of(accepted_differences, next_) == "exception"
 
-    proposal = suggested()["proposals"][0]["proposal"]
+    proposal = suggestions()["proposals"][0]["proposal"]
     words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
     (entry,) = json.loads(call(app, "tolerances", "acme", *words))
     assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
     assert (entry["set_by"], entry["reason"], entry["evidence"]) == ("eve", "agreed with the buyer", proposal)
-    assert outcome_of(accepted, next_) == "within-tolerance"
-    assert outcome_of(accepted, invoiced_order(accepted, 31, "101.51")) == "exception"
-    assert outcome_of(accepted, 60) == "exception"  # a disputed variance stays disputed
-    assert suggested()["proposals"] == []
+    assert outcome_of(accepted_differences, next_) == "within-tolerance"
+    assert outcome_of(accepted_differences, invoiced_order(accepted_differences, 31, "101.51")) == "exception"
+    assert outcome_of(accepted_differences, 60) == "exception"  # a disputed variance stays disputed
+    assert suggestions()["proposals"] == []
 
 
-def test_outdated_suggestion_is_refused(accepted: TenantHarness, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
-    another = invoiced_order(accepted, 30, "101.20")
-    call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
+def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, admin: Connection):
+    proposal = suggestions()["proposals"][0]["proposal"]
+    another = invoiced_order(accepted_differences, 30, "101.20")
+    call(clusters.app, "dispute", str(accepted_differences.ids[another]), "--by", "bob")
     with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
-    (withheld,) = suggested()["withheld"]
+    (withheld,) = suggestions()["withheld"]
     assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
-def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api_database_url: str, admin: Connection):
-    proposal = suggested()["proposals"][0]["proposal"]
+def test_one_of_two_concurrent_acceptances_succeeds(
+    accepted_differences: TenantHarness, api_database_url: str, admin: Connection
+):
+    proposal = suggestions()["proposals"][0]["proposal"]
 
     def put(by: str) -> bool:
-        with api_database.tenant(accepted.tenant_id) as connection:
-            return tolerances.accept(connection, Change(accepted.tenant_id, by, NOW), proposal["id"], None)
+        with api_database.tenant(accepted_differences.tenant_id) as connection:
+            return tolerances.accept(connection, Change(accepted_differences.tenant_id, by, NOW), proposal["id"], None)
 
     with closing(Database(api_database_url)) as api_database, ThreadPoolExecutor(2) as pool:
         done = list(pool.map(put, ("ann", "bob")))
@@ -122,9 +123,9 @@ def test_one_of_two_concurrent_acceptances_succeeds(accepted: TenantHarness, api
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_suggest_nothing(office: TenantHarness):
+def test_too_few_acceptances_suggest_nothing(harness: TenantHarness):
     for number in range(3):
-        accept(office, invoiced_order(office, number, "101.50"))
+        accept(harness, invoiced_order(harness, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
     assert "No suggestion for" in shown
     assert (
@@ -133,47 +134,46 @@ def test_too_few_acceptances_suggest_nothing(office: TenantHarness):
     assert "To accept one" not in shown
 
 
-@pytest.mark.usefixtures("office")
+@pytest.mark.usefixtures("harness")
 def test_empty_suggestions_show_how_to_accept():
     assert "counterfoil clusters accept ID" in call(app, "tolerances", "acme", "--suggest")
 
 
-def test_acceptance_lists_accepted_and_open_variances(office: TenantHarness):
-    position = office.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
-    office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
-    office.match_all()
-    compute(office, position)
-    end = str(position_id := office.ids[position])[-8:]
+def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
+    position = harness.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
+    harness.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
+    harness.match_all()
+    compute(harness, position)
+    end = str(position_id := harness.ids[position])[-8:]
     assert f"To decide: counterfoil clusters accept {end}, or dispute {end}" in call(
         clusters.app, "show", str(position_id)
     )
-    shown = " ".join(accept(office, position).split())
+    shown = " ".join(accept(harness, position).split())
     assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
     assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
-    compute(office, position)
+    compute(harness, position)
     assert "To decide:" not in call(clusters.app, "show", str(position_id))
-    case = json.loads(call(clusters.app, "show", str(office.ids[position]), "--json"))
+    case = json.loads(call(clusters.app, "show", str(harness.ids[position]), "--json"))
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(office: TenantHarness):
-    position = invoiced_order(office, 1, "101.50")
-    accept(office, position)
-    id_ = str(office.ids[position])
+def test_decision_changes_only_with_supersede(harness: TenantHarness):
+    position = invoiced_order(harness, 1, "101.50")
+    accept(harness, position)
+    id_ = str(harness.ids[position])
     with pytest.raises(UsageError, match="Supersede that decision explicitly"):
         call(clusters.app, "dispute", id_, "--by", "bob")
     decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--override", "--json"))
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_invalid_selection_of_variances_is_refused(office: TenantHarness):
-    position, other = invoiced_order(office, 1, "101.50"), invoiced_order(office, 2, "101.50")
+def test_invalid_selection_of_variances_is_refused(harness: TenantHarness):
+    position, other = invoiced_order(harness, 1, "101.50"), invoiced_order(harness, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
-        accept(office, position, "--code", "prices")
+        accept(harness, position, "--code", "prices")
     with pytest.raises(UsageError, match="The cluster has no such difference"):
-        accept(office, position, "--document", str(office.ids[other]))
+        accept(harness, position, "--document", str(harness.ids[other]))
     with pytest.raises(UsageError, match="The cluster has no such difference"):
-        accept(office, position, "--document", str(office.ids[position + 2]), "--line", "8")
+        accept(harness, position, "--document", str(harness.ids[position + 2]), "--line", "8")
     with pytest.raises(UsageError, match="One change at a time"):
         call(app, "tolerances", "acme", "--suggest", "--set", "price")
-    assert isinstance(office.ids[position], UUID)

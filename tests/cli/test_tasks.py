@@ -42,7 +42,7 @@ def test_submit_stores_a_task_and_sends_its_message(queue: FakeSqs, admin: Conne
     output = run("submit", "echo", '{"text": "hello"}', "--max-retry", 2)
 
     (row,) = rows(admin, "task")
-    assert (row["payload"], row["max_retry"], row["user_id"]) == ({"text": "hello"}, 2, "somebody")
+    assert (row["payload"], row["max_retry"], row["user_id"]) == ({"text": "hello"}, 2, "lee")
     assert [json.loads(sent["MessageBody"])["job_id"] for sent in queue.sent[QUEUE]] == [str(row["id"])]
     assert str(row["id"]) in output
     assert "pending" in output
@@ -76,7 +76,7 @@ def test_payload_is_read_from_file_or_stdin(queue: FakeSqs, admin: Connection, t
         (["echo", "{"], "must be a JSON object"),
         (["echo", "@/nowhere.json"], "cannot be read from '/nowhere.json': No such file"),
         (["echo", '{"a": "\\u0000"}'], "U\\+0000"),
-        (["echo", "--tenant", "nobody"], "no such tenant"),
+        (["echo", "--tenant", "missing"], "no such tenant"),
     ],
 )
 def test_an_invalid_task_is_refused(queue: FakeSqs, admin: Connection, words: list[str], message: str) -> None:

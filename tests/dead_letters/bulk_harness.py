@@ -140,7 +140,7 @@ def control(
 
 
 @contextmanager
-def killed_at(number: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
+def kill_at(number: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
     """Simulate the end of the process at its `number`-th statement or commit.
 
     Yields a function that returns their count. Statements on the maintenance connection are not counted, because a

@@ -19,7 +19,7 @@ from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import ExportFile, ExportSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.operations import engine, store
-from tests.memory import peak_megabytes
+from tests.peak_memory import peak_megabytes
 
 
 class _S3:

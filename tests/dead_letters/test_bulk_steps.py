@@ -16,7 +16,7 @@ from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_d
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
-from tests.dead_letters.bulk_harness import LATER, BulkHarness, KilledError, killed_at
+from tests.dead_letters.bulk_harness import LATER, BulkHarness, KilledError, kill_at
 from tests.dead_letters.dead_letter_factory import NOON
 from tests.delivery.harness import rows
 
@@ -279,7 +279,7 @@ def test_killed_step_leaves_one_result_per_item(harness: BulkHarness, monkeypatc
         operation = harness.request(job_ids=dead_letters) if number % 2 else harness.request()
         selected = dead_letters if number % 2 else dead_letters[1:]
         try:
-            with killed_at(number, monkeypatch) as statement_count:
+            with kill_at(number, monkeypatch) as statement_count:
                 harness.run(operation, at_once=2)
         except KilledError:
             kills += 1

@@ -55,7 +55,9 @@ DEAD_LETTER = DeadLetterDetails(
 )
 
 
-def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = NO_FILTER, **options: Any) -> list[UUID]:
+def read_job_ids(
+    database: Database, tenant_id: UUID, selection: DeadLetterFilter = NO_FILTER, **options: Any
+) -> list[UUID]:
     begin = partial(database.tenant, tenant_id)
     return [
         dead_letter.job_id
@@ -77,7 +79,7 @@ def test_every_dead_letter_is_read_once_newest_first(
 ) -> None:
     job_ids = [make_dead_letter(minute=minute // 2) for minute in range(number)]
 
-    result = read(database, tenant_id, DeadLetterFilter(search=text))
+    result = read_job_ids(database, tenant_id, DeadLetterFilter(search=text))
 
     assert sorted(result) == sorted(job_ids)
     with database.tenant(tenant_id) as connection:
@@ -92,12 +94,12 @@ def test_reading_continues_after_any_batch(
 ) -> None:
     for minute in range(7):
         make_dead_letter(minute=minute // 3)
-    all_dead_letters = read(database, tenant_id)
+    all_dead_letters = read_job_ids(database, tenant_id)
 
     job_ids_read: list[UUID] = []
     for batch in export.iter_batches(partial(database.tenant, tenant_id), tenant_id, NO_FILTER):
         job_ids_read += [dead_letter.job_id for dead_letter in batch.dead_letters]
-        assert job_ids_read + read(database, tenant_id, after=batch.after) == all_dead_letters
+        assert job_ids_read + read_job_ids(database, tenant_id, after=batch.after) == all_dead_letters
 
 
 def test_reading_respects_filter_and_tenant(
@@ -113,9 +115,9 @@ def test_reading_respects_filter_and_tenant(
     other_tenants = make_dead_letter(minute=5, tenant=make_tenant("other"))
     start, end = NOON + timedelta(minutes=1), NOON + timedelta(minutes=9)
 
-    assert read(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
-    assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
-    assert read(database, tenant_id, DeadLetterFilter(search=str(other_tenants))) == []
+    assert read_job_ids(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
+    assert read_job_ids(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
+    assert read_job_ids(database, tenant_id, DeadLetterFilter(search=str(other_tenants))) == []
     # The watchdog reads the dead letters of all tenants.
     batches = export.iter_batches(maintenance_database.delivery, tenant_id, NO_FILTER)
     assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [
@@ -144,7 +146,7 @@ def test_large_dead_letters_are_read_individually(
     ]
 
     assert batches == [1, 1, 2]
-    assert read(database, tenant_id) == job_ids
+    assert read_job_ids(database, tenant_id) == job_ids
 
 
 def test_dead_letter_purged_during_reading_is_omitted(

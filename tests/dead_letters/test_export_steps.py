@@ -283,7 +283,7 @@ def test_file_excludes_later_dead_letters(
     assert s3.job_ids(requested) == [str(exported)]
 
 
-def test_step_without_time_leaves_part_to_next(
+def test_step_without_time_postpones_its_part(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()

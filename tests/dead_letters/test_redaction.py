@@ -42,7 +42,7 @@ def test_sample_payloads_lose_only_account_numbers() -> None:
         payload = {"file_name": file.name, "document": json.loads(json.dumps(file.truth.structured_data, default=str))}
         hidden = redact(payload)
         for pointer in hidden.pointers:
-            assert str(at(hidden.value, pointer)) == f"{REDACTED} {str(at(payload, pointer))[-4:]}", pointer
+            assert str(value_at(hidden.value, pointer)) == f"{REDACTED} {str(value_at(payload, pointer))[-4:]}", pointer
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -414,7 +414,7 @@ def shape(value: Any) -> Any:
     return [shape(item) for item in value] if isinstance(value, list) else None
 
 
-def at(value: Any, pointer: str) -> Any:
+def value_at(value: Any, pointer: str) -> Any:
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         value = value[int(name)] if isinstance(value, list) else value[name]
@@ -426,7 +426,7 @@ def test_redaction_keeps_shape_and_points_to_changes(value: Any) -> None:
     result = redact(value)
 
     assert shape(result.value) == shape(value)
-    assert all(REDACTED in at(result.value, pointer) != at(value, pointer) for pointer in result.pointers)
+    assert all(REDACTED in value_at(result.value, pointer) != value_at(value, pointer) for pointer in result.pointers)
     assert bool(result.pointers) == (result.value != value)
 
 

@@ -32,7 +32,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def flaky(database_url: str) -> Iterator[Flaky]:
+def flaky_database(database_url: str) -> Iterator[Flaky]:
     database = Flaky(database_url)
     database.fail_tenant, database.fail_delivery = [], []
     yield database

@@ -126,8 +126,8 @@ def database_unavailable() -> Exception:
 class Context(LambdaContext):
     """A Lambda context with a fixed remaining time of `left` seconds."""
 
-    def __init__(self, left: float = 120) -> None:
-        self.left = left
+    def __init__(self, seconds_left: float = 120) -> None:
+        self.left = seconds_left
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # Powertools declares a static method
         return int(self.left * 1000)
@@ -142,7 +142,7 @@ class Clock:
     def __call__(self) -> datetime:
         return self.now
 
-    def pass_(self, **units: float) -> None:
+    def advance(self, **units: float) -> None:
         self.now += timedelta(**units)
 
 

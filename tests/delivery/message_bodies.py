@@ -98,7 +98,9 @@ def s3_event(*records: Any) -> str:
     return json.dumps({"Records": list(records)})
 
 
-def created(key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads", **attributes: Any) -> dict[str, Any]:
+def object_created(
+    key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads", **attributes: Any
+) -> dict[str, Any]:
     """Return an S3 event record, by default about a created object."""
     return {
         "eventName": name,
@@ -111,37 +113,39 @@ UNREADABLE_UPLOADS = {
     "an object as records": '{"Records": {}}',
     "a string as records": '{"Records": ""}',
     "an event without a name": s3_event({"s3": {}}),
-    "a numeric event name": s3_event(created("uploads/acme/a.xml", name=5)),
+    "a numeric event name": s3_event(object_created("uploads/acme/a.xml", name=5)),
     "a null record": s3_event(None),
     "a numeric record": s3_event(1),
     "an empty record": s3_event({}),
     "no bucket": s3_event({"eventName": "ObjectCreated:Put", "s3": {"object": {"key": "x", "sequencer": "1"}}}),
-    "a numeric bucket": s3_event(created("uploads/acme/a.xml", bucket=1)),
-    "a bucket with NUL": s3_event(created("uploads/acme/a.xml", bucket="a\x00")),
-    "a key with invalid UTF-8": s3_event(created("uploads/acme/%ff.xml")),
-    "a key with a lone surrogate": s3_event(created("uploads/acme/%ED%A0%80.xml")),
-    "a key with NUL": s3_event(created("uploads/acme/a%00.xml")),
-    "a list as key": s3_event(created(["uploads/acme/a.xml"])),
-    "a key of 1 MiB": s3_event(created("uploads/acme/" + "".join(f"{n:x}" for n in range(200_000)))),
-    "a numeric sequencer": s3_event(created("uploads/acme/a.xml", sequencer=1)),
-    "a numeric version": s3_event(created("uploads/acme/a.xml", versionId=1)),
-    "a negative size": s3_event(created("uploads/acme/a.xml", size=-1)),
-    "a size beyond bigints": s3_event(created("uploads/acme/a.xml", size=2**63)),
-    "a NaN size": s3_event(created("uploads/acme/a.xml", size=float("nan"))),
-    "an infinite size": s3_event(created("uploads/acme/a.xml", size=float("inf"))),
-    "one good and one bad record": s3_event(created("uploads/acme/a.xml"), None),
+    "a numeric bucket": s3_event(object_created("uploads/acme/a.xml", bucket=1)),
+    "a bucket with NUL": s3_event(object_created("uploads/acme/a.xml", bucket="a\x00")),
+    "a key with invalid UTF-8": s3_event(object_created("uploads/acme/%ff.xml")),
+    "a key with a lone surrogate": s3_event(object_created("uploads/acme/%ED%A0%80.xml")),
+    "a key with NUL": s3_event(object_created("uploads/acme/a%00.xml")),
+    "a list as key": s3_event(object_created(["uploads/acme/a.xml"])),
+    "a key of 1 MiB": s3_event(object_created("uploads/acme/" + "".join(f"{n:x}" for n in range(200_000)))),
+    "a numeric sequencer": s3_event(object_created("uploads/acme/a.xml", sequencer=1)),
+    "a numeric version": s3_event(object_created("uploads/acme/a.xml", versionId=1)),
+    "a negative size": s3_event(object_created("uploads/acme/a.xml", size=-1)),
+    "a size beyond bigints": s3_event(object_created("uploads/acme/a.xml", size=2**63)),
+    "a NaN size": s3_event(object_created("uploads/acme/a.xml", size=float("nan"))),
+    "an infinite size": s3_event(object_created("uploads/acme/a.xml", size=float("inf"))),
+    "one good and one bad record": s3_event(object_created("uploads/acme/a.xml"), None),
     "an EventBridge event": '{"detail-type": "Object Created", "detail": {"object": {"key": "uploads/acme/a.xml"}}}',
-    "an SNS event": json.dumps({"Type": "Notification", "Message": s3_event(created("uploads/acme/a.xml"))}),
+    "an SNS event": json.dumps({"Type": "Notification", "Message": s3_event(object_created("uploads/acme/a.xml"))}),
     "nested records": '{"Records":' + "[" * 100_000,
 }
 
 EVENTS_WITHOUT_UPLOAD = {
     "the test event": '{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "uploads"}',
     "no records": s3_event(),
-    "a deletion": s3_event(created("uploads/acme/a.xml", name="ObjectRemoved:Delete")),
-    "a delete marker": s3_event(created("uploads/acme/a.xml", name="ObjectRemoved:DeleteMarkerCreated")),
-    "an expiry": s3_event(created("uploads/acme/a.xml", name="LifecycleExpiration:Delete")),
-    "several deletions": s3_event(*[created(f"uploads/acme/{n}", name="ObjectRemoved:Delete") for n in range(3)]),
+    "a deletion": s3_event(object_created("uploads/acme/a.xml", name="ObjectRemoved:Delete")),
+    "a delete marker": s3_event(object_created("uploads/acme/a.xml", name="ObjectRemoved:DeleteMarkerCreated")),
+    "an expiry": s3_event(object_created("uploads/acme/a.xml", name="LifecycleExpiration:Delete")),
+    "several deletions": s3_event(
+        *[object_created(f"uploads/acme/{n}", name="ObjectRemoved:Delete") for n in range(3)]
+    ),
 }
 """S3 events without a new object."""
 
@@ -164,7 +168,7 @@ ENCODED_KEYS = {
 """Object keys as encoded in S3 events, each with the decoded key."""
 
 KEYS_WITHOUT_TENANT = {
-    "an unknown tenant": "uploads/nobody/a.xml",
+    "an unknown tenant": "uploads/missing/a.xml",
     "no tenant": "uploads/a.xml",
     "an empty tenant": "uploads//a.xml",
     "another prefix": "exports/acme/a.xml",

@@ -20,7 +20,7 @@ FIXED_RANDOM = 0.25
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
-LATE_CONTEXT = Context(left=20)
+LATE_CONTEXT = Context(seconds_left=20)
 """Not enough time to start work."""
 
 

@@ -43,7 +43,7 @@ def test_every_attempt_is_recorded_with_outcome(run: Run, task: Task, admin: Con
     message = task()
     for number, work in enumerate((fail_transiently, defer, succeed)):
         run(work, next_send(message, number))
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
     recorded = [
         (attempt["number"], attempt["outcome"], attempt["error_type"], attempt["next_attempt_at"] is not None)
         for attempt in sorted(rows(admin, "work_attempt"), key=lambda attempt: attempt["ended_at"])
@@ -78,13 +78,13 @@ def test_retry_delay_starts_at_end_of_failed_attempt(
     run: Run, task: Task, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     def fail_slowly(attempt: TenantAttempt) -> Outcome:
-        clock.pass_(seconds=7)
+        clock.advance(seconds=7)
         return fail_transiently(attempt)
 
     note = sql.record_attempt
 
     def fail_late(*arguments: Any) -> None:
-        clock.pass_(seconds=3)  # settlement statements also take time
+        clock.advance(seconds=3)  # settlement statements also take time
         note(*arguments)
 
     monkeypatch.setattr(sql, "record_attempt", fail_late)
@@ -137,7 +137,7 @@ def test_only_first_success_after_failure_is_recorded(
 
     for work in (fail_permanently, succeed, succeed):
         make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
         bodies.append(start_revision(admin, "matching", [message.work_id], clock())[0].message)
 
     with database.tenant(tenant) as connection:
@@ -159,7 +159,7 @@ def test_success_after_failure_and_deferral_is_recorded(
     message = pending()
     for number, work in ((0, fail_transiently), (0, defer), (1, succeed)):
         make_consumer(database, work, clock).handle(event(record(next_send(message, number))), Context())
-        clock.pass_(seconds=600)
+        clock.advance(seconds=600)
     outcomes = admin.execute("SELECT outcome FROM work_attempt ORDER BY id").fetchall()
     assert outcomes == [("retry",), ("deferred",), ("succeeded",)]
 
@@ -218,10 +218,10 @@ def test_lost_attempt_is_recorded_once(
     run(succeed, message, context=LATE_CONTEXT)
     archiver.process("tasks", SQSRecord(record(task_body(next_send(message)), arn=DLQ_ARN)))
     assert timeline(admin) == []
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
 
     run(defer, next_send(message, 2))
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     run(succeed, next_send(message, 3))
 
     assert timeline(admin) == [
@@ -236,7 +236,7 @@ def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin:
 
     def outlive_lease(attempt: TenantAttempt) -> Outcome:
         admin.execute("UPDATE task SET lease_expires_at = claimed_at")
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
         run(succeed, message, receives=2)
         return DONE
 

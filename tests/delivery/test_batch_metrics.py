@@ -41,7 +41,7 @@ def test_batch_counts_each_outcome_and_times_attempts(
     outcome_by_work_id = {message.work_id: outcome for message, outcome in zip(messages, outcomes, strict=True)}
 
     def work(attempt: TenantAttempt) -> Outcome:
-        clock.pass_(seconds=2)
+        clock.advance(seconds=2)
         outcome = outcome_by_work_id[attempt.work_id]
         if isinstance(outcome, Exception):
             raise outcome
@@ -130,7 +130,7 @@ def test_last_log_line_lists_stage_times(
     start = clock.now
 
     def work(_attempt: TenantAttempt) -> Outcome:
-        clock.pass_(seconds=7)
+        clock.advance(seconds=7)
         return Skipped("seen")
 
     make_consumer(database, work, clock).handle(event(record(pending())), Context())

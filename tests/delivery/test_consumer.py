@@ -19,7 +19,7 @@ from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cy
 Pending = Callable[..., Message]
 
 
-def raising(error: BaseException) -> Callable[[TenantAttempt], Any]:
+def fail_with(error: BaseException) -> Callable[[TenantAttempt], Any]:
     def work(attempt: TenantAttempt) -> Any:
         raise error
 
@@ -67,7 +67,7 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     message = pending()
-    fail = raising(InvalidDocumentError("The file is empty; send it again.", code="damaged_pdf"))
+    fail = fail_with(InvalidDocumentError("The file is empty; send it again.", code="damaged_pdf"))
 
     response = make_consumer(database, fail, clock).handle(event(record(message)), Context())
 
@@ -93,7 +93,7 @@ def test_transient_failure_waits_for_redelivery(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    consumer = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock)
+    consumer = make_consumer(database, fail_with(ServiceUnavailableError("S3 is slow")), clock)
 
     first = consumer.handle(event(record(message, handle="first")), Context())
     assert len(failed_ids(first)) == 1
@@ -102,7 +102,7 @@ def test_transient_failure_waits_for_redelivery(
     assert (row["status"], row["error"], row["attempts"]) == ("pending", "S3 is slow", 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)
 
-    clock.pass_(seconds=301)
+    clock.advance(seconds=301)
     consumer.handle(event(record(message, receives=2, handle="second")), Context())
     assert sqs.visibility["second"] == 1800
     assert life_cycle(admin, message.work_id)["attempts"] == 2
@@ -114,7 +114,7 @@ def test_exhausted_attempts_leave_message_to_dlq(
 ) -> None:
     message = pending(attempts=2)
 
-    response = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock).handle(
+    response = make_consumer(database, fail_with(ServiceUnavailableError("S3 is slow")), clock).handle(
         event(record(message, receives=3, handle="third")), Context()
     )
 
@@ -130,7 +130,7 @@ def test_third_receive_with_attempts_left_is_parked(
 ) -> None:
     message = pending()
 
-    response = make_consumer(database, raising(ServiceUnavailableError("S3 is slow")), clock).handle(
+    response = make_consumer(database, fail_with(ServiceUnavailableError("S3 is slow")), clock).handle(
         event(record(message, receives=3)), Context()
     )
 
@@ -148,7 +148,7 @@ def test_older_message_of_parked_work_item_is_dropped(
     message = pending(send_number=1)
     older = message.model_copy(update={"send_number": 0})
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(older)), Context()
     )
 
@@ -162,7 +162,7 @@ def test_early_message_is_parked_until_due(
     due_at = clock.now + timedelta(seconds=200)
     message = pending(attempts=1, next_attempt_at=due_at)
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
@@ -177,7 +177,7 @@ def test_early_work_item_is_parked_for_requested_delay(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock.now + timedelta(seconds=10))
-    claims = make_consumer(database, raising(AssertionError("must not run")), clock).claims
+    claims = make_consumer(database, fail_with(AssertionError("must not run")), clock).claims
 
     assert claims.park({message: ParsedMessage([message])}, timedelta(seconds=60)) == {message: None}
 
@@ -191,7 +191,7 @@ def test_running_work_item_waits_for_lease_expiry(
         status="in-progress", attempts=1, claim_token=7, lease_expires_at=clock.now + timedelta(seconds=90)
     )
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(message, handle="copy")), Context()
     )
 
@@ -241,7 +241,7 @@ def test_unsettled_last_attempt_fails(
 ) -> None:
     message = pending(status="in-progress", attempts=3, lease_expires_at=clock.now - timedelta(seconds=1))
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(message, receives=3)), Context()
     )
 
@@ -258,7 +258,7 @@ def test_ended_work_item_is_acknowledged_unchanged(
     message = pending(status=status, attempts=1)
     before = life_cycle(admin, message.work_id)
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
@@ -271,7 +271,7 @@ def test_unknown_work_item_is_audited_and_acknowledged(
 ) -> None:
     message = Message(work_id=uuid4(), revision=1, send_number=0)
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
         event(record(message)), Context()
     )
 
@@ -466,8 +466,8 @@ def test_late_message_is_parked_without_spending_attempt(
 ) -> None:
     message = pending(attempts=1)
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
-        event(record(message)), Context(left=20)
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context(seconds_left=20)
     )
 
     assert failed_ids(response) == []
@@ -482,8 +482,8 @@ def test_invocation_without_any_time_loses_no_message(
 ) -> None:
     message = pending()
 
-    response = make_consumer(database, raising(AssertionError("must not run")), clock).handle(
-        event(record(message)), Context(left=left)
+    response = make_consumer(database, fail_with(AssertionError("must not run")), clock).handle(
+        event(record(message)), Context(seconds_left=left)
     )
 
     sent = [entry for entries in sqs.sent.values() for entry in entries]

@@ -42,19 +42,19 @@ Pending = Callable[..., Message]
 
 
 def test_settlement_without_commit_is_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
 def test_unconfirmed_settlement_is_not_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message, runs = pending(), []
 
@@ -65,10 +65,10 @@ def test_unconfirmed_settlement_is_not_repeated(
 
         return Succeeded(effects)
 
-    flaky.commit_then_fail = True
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.commit_then_fail = True
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     assert runs == [1]
@@ -76,7 +76,7 @@ def test_unconfirmed_settlement_is_not_repeated(
 
 
 def test_lost_commit_of_stale_attempt_changes_nothing(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
 
@@ -84,23 +84,23 @@ def test_lost_commit_of_stale_attempt_changes_nothing(
         admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        flaky.fail_tenant, flaky.fail_delivery = [commit_unknown], [take_over]
+        flaky_database.fail_tenant, flaky_database.fail_delivery = [commit_unknown], [take_over]
         return DONE
 
-    response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, work, clock).handle(event(record(message)), Context())
 
     assert len(response["batchItemFailures"]) == 1
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
 def test_unconfirmed_claim_is_recognized_by_token(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.commit_then_fail = True
-    flaky.fail_delivery = [commit_unknown]
+    flaky_database.commit_then_fail = True
+    flaky_database.fail_delivery = [commit_unknown]
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -108,12 +108,14 @@ def test_unconfirmed_claim_is_recognized_by_token(
 
 
 def test_rolled_back_claim_reports_message(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_delivery = [commit_unknown]
+    flaky_database.fail_delivery = [commit_unknown]
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(
+        event(record(message, handle="it")), Context()
+    )
 
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
@@ -122,12 +124,12 @@ def test_rolled_back_claim_reports_message(
 
 @pytest.mark.parametrize(("receives", "visible_in"), [(1, 300), (2, 1800), (3, 300)])
 def test_database_outage_delays_messages_by_receive_count(
-    flaky: Flaky, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message], receives: int, visible_in: int
+    flaky_database: Flaky, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message], receives: int, visible_in: int
 ) -> None:
     message = pending()
-    flaky.fail_delivery = [database_unavailable] * 9
+    flaky_database.fail_delivery = [database_unavailable] * 9
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(
         event(record(message, receives=receives, handle="it")), Context()
     )
 
@@ -139,17 +141,19 @@ def test_database_outage_delays_messages_by_receive_count(
 
 @pytest.mark.parametrize("named", [0, 2])
 def test_database_outage_reports_unclaimed_messages(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
 ) -> None:
     messages = [pending() for _ in range(named)]
-    flaky.fail_delivery = [database_unavailable] * 9
+    flaky_database.fail_delivery = [database_unavailable] * 9
 
     def read(body: str) -> ParsedMessage:
         if not messages:
             raise InvalidMessageError("It names no work item")
         return ParsedMessage(messages)
 
-    response = make_consumer(flaky, succeed, clock, read=read).handle(event(record("{}", handle="it")), Context())
+    response = make_consumer(flaky_database, succeed, clock, read=read).handle(
+        event(record("{}", handle="it")), Context()
+    )
 
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
@@ -157,10 +161,10 @@ def test_database_outage_reports_unclaimed_messages(
 
 
 def test_failed_settlement_reports_message(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    consumer, other_message = make_consumer(flaky, succeed, clock), pending()
-    flaky.fail_tenant = [ZeroDivisionError] * 4  # settling the success and then the failure of each message
+    consumer, other_message = make_consumer(flaky_database, succeed, clock), pending()
+    flaky_database.fail_tenant = [ZeroDivisionError] * 4  # settling the success and then the failure of each message
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
@@ -172,24 +176,26 @@ def test_failed_settlement_reports_message(
 
 
 def test_conflicting_settlement_runs_again(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [lambda: ConflictError("deadlock")] * 2
+    flaky_database.fail_tenant = [lambda: ConflictError("deadlock")] * 2
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
 def test_unsettled_attempt_stays_in_progress_and_reports_message(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [database_unavailable] * 9
+    flaky_database.fail_tenant = [database_unavailable] * 9
 
-    response = make_consumer(flaky, lambda attempt: DONE, clock).handle(event(record(message, handle="it")), Context())
+    response = make_consumer(flaky_database, lambda attempt: DONE, clock).handle(
+        event(record(message, handle="it")), Context()
+    )
 
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
@@ -238,7 +244,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
         heartbeat.watch(item)
         heartbeat.running(item, attempt)
 
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     heartbeat.renew_once()
 
     assert sqs.visibility == {str(current.work_id): 300, str(stale.work_id): 300}
@@ -264,17 +270,17 @@ def test_lease_is_not_renewed_without_its_message(
 
 
 def test_heartbeat_extends_visibility_during_database_outage(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
     received, attempt = (
         ReceivedMessage(SQSRecord(record(message, handle="it")), clock.now),
-        make_attempt(flaky, message, 5, clock),
+        make_attempt(flaky_database, message, 5, clock),
     )
-    heartbeat = make_heartbeat(flaky, clock)
+    heartbeat = make_heartbeat(flaky_database, clock)
     heartbeat.watch(received)
     heartbeat.running(received, attempt)
-    flaky.fail_delivery = [database_unavailable]
+    flaky_database.fail_delivery = [database_unavailable]
 
     heartbeat.renew_once()
 

@@ -135,7 +135,7 @@ def test_message_after_deferral_is_first_attempt(
         attempt_numbers.append(attempt.number)
         return DONE
 
-    clock.pass_(seconds=delay)
+    clock.advance(seconds=delay)
     make_consumer(database, work, clock).handle(event(record(new)), Context())
 
     assert attempt_numbers == [1]
@@ -148,7 +148,7 @@ def test_early_message_after_deferral_is_parked(
     message = pending()
     consumer = make_consumer(database, deferring_work, clock)
     consumer.handle(event(record(message)), Context())
-    clock.pass_(seconds=10)
+    clock.advance(seconds=10)
 
     response = consumer.handle(event(record(with_send_number(message, 1))), Context())
 
@@ -166,7 +166,7 @@ def test_day_of_deferrals_spends_no_attempt(
         assert consumer.handle(event(record(with_send_number(message, number), receives=3)), Context()) == {
             "batchItemFailures": []
         }
-        clock.pass_(minutes=30)
+        clock.advance(minutes=30)
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 2, 50)
@@ -282,7 +282,7 @@ def test_redelivered_message_after_deferral_is_dropped(
     consumer = make_consumer(database, work, clock)
     consumer.handle(event(record(message)), Context())  # killed before the response reached SQS
     before = life_cycle(admin, message.work_id)
-    clock.pass_(minutes=12)
+    clock.advance(minutes=12)
 
     response = consumer.handle(event(record(message, receives=2)), Context())
 
@@ -316,12 +316,12 @@ def test_unsent_deferral_stays_in_outbox(
 
 
 def test_deferral_without_commit_is_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending()
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -329,13 +329,13 @@ def test_deferral_without_commit_is_repeated(
 
 
 def test_unconfirmed_deferral_is_not_repeated(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=1)
-    flaky.commit_then_fail = True
-    flaky.fail_tenant = [commit_unknown]
+    flaky_database.commit_then_fail = True
+    flaky_database.fail_tenant = [commit_unknown]
 
-    response = make_consumer(flaky, deferring_work, clock).handle(event(record(message)), Context())
+    response = make_consumer(flaky_database, deferring_work, clock).handle(event(record(message)), Context())
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -346,7 +346,7 @@ def test_unconfirmed_deferral_is_not_repeated(
 
 
 def test_deferral_during_database_outage_spends_attempt(
-    flaky: Flaky,
+    flaky_database: Flaky,
     admin: Connection,
     sqs: FakeSqs,
     clock: Clock,
@@ -355,8 +355,8 @@ def test_deferral_during_database_outage_spends_attempt(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = pending()
-    consumer = make_consumer(flaky, deferring_work, clock)
-    flaky.fail_tenant = [database_unavailable] * 9
+    consumer = make_consumer(flaky_database, deferring_work, clock)
+    flaky_database.fail_tenant = [database_unavailable] * 9
 
     response = consumer.handle(event(record(message, handle="it")), Context())
 
@@ -365,8 +365,8 @@ def test_deferral_during_database_outage_spends_attempt(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("in-progress", 1, 0)
     assert outcome_counts(capsys) == {"OutcomeNotWritten": [1.0]}
-    flaky.fail_tenant = []
-    clock.pass_(seconds=301)
+    flaky_database.fail_tenant = []
+    clock.advance(seconds=301)
     assert consumer.handle(event(record(message, receives=2)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
@@ -398,12 +398,12 @@ def test_open_breaker_stops_spending_attempts(
     assert attempt_counts() == [1, 1, 1, 0, 0, 0, 0, 0]
     assert {delay for _, delay in sent_messages(sqs)} == {30}
 
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     consumer.handle(event(*[record(with_send_number(message, 1)) for message in messages[3:]]), Context())
     assert attempt_counts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
 
     is_unavailable = False
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     consumer.handle(event(*[record(with_send_number(message, 2)) for message in messages[4:]]), Context())
     assert [life_cycle(admin, message.work_id)["status"] for message in messages[4:]] == ["succeeded"] * 4
 

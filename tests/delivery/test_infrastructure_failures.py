@@ -151,7 +151,7 @@ def test_hung_attempts_park_batch_and_end_process(
     assert process_ends == []
 
     waiting_message = pending()
-    response = consumer.handle(event(record(waiting_message)), ElapsingContext(left=119.9))
+    response = consumer.handle(event(record(waiting_message)), ElapsingContext(seconds_left=119.9))
     release.set()
 
     assert process_ends == [True]
@@ -162,7 +162,7 @@ def test_hung_attempts_park_batch_and_end_process(
     assert [consumer.gate.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
-def test_isolated_work_item_starves_without_permits(
+def test_permit_starvation_parks_isolated_work_item(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = clock() - timedelta(seconds=1)
@@ -179,7 +179,7 @@ def test_isolated_work_item_starves_without_permits(
 
     monkeypatch.setattr(consumer.gate, "release", release_to_hung_attempt)
 
-    response = consumer.handle(event(record(message)), ElapsingContext(left=120.5))
+    response = consumer.handle(event(record(message)), ElapsingContext(seconds_left=120.5))
 
     assert process_ends == [True]
     assert response == {"batchItemFailures": []}
@@ -192,7 +192,7 @@ def test_parked_work_item_stays_marked_as_unsettled(
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))
 
-    response = make_consumer(database, fail_transiently, clock).handle(event(record(message)), Context(left=20))
+    response = make_consumer(database, fail_transiently, clock).handle(event(record(message)), Context(seconds_left=20))
 
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)

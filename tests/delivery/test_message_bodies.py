@@ -37,7 +37,7 @@ from tests.delivery.harness import (
     rows,
     succeed,
 )
-from tests.delivery.message_bodies import body_of, created, s3_event
+from tests.delivery.message_bodies import body_of, object_created, s3_event
 
 Pending = Callable[..., Message]
 
@@ -61,7 +61,7 @@ def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
 
 
 def valid_upload_event() -> str:
-    return s3_event(created("uploads/acme/good.xml"))
+    return s3_event(object_created("uploads/acme/good.xml"))
 
 
 def statuses_by_key(admin: Connection) -> dict[str, str | None]:
@@ -302,7 +302,9 @@ def test_s3_event_without_upload_is_acknowledged(
 def test_s3_key_is_decoded(acquisition: Consumer, admin: Connection, tenant: UUID, name: str) -> None:
     encoded, decoded = message_bodies.ENCODED_KEYS[name]
 
-    response = acquisition.handle(event(record(s3_event(created(encoded))), record(valid_upload_event())), Context())
+    response = acquisition.handle(
+        event(record(s3_event(object_created(encoded))), record(valid_upload_event())), Context()
+    )
 
     assert response == {"batchItemFailures": []}
     assert statuses_by_key(admin) == {decoded: "succeeded", "uploads/acme/good.xml": "succeeded"}
@@ -315,10 +317,10 @@ def test_upload_without_tenant_becomes_unassigned_dead_letter(
 ) -> None:
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
     consumer = make_consumer(database, WORKER, clock, read=files.read_event, worker=worker)
-    folder = s3_event(created("uploads/acme/folder/"))  # skipped without a request to S3
+    folder = s3_event(object_created("uploads/acme/folder/"))  # skipped without a request to S3
 
     response = consumer.handle(
-        event(record(s3_event(created(message_bodies.KEYS_WITHOUT_TENANT[name]))), record(folder)), Context()
+        event(record(s3_event(object_created(message_bodies.KEYS_WITHOUT_TENANT[name]))), record(folder)), Context()
     )
 
     assert response == {"batchItemFailures": []}
@@ -338,10 +340,10 @@ def test_each_upload_in_event_gets_its_message(
     acquisition: Consumer, admin: Connection, sqs: FakeSqs, tenant: UUID
 ) -> None:
     notification = s3_event(
-        created("uploads/acme/1.xml"),
-        created("uploads/acme/gone.xml", name="ObjectRemoved:Delete"),
-        created("uploads/nobody/2.xml"),
-        created("uploads/acme/1.xml"),  # duplicate
+        object_created("uploads/acme/1.xml"),
+        object_created("uploads/acme/gone.xml", name="ObjectRemoved:Delete"),
+        object_created("uploads/missing/2.xml"),
+        object_created("uploads/acme/1.xml"),  # duplicate
     )
 
     response = acquisition.handle(event(record(notification), record(valid_upload_event())), Context())
@@ -349,7 +351,7 @@ def test_each_upload_in_event_gets_its_message(
     assert response == {"batchItemFailures": []}
     assert statuses_by_key(admin) == {
         "uploads/acme/1.xml": "pending",
-        "uploads/nobody/2.xml": "pending",
+        "uploads/missing/2.xml": "pending",
         "uploads/acme/good.xml": "succeeded",
     }
     assert len(rows(admin, "outbox")) == 2
@@ -396,7 +398,7 @@ def test_archiver_settles_value_rejected_by_postgres(
 
 
 def test_upload_key_with_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
-    bad = s3_event(created("uploads/acme/a%00b.xml"))
+    bad = s3_event(object_created("uploads/acme/a%00b.xml"))
 
     response = acquisition.handle(event(record(bad), record(valid_upload_event())), Context())
 

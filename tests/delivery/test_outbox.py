@@ -140,12 +140,18 @@ def test_message_failed_by_sqs_stays_in_outbox(
     assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(sends[1].id,)]
 
 
-def test_unmarked_messages_stay_in_outbox(flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task):
+def test_unmarked_messages_stay_in_outbox(
+    flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
+):
     newest = pending(send_number=1)
     references = [(newest.work_id, None, 1, number) for number in (0, 1)]
     enqueue(admin, WORK_KINDS["matching"], references, NOW, NOW)
-    outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
-    flaky.fail_delivery = [lambda: None, database_unavailable, database_unavailable]  # reading succeeds, marking fails
+    outbox = Outbox(flaky_database, {"matching": QUEUE_URL}, clock=clock)
+    flaky_database.fail_delivery = [
+        lambda: None,
+        database_unavailable,
+        database_unavailable,
+    ]  # reading succeeds, marking fails
 
     assert outbox.send_unsent(created_before=clock()) == 2
 

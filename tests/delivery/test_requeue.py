@@ -68,7 +68,7 @@ def test_retry_delays_double_up_to_task_limit(run: Run, task: Task, admin: Conne
         run(fail_transiently, message, arn=ARN if retry == 1 else RETRY_ARN)
         message, delay = sent_messages(sqs)[-1]
         assert (message.send_number, delay) == (retry, 2**retry)
-        clock.pass_(seconds=2**retry + 1)
+        clock.advance(seconds=2**retry + 1)
 
     assert run(fail_transiently, message, arn=RETRY_ARN) == []
 
@@ -88,7 +88,7 @@ def test_task_can_request_fewer_retries(run: Run, task: Task, admin: Connection,
     message = task(max_retry=max_retry)
     for retry in range(max_retry + 1):
         run(fail_transiently, next_send(message, retry))
-        clock.pass_(seconds=10)
+        clock.advance(seconds=10)
     stored = task_row(admin, message)
     assert (stored["status"], stored["attempts"]) == ("failed", max_retry + 1)
 
@@ -110,7 +110,7 @@ def test_permanent_error_dead_letters_immediately(
 def test_older_message_is_dropped(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task()
     run(fail_transiently, message)
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
 
     assert run(succeed, message) == []
 

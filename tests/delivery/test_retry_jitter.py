@@ -148,7 +148,7 @@ def test_retry_delay_is_policy_delay_plus_jitter(retry_scenario: RetryScenario) 
         assert {delay for _, delay in retries} <= {2**retry, 2**retry + 1}  # SQS delays are whole seconds
         assert mean(delay for _, delay in retries) == pytest.approx(2**retry + 0.5, abs=0.25)
         bodies = [body for body, _ in retries]
-        retry_scenario.clock.pass_(seconds=2**retry + 2)
+        retry_scenario.clock.advance(seconds=2**retry + 2)
     assert retry_scenario.fail(bodies, outbox) == []  # at most six attempts
 
 

@@ -87,7 +87,7 @@ def test_first_transaction_parks_by_server_clock(
     skewed_database: Database, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     make_consumer(skewed_database, lambda attempt: DONE, skewed_database.clock).handle(
-        event(record(pending())), Context(left=20)
+        event(record(pending())), Context(seconds_left=20)
     )
 
     assert -20 < seconds_until(admin, "next_attempt_at") < 1

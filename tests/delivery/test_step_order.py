@@ -121,7 +121,7 @@ class SaturatedWorker:
     def __init__(self, consumer: Consumer, log: Log) -> None:
         self.consumer, self.requested, self.working = consumer, threading.Event(), threading.Semaphore(0)
         self.go_on = threading.Event()
-        self.at_once = 0
+        self.max_running = 0
         """Highest number of concurrent records."""
         self._now = 0
         self._lock = threading.Lock()
@@ -147,7 +147,7 @@ class SaturatedWorker:
     def work(self, attempt: Attempt) -> Outcome:
         with self._lock:
             self._now += 1
-            self.at_once = max(self.at_once, self._now)
+            self.max_running = max(self.max_running, self._now)
         self._log.append(("work", attempt.work_id))
         self.working.release()
         assert self.go_on.wait(TIMEOUT_SECONDS)
@@ -171,7 +171,7 @@ def test_every_message_is_protected_before_anything_else(
     module = handler(row)
     log.clear()
 
-    module.handle(event(*batch), Context(left=row.timeout))
+    module.handle(event(*batch), Context(seconds_left=row.timeout))
 
     protected = log[: len(batch)]
     assert {step for step, _ in protected} == {"visibility"}
@@ -207,7 +207,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     saturated = SaturatedWorker(module.consumer(), log)
     log.clear()
 
-    future = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
+    future = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(seconds_left=row.timeout))
     assert saturated.requested.wait(TIMEOUT_SECONDS)
 
     # No permit is free: all messages are protected, and nothing else has happened.
@@ -225,7 +225,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     saturated.go_on.set()
     future.result(timeout=TIMEOUT_SECONDS)
     _check_order(log, work_ids)
-    assert saturated.at_once == permits
+    assert saturated.max_running == permits
 
 
 def _check_order(log: Log, work_ids: set[UUID]) -> None:
@@ -252,7 +252,7 @@ def test_record_without_permit_in_time_is_parked_unclaimed(
 ) -> None:
     batch = [record(_body(row.name, make_work(row.name)), arn=_queue(row, row.name)) for _ in range(3)]
     module = handler(row)
-    saturated, context = SaturatedWorker(module.consumer(), log), Context(left=row.timeout)
+    saturated, context = SaturatedWorker(module.consumer(), log), Context(seconds_left=row.timeout)
     process_ends: list[str] = []
     monkeypatch.setattr(saturated.consumer.concurrency, "end_process", lambda: process_ends.append(row.name))
 

@@ -48,7 +48,7 @@ from tests.delivery.harness import (
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 LEASE_LEFT = timedelta(seconds=90)
 PROTECTION_SECONDS = 300
-LATE_CONTEXT = Context(left=20)
+LATE_CONTEXT = Context(seconds_left=20)
 """Not enough time to start work."""
 
 
@@ -340,7 +340,7 @@ def watch_lost_message(scenario: Scenario, state: str) -> Transition:
             f"INSERT INTO outbox ({columns}) VALUES ('matching', %s, 1, 0, %s, %s, %s)".encode(),
             [message.work_id, start, start, start],
         )
-    scenario.clock.pass_(hours=1)
+    scenario.clock.advance(hours=1)
     return scenario.run_watchdog()
 
 
@@ -348,7 +348,7 @@ def watch_unsent_message(scenario: Scenario) -> Transition:
     message = scenario.make_work_item("pending")
     with scenario.database.delivery() as connection:
         start_revision(connection, "matching", [message.work_id], scenario.clock())
-    scenario.clock.pass_(hours=1)
+    scenario.clock.advance(hours=1)
     return scenario.run_watchdog()
 
 
@@ -502,7 +502,7 @@ def test_every_transition_has_a_case() -> None:
     assert set(CASES) == set(TABLE)
 
 
-def test_table_covers_counted_outcomes_and_claim_answers() -> None:
+def test_table_covers_counted_outcomes_and_claim_statuses() -> None:
     called = {row.called for row in TABLE.values()}
     assert set(METRICS_BY_OUTCOME) <= called
     claim_statuses = {ClaimStatus.ENDED, ClaimStatus.RUNNING, ClaimStatus.UNKNOWN}

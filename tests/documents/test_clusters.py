@@ -104,7 +104,7 @@ def test_counts_are_by_status(harness: TenantHarness):
     }
 
 
-def test_another_tenant_sees_nothing(harness: TenantHarness, database: Database, admin: Connection):
+def test_clusters_of_other_tenants_are_hidden(harness: TenantHarness, database: Database, admin: Connection):
     other = factories.make_tenant(admin, "other")
     with database.tenant(other) as connection:
         assert clusters.page(connection, other, ClusterFilter(), limit=20).clusters == []

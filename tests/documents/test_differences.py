@@ -99,7 +99,7 @@ def test_decision_shows_before_the_cluster_is_recomputed(harness: TenantHarness,
     assert {variance["decision"] for variance in details.comparison.variances} == {word}
 
 
-def test_large_cluster_is_left_to_the_worker(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
+def test_worker_recomputes_a_large_cluster(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
 
     assert isinstance(decide(harness, "accepted"), DecisionResult)

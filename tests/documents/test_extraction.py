@@ -13,7 +13,7 @@ from counterfoil.documents.extraction import extract
 from counterfoil.documents.structured import DocumentType, ExtractionResult, to_structured_data
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, write_pdf
-from tests.documents.reading.samples import LASKU, garbled, printed, scanned
+from tests.documents.reading.samples import LASKU, garble, scanned_pdf, text_pdf
 
 HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"
@@ -95,11 +95,11 @@ def test_broken_embedded_e_invoice_is_rejected(invalid: bytes):
     [
         (pdf(text="Guten Tag"), None, "No document type with a document number was found"),
         (
-            garbled(printed(LASKU), lambda code: 0xE000 + code),
+            garble(text_pdf(LASKU), lambda code: 0xE000 + code),
             None,
             "in fonts without usable characters and could not be read: OCR is off.",
         ),
-        (scanned(), None, "Page 1 is scanned and could not be read: OCR is off."),
+        (scanned_pdf(), None, "Page 1 is scanned and could not be read: OCR is off."),
         (pdf(), None, "The pages contain no text."),
         (pdf(files=(("notes.xml", b"<notes/>"),)), None, "The pages contain no text."),
         (b"\x89PNG\r\n\x1a\n", None, "Page 1 is scanned and could not be read: OCR is off."),

@@ -26,7 +26,7 @@ def groups(file: str) -> Iterator[tuple[str, Group]]:
         yield from ((f"{file}.{concept}", group) for group in result)
 
 
-def listed(file: str) -> Iterator[tuple[str, str, str, str, str]]:
+def list_terms(file: str) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield each term of a file as concept, meaning, user, language, term."""
     for concept, group in groups(file):
         for language, terms in group.terms.items():
@@ -46,13 +46,13 @@ def test_every_term_has_a_language_and_users(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_terms_are_unique_per_user(file: str) -> None:
-    counted = Counter((concept, means, user, term) for concept, means, user, _, term in listed(file))
+    counted = Counter((concept, means, user, term) for concept, means, user, _, term in list_terms(file))
     assert [entry for entry, count in counted.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_terms_are_stored_folded(file: str) -> None:
-    for concept, *_, term in listed(file):
+    for concept, *_, term in list_terms(file):
         if file in AS_WRITTEN:
             assert spelled(term).strip(" -"), term
         elif concept not in CODES:
@@ -61,7 +61,7 @@ def test_terms_are_stored_folded(file: str) -> None:
 
 @pytest.mark.parametrize("file", ["pages", "tables", "titles"])
 def test_terms_are_patterns_without_empty_matches(file: str) -> None:
-    for *_, term in listed(file):
+    for *_, term in list_terms(file):
         assert re.compile(term).match("") is None, term
 
 

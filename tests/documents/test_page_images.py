@@ -49,7 +49,7 @@ def decode_image(image: Rendered) -> Image.Image:
     return open_image(PageImage(image.content, image.media_type, image.pages))
 
 
-def drawing(mode: str = "RGB") -> Image.Image:
+def draw_image(mode: str = "RGB") -> Image.Image:
     """Image with colors, edges and letters."""
     image = Image.new("RGB", (300, 200), "white")
     draw = ImageDraw.Draw(image)
@@ -58,7 +58,7 @@ def drawing(mode: str = "RGB") -> Image.Image:
     return image.convert(mode)
 
 
-def saved(image: Image.Image, form: str, **options: object) -> bytes:
+def encode(image: Image.Image, form: str, **options: object) -> bytes:
     file = io.BytesIO()
     image.save(file, form, **options)
     return file.getvalue()
@@ -106,7 +106,7 @@ def test_noisy_page_is_scaled_down_to_fit() -> None:
     noise = Image.effect_noise((1600, 1600), 90)
     photo = Image.merge("RGB", [noise, noise.rotate(90), noise.rotate(180)])
 
-    image = open_image(render_page(saved(photo, "PDF", quality=95), 1))
+    image = open_image(render_page(encode(photo, "PDF", quality=95), 1))
 
     assert max(image.size) in SIDES[1:]
 
@@ -159,7 +159,7 @@ def test_endless_page_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
         render_page(drawing_forever(), 1)
 
 
-def _of_size(width: str, height: str) -> bytes:
+def _pdf_of_size(width: str, height: str) -> bytes:
     return make_pdf(text="x").replace(b"/MediaBox [0 0 595.28 841.89]", f"/MediaBox [0 0 {width} {height}]".encode())
 
 
@@ -168,7 +168,7 @@ def _of_size(width: str, height: str) -> bytes:
 )
 def test_page_image_size_is_bounded(width: str, height: str) -> None:
     with suppress(RenderError):
-        assert max(open_image(render_page(_of_size(width, height), 1)).size) <= SIDES[0] + 1
+        assert max(open_image(render_page(_pdf_of_size(width, height), 1)).size) <= SIDES[0] + 1
 
 
 def test_image_larger_than_memory_is_skipped() -> None:
@@ -193,7 +193,7 @@ def test_image_larger_than_memory_is_skipped() -> None:
 
 @pytest.mark.parametrize(("form", "media_type"), [("JPEG", "image/jpeg"), ("PNG", "image/png")])
 def test_small_image_is_returned_unchanged(form: str, media_type: str) -> None:
-    content = saved(drawing(), form)
+    content = encode(draw_image(), form)
 
     assert render_page(content, 1) == PageImage(content, media_type, 1)  # type: ignore[arg-type]
     with pytest.raises(PageNotFoundError):
@@ -204,9 +204,9 @@ def test_small_image_is_returned_unchanged(form: str, media_type: str) -> None:
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
 def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
-    image = drawing("L" if form == "JPEG" and mode in {"1", "P"} else mode)
+    image = draw_image("L" if form == "JPEG" and mode in {"1", "P"} else mode)
 
-    assert is_alike(decode_image(render_image(saved(image, form), 1)), image, within=140 if form == "JPEG" else 0)
+    assert is_alike(decode_image(render_image(encode(image, form), 1)), image, within=140 if form == "JPEG" else 0)
 
 
 @pytest.mark.parametrize(
@@ -219,22 +219,24 @@ def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.Monkey
     ],
 )
 def test_tiff_page_is_drawn_losslessly(mode: str, compression: str) -> None:
-    image = drawing(mode)
-    page_ = render_page(saved(image, "TIFF", compression=compression), 1)
+    image = draw_image(mode)
+    page_ = render_page(encode(image, "TIFF", compression=compression), 1)
 
     assert (page_.media_type, page_.pages) == ("image/png", 1)
     assert is_alike(open_image(page_), image)
 
 
 def test_jpeg_and_striped_tiffs_are_drawn() -> None:
-    assert is_alike(open_image(render_page(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
-    strips = saved(drawing("1"), "TIFF", compression="group4", strip_size=1000)
-    assert is_alike(open_image(render_page(strips, 1)), drawing("1"))
+    assert is_alike(
+        open_image(render_page(encode(draw_image(), "TIFF", compression="jpeg"), 1)), draw_image(), within=140
+    )
+    strips = encode(draw_image("1"), "TIFF", compression="group4", strip_size=1000)
+    assert is_alike(open_image(render_page(strips, 1)), draw_image("1"))
 
 
 def test_multipage_tiff_has_all_pages() -> None:
-    other = drawing().rotate(180)
-    content = saved(drawing(), "TIFF", save_all=True, append_images=[other], compression="tiff_lzw")
+    other = draw_image().rotate(180)
+    content = encode(draw_image(), "TIFF", save_all=True, append_images=[other], compression="tiff_lzw")
 
     assert render_page(content, 2).pages == 2
     assert is_alike(open_image(render_page(content, 2)), other)
@@ -244,7 +246,7 @@ def test_multipage_tiff_has_all_pages() -> None:
 
 def test_fax_keeps_its_aspect_ratio() -> None:
     """The resolution is 204 by 98 dots per inch."""
-    content = saved(drawing("1"), "TIFF", compression="group4", dpi=(204, 98))
+    content = encode(draw_image("1"), "TIFF", compression="group4", dpi=(204, 98))
 
     width, height = open_image(render_page(content, 1)).size
     assert height / width == pytest.approx(200 / 300 * 204 / 98, rel=0.02)
@@ -259,8 +261,8 @@ def test_fax_keeps_its_aspect_ratio() -> None:
         (b"hello", "file type is unknown"),
         (b"\x89PNG\r\n\x1a\n", "form"),
         (b"II*\x00\xff\xff\xff\x7f", "form"),
-        (saved(drawing("F"), "TIFF"), "not supported"),
-        (saved(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
+        (encode(draw_image("F"), "TIFF"), "not supported"),
+        (encode(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
     ],
 )
 def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: str) -> None:
@@ -271,7 +273,7 @@ def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: s
 def test_damaged_images_are_drawn_or_rejected() -> None:
     """Runs in this process, which is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
-        content = saved(drawing("1"), form, **options)
+        content = encode(draw_image("1"), form, **options)
         for location in range(0, len(content), max(1, len(content) // 60)):
             for damaged in (content[:location], content[:location] + b"\xff" + content[location + 1 :]):
                 created = render_image(damaged, 1)
@@ -282,7 +284,7 @@ def test_damaged_images_are_drawn_or_rejected() -> None:
 def test_cmyk_image_is_drawn_in_its_colors(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
 
-    image = decode_image(render_image(saved(drawing("CMYK"), form), 1))
+    image = decode_image(render_image(encode(draw_image("CMYK"), form), 1))
 
     assert image.getpixel((290, 190)) == pytest.approx((255, 255, 255), abs=4)
     assert image.getpixel((70, 40)) == pytest.approx((255, 0, 0), abs=12)
@@ -295,7 +297,7 @@ def test_16_bit_grays_keep_their_shades(form: str, monkeypatch: pytest.MonkeyPat
     for x, shade in enumerate((0, 0x4000, 0x8000, 0xFFFF)):
         shades.putpixel((x, 0), shade)
 
-    image = decode_image(render_image(saved(shades, form), 1))
+    image = decode_image(render_image(encode(shades, form), 1))
 
     assert [image.getpixel((x, 0)) for x in range(4)] == [0, 0x40, 0x80, 0xFF]
 
@@ -304,11 +306,11 @@ def test_16_bit_grays_keep_their_shades(form: str, monkeypatch: pytest.MonkeyPat
 def test_transparent_image_is_drawn_over_white(mode: str) -> None:
     image = Image.new(mode, (30, 20), (0,) * len(mode))
 
-    assert decode_image(render_image(saved(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
+    assert decode_image(render_image(encode(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
 
 
 def test_large_image_is_drawn_smaller() -> None:
-    image = decode_image(render_image(saved(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
+    image = decode_image(render_image(encode(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
 
     assert image.size == (1800, 1200)
 
@@ -318,16 +320,16 @@ def test_large_image_is_drawn_smaller() -> None:
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF"])
 def test_page_sizes_are_read_from_headers(form: str) -> None:
-    assert page_sizes(saved(drawing(), form)) == [(300, 200)]
+    assert page_sizes(encode(draw_image(), form)) == [(300, 200)]
 
 
 @pytest.mark.parametrize("form", ["BMP", "GIF", "WEBP"])
 def test_other_formats_have_no_pages(form: str) -> None:
-    assert page_sizes(saved(drawing("L"), form)) is None
+    assert page_sizes(encode(draw_image("L"), form)) is None
 
 
 def test_oversized_image_is_measured_as_too_large() -> None:
-    assert page_sizes(saved(Image.new("1", (20_000, 10_000)), "PNG")) == [None]
+    assert page_sizes(encode(Image.new("1", (20_000, 10_000)), "PNG")) == [None]
 
 
 @pytest.mark.parametrize("compression", ["raw", "tiff_deflate", "tiff_lzw", "packbits", "jpeg"])
@@ -343,18 +345,18 @@ def test_tiff_pages_keep_their_pixels(compression: str) -> None:
 
 @pytest.mark.parametrize("compression", ["group3", "group4"])
 def test_fax_pages_keep_their_pixels(compression: str) -> None:
-    content = saved(
-        drawing("1"), "TIFF", compression=compression, save_all=True, append_images=[drawing("1").rotate(180)]
+    content = encode(
+        draw_image("1"), "TIFF", compression=compression, save_all=True, append_images=[draw_image("1").rotate(180)]
     )
 
     (page,) = tiff_pages(content, (2,))
 
-    assert Image.open(io.BytesIO(page)).tobytes() == drawing("1").rotate(180).tobytes()
+    assert Image.open(io.BytesIO(page)).tobytes() == draw_image("1").rotate(180).tobytes()
 
 
-def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
+def test_tiff_of_a_thousand_pages_is_read_completely() -> None:
     pages = [Image.new("1", (8, 8), shade % 2) for shade in range(MAX_PAGES)]
-    content = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    content = encode(pages[0], "TIFF", save_all=True, append_images=pages[1:])
 
     sizes = page_sizes(content)
 
@@ -366,7 +368,7 @@ def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
 def test_page_too_large_as_png_becomes_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_OCR_BYTES", 100)
 
-    (page,) = tiff_pages(saved(drawing(), "TIFF"), (1,))
+    (page,) = tiff_pages(encode(draw_image(), "TIFF"), (1,))
 
     assert Image.open(io.BytesIO(page)).format == "JPEG"
 
@@ -437,11 +439,11 @@ def test_any_bytes_give_sizes_or_none(start: bytes, rest: bytes) -> None:
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
 @pytest.mark.parametrize(("size", "small"), [((SMALLEST_PAGE - 1, 700), True), ((SMALLEST_PAGE,) * 2, False)])
 def test_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
-    assert is_small(saved(Image.new("L", size), form)) is small
+    assert is_small(encode(Image.new("L", size), form)) is small
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"RIFF\x00\x00\x00\x00WEBP", saved(drawing(), "PNG")[:20], b"\xff\xd8" + b"\xff" * 5000]
+    "content", [b"", b"RIFF\x00\x00\x00\x00WEBP", encode(draw_image(), "PNG")[:20], b"\xff\xd8" + b"\xff" * 5000]
 )
 def test_image_of_unknown_size_is_not_small(content: bytes) -> None:
     assert not is_small(content)

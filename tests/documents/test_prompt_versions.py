@@ -18,7 +18,7 @@ from counterfoil.documents.text.page import Page
 _PAGE = Page(595, 842, ())
 
 
-def matching() -> tuple[str, list[str]]:
+def matching_prompt() -> tuple[str, list[str]]:
     """One candidate of one group."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
@@ -32,13 +32,13 @@ def matching() -> tuple[str, list[str]]:
     return judge.PROMPT_VERSION, [judge.SYSTEM, text, schema]
 
 
-def reading(*, lines: bool) -> tuple[str, list[str]]:
+def reading_prompt(*, lines: bool) -> tuple[str, list[str]]:
     """One empty page."""
     inquiry = model.question([_PAGE], lines=lines)
     return inquiry.prompt_version, [inquiry.system, inquiry.user]
 
 
-def splitting() -> tuple[str, list[str]]:
+def splitting_prompt() -> tuple[str, list[str]]:
     """Two pages with an uncertain boundary."""
     uncertain = Split(2, (Boundary(2, begins=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
@@ -55,7 +55,9 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize(
-    ("version", "parts"), [matching(), reading(lines=False), reading(lines=True), splitting()], ids=str
+    ("version", "parts"),
+    [matching_prompt(), reading_prompt(lines=False), reading_prompt(lines=True), splitting_prompt()],
+    ids=str,
 )
 def test_changed_prompt_has_a_new_version(version: str, parts: list[str]):
     digest = sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -58,10 +58,10 @@ def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callabl
 
 
 @pytest.fixture
-def received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connection) -> Callable[..., list[UUID]]:
-    """`received(number, day=0)` creates processed documents, one per minute."""
+def make_received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connection) -> Callable[..., list[UUID]]:
+    """`make_received(number, day=0)` creates processed documents, one per minute."""
 
-    def received(number: int, day: int = 0, **columns: Any) -> list[UUID]:
+    def make(number: int, day: int = 0, **columns: Any) -> list[UUID]:
         values = {"matching_status": "succeeded", "matching_revision": 1, "tenant_id": tenant_id, **columns}
         owner = values.pop("tenant_id")
         ids = [
@@ -75,14 +75,14 @@ def received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connect
         )
         return ids
 
-    return received
+    return make
 
 
 def step(database: Database, operation: Operation, clock: Clock) -> Step | None:
     return engine.step(database, Reprocessing(), operation.id, operation.tenant_id, clock())
 
 
-def _killed(_: Any) -> None:
+def _kill(_: Any) -> None:
     raise KilledError
 
 
@@ -98,16 +98,16 @@ def row(admin: Connection) -> dict[str, Any]:
 
 
 def test_documents_start_at_rate_in_receipt_order(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    documents, operation = received(7), make_operation(rate=3)
+    documents, operation = make_received(7), make_operation(rate=3)
     counts = []
     for _ in range(3):
         step_result = step(database, operation, clock)
         assert step_result is not None
         counts.append((step_result.processed, step_result.is_busy))
         assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert counts == [(3, True), (3, True), (1, False)]
     stored = row(admin)
     assert (stored["state"], stored["succeeded"], stored["selected"], stored["selection_complete"]) == (
@@ -124,9 +124,9 @@ def test_documents_start_at_rate_in_receipt_order(
 
 
 def test_messages_are_due_at_an_even_rate(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    received(3)
+    make_received(3)
     step(database, make_operation(rate=3), clock)
     due = sorted(message["scheduled_at"] for message in rows(admin, "outbox"))
     first, *rest = map(datetime.fromisoformat, due)
@@ -147,17 +147,17 @@ def test_uneven_runs_keep_the_rate(rate: int):
 
 def test_only_processed_documents_in_range_are_started(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     make_tenant: Callable[..., UUID],
     admin: Connection,
 ):
-    received(2, day=1)
-    expected = received(2, day=2)
-    received(2, day=3)
-    received(1, day=2, tenant_id=make_tenant("zenith"))
-    received(1, day=2, matching_status=None, matching_revision=0)
+    make_received(2, day=1)
+    expected = make_received(2, day=2)
+    make_received(2, day=3)
+    make_received(1, day=2, tenant_id=make_tenant("zenith"))
+    make_received(1, day=2, matching_status=None, matching_revision=0)
     operation = make_operation(received_from=NOW + timedelta(days=2), received_before=NOW + timedelta(days=3))
     step_result = step(database, operation, clock)
     assert step_result is not None
@@ -166,19 +166,19 @@ def test_only_processed_documents_in_range_are_started(
 
 
 def test_documents_received_after_request_are_skipped(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    expected, operation = received(1), make_operation()
-    received(1, day=31)
-    clock.pass_(days=3)
+    expected, operation = make_received(1), make_operation()
+    make_received(1, day=31)
+    clock.advance(days=3)
     step(database, operation, clock)
     assert started_ids(admin) == expected
 
 
 def test_extraction_starts_ingestion_except_for_covers(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    read, cover = received(1), received(1, day=1)
+    read, cover = make_received(1), make_received(1, day=1)
     admin.execute("UPDATE ingestion_job SET status = NULL, revision = 0 WHERE id = %s", cover)
     step(database, make_operation("extract"), clock)
     assert (started_ids(admin, "ingestion"), started_ids(admin)) == (read, [])
@@ -186,13 +186,13 @@ def test_extraction_starts_ingestion_except_for_covers(
 
 def test_only_restarted_work_closes_its_dead_letter(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     admin: Connection,
     tenant_id: UUID,
 ):
-    (document,) = received(1, matching_status="failed")
+    (document,) = make_received(1, matching_status="failed")
     for worker in ("ingestion", "matching"):
         admin.execute(
             """
@@ -212,30 +212,30 @@ def test_only_restarted_work_closes_its_dead_letter(
 
 def test_uncommitted_step_changes_nothing(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    documents, operation = received(5), make_operation(rate=2)
+    documents, operation = make_received(5), make_operation(rate=2)
     while row(admin)["state"] == "running":
         before = rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")
 
         with monkeypatch.context() as patched:
-            patched.setattr("psycopg.Connection.commit", _killed)
+            patched.setattr("psycopg.Connection.commit", _kill)
             with pytest.raises(KilledError):
                 step(database, operation, clock)
         assert (rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")) == before
         step(database, operation, clock)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert sorted(started_ids(admin)) == sorted(documents)
 
 
 def test_locked_operation_is_skipped(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    received(3)
+    make_received(3)
     operation = make_operation()
     with database.tenant(operation.tenant_id) as connection:
         store.show(connection, operation.id, lock=True)
@@ -244,13 +244,13 @@ def test_locked_operation_is_skipped(
 
 
 def test_documents_received_together_are_ordered_by_id(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
-    documents = [id_ for _ in range(5) for id_ in received(1)]
+    documents = [id_ for _ in range(5) for id_ in make_received(1)]
     operation = make_operation(rate=2)
     for _ in range(3):
         step(database, operation, clock)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert sorted(started_ids(admin)) == sorted(documents)
 
 
@@ -280,15 +280,15 @@ def test_changes_of_reprocessing_reach_the_audit_trail(
 
 def test_paused_operation_resumes_where_it_stopped(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     admin: Any,
 ):
-    documents, operation = received(4), make_operation(rate=2)
+    documents, operation = make_received(4), make_operation(rate=2)
     step(database, operation, clock)
     assert change(database, operation, "pause", clock).state == "paused"
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     assert step(database, operation, clock) is None
     assert change(database, operation, "resume", clock).state == "running"
     step(database, operation, clock)
@@ -296,9 +296,9 @@ def test_paused_operation_resumes_where_it_stopped(
 
 
 def test_ended_operation_does_not_change(
-    make_operation: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Any
+    make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Any
 ):
-    received(1)
+    make_received(1)
     operation = make_operation()
     canceled = change(database, operation, "cancel", clock)
     assert (canceled.state, canceled.ended_at) == ("canceled", clock())
@@ -327,35 +327,35 @@ def test_invalid_rate_is_rejected(make_operation: Callable[..., Operation], rate
 
 def test_run_steps_each_operation_and_sends_messages(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     sqs: FakeSqs,
     admin: Connection,
 ):
-    received(3)
+    make_received(3)
     make_operation(rate=2)
     make_operation("extract", rate=5)
     queues = {"matching": "m", "ingestion": "i"}
     running = Engine(database, Outbox(database, queues, clock=clock), [Reprocessing()], clock)
     assert running.run(lambda: 50) == {"operations": 2, "items": 5}
     assert {queue: len(entries) for queue, entries in sqs.sent.items()} == {"m": 2, "i": 3}
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert running.run(lambda: 1) == {"operations": 1, "items": 0}
     assert running.run(lambda: 50) == {"operations": 1, "items": 1}
 
 
 def test_locked_document_does_not_block_other_operations(
     make_operation: Callable[..., Operation],
-    received: Any,
+    make_received: Any,
     database: Database,
     clock: Clock,
     sqs: FakeSqs,
     admin_database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    (locked,) = received(1)
-    received(1, day=2)
+    (locked,) = make_received(1)
+    make_received(1, day=2)
     make_operation(received_before=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)

@@ -185,7 +185,7 @@ def test_references_do_not_join_documents():
         pytest.param([[*FIRST, *TOTAL], ["Südwind AG", "Faktur 12", "Datum: 01.04.2025"]], id="unknown words"),
     ],
 )
-def test_uncertain_file_stays_whole_with_a_reason(texts: Texts):
+def test_uncertain_file_is_not_split(texts: Texts):
     result = split_pages(*texts)
     assert result.ranges == [(1, 2)], result.boundaries
     assert result.confidence < SURE
@@ -202,15 +202,15 @@ def test_short_last_page_continues_the_document():
     file = bundle([document for document in documents if document.number == "202502611"], layout=layout)
     assert file.ranges == ((1, 3),)
     assert "Bankverbindung:" in page.pages(file.content)[2].text
-    assert split_of(file) == (True, expected(file))
+    assert split_of(file) == (True, expected_parts(file))
 
 
-def test_copies_with_page_numbers_are_separate_documents():
+def test_repeated_first_pages_are_separate_documents():
     copy = [*FIRST, *TOTAL, "Seite 1 von 1"]
     assert split_pages(copy, copy).ranges == [(1, 1), (2, 2)]
 
 
-def test_one_uncertain_boundary_keeps_file_whole():
+def test_one_uncertain_boundary_prevents_the_split():
     page_ = split_pages(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
     assert (len(page_.parts), [boundary.page for boundary in page_.uncertain_boundaries]) == (1, [3])
     settled = page_.resolve({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
@@ -289,7 +289,7 @@ rendering = bounded(
 )
 
 
-def expected(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
+def expected_parts(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
     covers = [((page, page), "cover") for page in bundle_.covers]
     return sorted([*((pages, "document") for pages in bundle_.ranges), *covers])
 
@@ -308,7 +308,7 @@ def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout:
     file = bundle([invoice for *_, invoice in bundles], layout=layout, sent_by=buyer if covered else None)
     assert len(file.ranges) == 23
     assert any(last > first for first, last in file.ranges)
-    assert split_of(file) == (True, expected(file))
+    assert split_of(file) == (True, expected_parts(file))
 
 
 @pytest.mark.slow
@@ -328,7 +328,7 @@ def test_mixed_documents_in_any_order_are_split(
     ]
     shuffled.shuffle(documents)
     file = bundle(documents, layout=layout, separated=separated)
-    assert split_of(file) == (True, expected(file)), split(page.pages(file.content)).boundaries
+    assert split_of(file) == (True, expected_parts(file)), split(page.pages(file.content)).boundaries
 
 
 WORDS = st.builds(

@@ -50,7 +50,7 @@ def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xm
     return job_id
 
 
-def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID, **columns: Any) -> UUID:
+def make_acquired_document(admin: Connection, make_document: Callable[..., UUID], tenant: UUID, **columns: Any) -> UUID:
     """Document with a pending ingestion."""
     document_id = make_document(tenant, **columns)
     admin.execute(
@@ -101,7 +101,7 @@ def test_unextracted_document_shows_ingestion_state(
     reason: str | None,
     state: State,
 ):
-    document_id = acquired(admin, make_document, tenant)
+    document_id = make_acquired_document(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = %s, skip_reason = %s", [status, reason])
     (entry,) = list_uploads()
     assert (entry.state, entry.stage, entry.document_id) == (state, Stage.INGESTION, document_id)
@@ -126,7 +126,7 @@ def test_extracted_document_shows_matching_state(
     status: str | None,
     state: State,
 ):
-    acquired(
+    make_acquired_document(
         admin, make_document, tenant, type="invoice", structured_data={"invoice_number": "RE-7"}, matching_status=status
     )
     admin.execute("UPDATE ingestion_job SET status = 'succeeded'")
@@ -183,7 +183,7 @@ def test_erased_upload_is_neither_listed_nor_found(
         assert upload_list.unassigned(connection, limit=1).uploads == []
 
 
-def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database, tenant: UUID):
+def test_pages_follow_the_arrival_order(admin: Connection, database: Database, tenant: UUID):
     first, second = (upload(admin, tenant, created_at=NOW + timedelta(days=days)) for days in (0, 1))
     with database.tenant(tenant) as connection:
         (uploads, after) = upload_list.page(connection, tenant, "acme", limit=1)
@@ -195,7 +195,7 @@ def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database
 def test_failed_replacement_explains_that_original_stays(
     list_uploads: ListUploads, admin: Connection, make_document: Callable[..., UUID], tenant: UUID
 ):
-    old, new = make_document(tenant), acquired(admin, make_document, tenant)
+    old, new = make_document(tenant), make_acquired_document(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = 'failed', error = 'It is damaged.' WHERE id = %s", [new])
     admin.execute(
         "INSERT INTO document_replacement "

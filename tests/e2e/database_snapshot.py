@@ -81,7 +81,7 @@ class Snapshot:
     """Messages in the outbox."""
 
     @property
-    def ended(self) -> int:
+    def ended_count(self) -> int:
         """Number of uploads in a final state."""
         return sum(self.states[end] for end in FINAL_STATES)
 

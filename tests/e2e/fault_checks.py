@@ -19,14 +19,14 @@ def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTrut
     with one notification. Deals with a failed file are not checked.
     """
     return [
-        *_unfinished(snapshot, uploaded),
-        *_lost_and_doubled(snapshot, uploaded),
-        *_wrongly_failed(snapshot, max_failed),
-        *_wrongly_matched(snapshot, truth.without(snapshot.failed_files)),
+        *_unfinished_uploads(snapshot, uploaded),
+        *_lost_and_duplicate_documents(snapshot, uploaded),
+        *_unexpected_failures(snapshot, max_failed),
+        *_wrong_matches(snapshot, truth.without(snapshot.failed_files)),
     ]
 
 
-def _unfinished(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
+def _unfinished_uploads(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
     for states, count in snapshot.states.items():
         if states not in FINAL_STATES:
             yield f"{count} uploads are not in a final state: {states}."
@@ -36,7 +36,7 @@ def _unfinished(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
         yield f"{snapshot.unsent} messages are still in the outbox."
 
 
-def _lost_and_doubled(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
+def _lost_and_duplicate_documents(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
     names = Counter(uploaded)
     for name in sorted((names - snapshot.documents).keys() - snapshot.failed_files):
         yield f"{name} is lost."
@@ -44,7 +44,7 @@ def _lost_and_doubled(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator
         yield f"{name} is stored {snapshot.documents[name]} times."
 
 
-def _wrongly_failed(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
+def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
     for worker, attempts in snapshot.attempts.items():
         if attempts > MAX_ATTEMPTS:
             yield f"{worker} made {attempts} attempts at one work item."
@@ -62,7 +62,7 @@ def _wrongly_failed(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
         yield f"{len(snapshot.failed_files)} documents have failed, more than {max_failed}."
 
 
-def _wrongly_matched(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
+def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
     """Yield faults of edges and clusters with documents of `expected`."""
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})

@@ -87,7 +87,7 @@ def model() -> Iterator[Server]:
         Event().wait(ANSWER_SECONDS)
         return choose_candidates(request.user)
 
-    with Server(otherwise=answer_slowly, failing=FAILURE_SHARE, seed=SEED) as server:
+    with Server(respond=answer_slowly, failure_rate=FAILURE_SHARE, seed=SEED) as server:
         yield server
 
 
@@ -160,7 +160,7 @@ def test_documents_are_processed_once_despite_kills(
                 chaos.kill_database()
         kill_seconds = time.monotonic() - start
         with suppress(AssertionError):  # `faults` reports unfinished documents
-            wait_until(lambda: read_snapshot(cloud, tenant).ended == DOCUMENTS, SECONDS)
+            wait_until(lambda: read_snapshot(cloud, tenant).ended_count == DOCUMENTS, SECONDS)
             wait_until(lambda: not queued_messages(cloud) and not read_snapshot(cloud, tenant).unsent, SECONDS)
     snapshot, queued_after = read_snapshot(cloud, tenant), queued_messages(cloud)
     with capsys.disabled():

@@ -84,8 +84,8 @@ def test_commands_without_a_cloud_suggest_up(other_cloud: CommandLine):
 
 def test_policies_are_enforced(cloud: Cloud):
     iam = cloud.client("iam")
-    iam.create_user(UserName="nobody")
-    key = iam.create_access_key(UserName="nobody")["AccessKey"]
+    iam.create_user(UserName="unprivileged")
+    key = iam.create_access_key(UserName="unprivileged")["AccessKey"]
     import boto3
 
     s3 = boto3.client(

@@ -25,7 +25,7 @@ from tests.e2e.conftest import CommandLine, SignIn
 from tests.e2e.polling import wait_until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
-from tests.mails import PDF, mail, received_mail
+from tests.mail_factory import PDF, mail, received_mail
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
 
@@ -102,7 +102,7 @@ def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
     return {table for table, number in row_counts(admin, tenant).items() if table in FILLED_TABLES and not number}
 
 
-def mentions(admin: Connection, *texts: str) -> dict[str, int]:
+def rows_mentioning(admin: Connection, *texts: str) -> dict[str, int]:
     """Rows that mention one of `texts`, by table, in every table of the schema."""
     tables = admin.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
@@ -193,7 +193,7 @@ def test_erased_tenant_leaves_nothing(
     monkeypatch.setattr(aws, "client", cloud.client)
     maintenance = Database(cloud.database_url("counterfoil_maintenance"))
     after_longest_attempt = datetime.now(UTC) + LONGEST_ATTEMPT
-    wait_until(lambda: mentions(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
+    wait_until(lambda: rows_mentioning(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
     assert (
         tenant_erasure.step(
             maintenance, cloud.outputs["UploadsBucketName"], lambda: after_longest_attempt, lambda: 60.0
@@ -206,7 +206,7 @@ def test_erased_tenant_leaves_nothing(
         "seconds": round(seconds),
         "rows": {table: [number, rows_after[table]] for table, number in rows_before.items()},
         "objects": {prefix: [number, objects_after[prefix]] for prefix, number in objects_before.items()},
-        "mentions": mentions(admin, tenant.slug, str(tenant.id)),
+        "mentions": rows_mentioning(admin, tenant.slug, str(tenant.id)),
     }
     (tmp_path / "report.json").write_text(json.dumps(report, indent=1))
 

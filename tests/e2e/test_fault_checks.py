@@ -54,7 +54,7 @@ def check(snapshot: Snapshot, *, uploaded: Collection[str] = NAMES, max_failed: 
     return find_faults(snapshot, uploaded, GROUND_TRUTH, max_failed=max_failed)
 
 
-def in_states(*states: str | None) -> Change:
+def with_upload_in(*states: str | None) -> Change:
     """Return a change that puts one upload into these states."""
     return lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED_STATES]) + Counter([states]))
 
@@ -80,17 +80,17 @@ def test_failure_at_any_stage_is_accepted(states: tuple[str | None, ...]):
 LOST_CASES: dict[str, Change] = {
     "upload state": lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED_STATES])),
     "document": lambda snapshot: replace(snapshot, documents=snapshot.documents - Counter(["order 1"])),
-    "after acquisition": in_states("succeeded", None, None),
-    "after ingestion": in_states("succeeded", "succeeded", None),
-    "before acquisition": in_states("pending", None, None),
+    "after acquisition": with_upload_in("succeeded", None, None),
+    "after ingestion": with_upload_in("succeeded", "succeeded", None),
+    "before acquisition": with_upload_in("pending", None, None),
 }
 STUCK_CASES: dict[str, Change] = {
-    "in acquisition": in_states("in-progress", None, None),
-    "in ingestion": in_states("succeeded", "in-progress", None),
-    "in matching": in_states("succeeded", "succeeded", "in-progress"),
-    "before ingestion": in_states("succeeded", "pending", None),
-    "before matching": in_states("succeeded", "succeeded", "pending"),
-    "in matching after a failed ingestion": in_states("succeeded", "failed", "in-progress"),
+    "in acquisition": with_upload_in("in-progress", None, None),
+    "in ingestion": with_upload_in("succeeded", "in-progress", None),
+    "in matching": with_upload_in("succeeded", "succeeded", "in-progress"),
+    "before ingestion": with_upload_in("succeeded", "pending", None),
+    "before matching": with_upload_in("succeeded", "succeeded", "pending"),
+    "in matching after a failed ingestion": with_upload_in("succeeded", "failed", "in-progress"),
     "with an unsent message": lambda snapshot: replace(snapshot, unsent=1),
 }
 DOUBLED_CASES: dict[str, Change] = {

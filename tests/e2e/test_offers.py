@@ -69,7 +69,7 @@ def paused_workers(cloud: Cloud) -> Iterator[None]:
 
 
 @contextmanager
-def without_schedule(cloud: Cloud) -> Iterator[None]:
+def disabled_schedule(cloud: Cloud) -> Iterator[None]:
     """Disable the schedule, which pins pools, during the block.
 
     Before 9:00 in a time zone, it would create the offers of the previous day. Later repetitions would exclude those
@@ -120,7 +120,7 @@ def test_day_repeated_while_processes_are_killed_is_identical(
 ):
     add_tenant(cloud, tenant.slug, new_destinations=[NewDestination("app", "s3", "app", ["offers"])])
     kills, days = 0, []
-    with without_schedule(cloud), ExitStack() as settings:
+    with disabled_schedule(cloud), ExitStack() as settings:
         settings.enter_context(function_settings(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_INTERVAL_SECONDS="0.5"))
         settings.enter_context(
             function_settings(cloud, "watchdog", RESEND_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1")

@@ -77,7 +77,7 @@ def test_paused_queue_delays_tasks_until_resumed(
     assert (resumed.status_code, mappings(cloud)) == (200, {"Enabled"}), resumed.text
     wait_until(lambda: httpx.get(job, headers=operator, timeout=TIMEOUT_SECONDS).json()["status"] == "succeeded")
     with watchdog_running(cloud):
-        wait_until(lambda: _succeeded(admin))
+        wait_until(lambda: _count_succeeded(admin))
     trail = admin.execute("SELECT action, targets FROM audit_entry WHERE tenant_id IS NULL ORDER BY number").fetchall()
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
@@ -92,7 +92,7 @@ def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: 
         wait_until(lambda: mappings(cloud) == {"Disabled"})
 
 
-def _succeeded(admin: Connection) -> int:
+def _count_succeeded(admin: Connection) -> int:
     row = admin.execute("SELECT sum(succeeded) FROM queue_minute_stats WHERE worker = 'tasks' AND tenant_id IS NULL")
     ((count,),) = row.fetchall()
     return int(count or 0)

@@ -59,7 +59,7 @@ def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Path:
+def case_folder(tmp_path: Path) -> Path:
     """A folder with the documents of one business case."""
     files = [file for file in generate(SEED).files if file.truth.cluster is not None]
     first = next(file for file in files if file.truth.type == "invoice")
@@ -71,7 +71,7 @@ def case(tmp_path: Path) -> Path:
     return folder
 
 
-def test_tenant_is_set_up_and_documents_processed(run: Run, case: Path) -> None:
+def test_tenant_is_set_up_and_documents_processed(run: Run, case_folder: Path) -> None:
     slug = f"t-{uuid4().hex[:12]}"
     added = run("tenants", "add", slug, "--address", f"in@{slug}.example", "--s3", "files=monthly/in")
     assert (added["is_new"], added["addresses"]) == (True, [f"in@{slug}.example"])
@@ -79,8 +79,8 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case: Path) -> None:
     run("tenants", "tolerances", slug, "--set", "price", "--within", "3%")
     assert {item["key"] for item in run("tenants", "tolerances", slug) if item["upper_percent"] == "3"} == {"price"}
 
-    uploaded = run("ingest", str(case), "--tenant", slug, "--wait")
-    assert len(uploaded) == len(list(case.iterdir())) > 1
+    uploaded = run("ingest", str(case_folder), "--tenant", slug, "--wait")
+    assert len(uploaded) == len(list(case_folder.iterdir())) > 1
     assert {item["state"] for item in uploaded} == {"succeeded"}
     assert {item["id"] for item in run("documents", "--tenant", slug)} == {item["id"] for item in uploaded}
     (cluster,) = wait_until(lambda: run("clusters", "--tenant", slug, "--status", "all"))

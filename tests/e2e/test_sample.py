@@ -43,7 +43,7 @@ def test_each_failure_is_notified_once(run: Run, admin: Connection):
     assert notification_count == (len(failed),)
 
 
-def test_successful_run_needs_one_attempt_each(run: Run, admin: Connection):
+def test_documents_of_a_successful_run_need_one_attempt(run: Run, admin: Connection):
     attempts = admin.execute(
         """
         SELECT max(a.attempts), max(i.attempts), max(d.matching_attempts)

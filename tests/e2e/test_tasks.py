@@ -76,7 +76,7 @@ class Model(Server):
     """Echoes each message, and records the earlier answers in each request."""
 
     def __init__(self) -> None:
-        super().__init__(otherwise=lambda request: f"Re: {request.user}")
+        super().__init__(respond=lambda request: f"Re: {request.user}")
         self.random = Random(SEED)
         self.shown: list[tuple[str, list[str]]] = []
         self.failures_left: dict[str, int] = {}
@@ -84,7 +84,7 @@ class Model(Server):
 
     def next(self, request: Request) -> Step:
         with self._lock:
-            previous = [text for role, text in request.said if role == "assistant"]
+            previous = [text for role, text in request.conversation if role == "assistant"]
             self.shown.append((request.user, previous))
             failures_left = self.failures_left.setdefault(
                 request.user, 3 if self.random.random() < FAILURE_SHARE else 0
@@ -190,7 +190,7 @@ def pending_messages(cloud: Cloud) -> dict[str, int]:
     return {name: number for name, number in counts.items() if number}
 
 
-def unfinished(admin: Connection, tenant: Tenant) -> int:
+def count_unfinished(admin: Connection, tenant: Tenant) -> int:
     """Return the number of unfinished tasks."""
     row = admin.execute(
         "SELECT count(*) FROM task WHERE tenant_id = %s AND status IN ('pending', 'in-progress')", [tenant.id]
@@ -212,11 +212,11 @@ def test_messages_are_answered_once_despite_failures(
         for kill_number in range(KILLS):
             # Wait until more tasks have ended, because a starting process holds no work that could be lost.
             remaining = TASKS - (kill_number + 1) * TASKS // (KILLS + 2)
-            wait_until(lambda: unfinished(admin, tenant) <= remaining, SECONDS)  # noqa: B023 - called within the iteration
+            wait_until(lambda: count_unfinished(admin, tenant) <= remaining, SECONDS)  # noqa: B023 - called within the iteration
             chaos.kill_worker()
         kill_seconds = time.monotonic() - start
         with suppress(AssertionError):  # the checks below report unfinished tasks
-            wait_until(lambda: not unfinished(admin, tenant), SECONDS)
+            wait_until(lambda: not count_unfinished(admin, tenant), SECONDS)
         total_seconds = time.monotonic() - start
         with suppress(AssertionError):
             wait_until(lambda: not pending_messages(cloud), 150)

@@ -81,56 +81,56 @@ def created_rows(admin: Connection, tenant: Tenant) -> object:
     return admin.execute(counts, {"id": tenant.id}).fetchone()
 
 
-def encoded(part: Names | bytes) -> str:
+def encode(part: Names | bytes) -> str:
     content = part if isinstance(part, bytes) else json.dumps(part).encode()
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def decoded(part: str) -> Any:
+def decode(part: str) -> Any:
     return json.loads(base64.urlsafe_b64decode(part + "=="))
 
 
-def signed(header: Names, claims: Names, sign: Callable[[bytes], bytes]) -> str:
-    content = f"{encoded(header)}.{encoded(claims)}"
-    return f"{content}.{encoded(sign(content.encode()))}"
+def make_token(header: Names, claims: Names, sign: Callable[[bytes], bytes]) -> str:
+    content = f"{encode(header)}.{encode(claims)}"
+    return f"{content}.{encode(sign(content.encode()))}"
 
 
 FOREIGN_KEY = rsa.generate_private_key(65537, 2048)
 MODULUS = FOREIGN_KEY.public_key().public_numbers().n.to_bytes(256)
 
 
-def by_foreign_key(text: bytes) -> bytes:
+def sign_with_foreign_key(text: bytes) -> bytes:
     return FOREIGN_KEY.sign(text, padding.PKCS1v15(), hashes.SHA256())
 
 
-def without_signature(_: bytes) -> bytes:
+def sign_nothing(_: bytes) -> bytes:
     return b""
 
 
-def by_secret(text: bytes) -> bytes:
+def sign_with_secret(text: bytes) -> bytes:
     return hmac.digest(b"secret", text, hashlib.sha256)
 
 
 FORGERIES: dict[str, Make] = {
-    "signed by another key": lambda header, claims, _: signed(header, claims, by_foreign_key),
-    "signed by another key under another name": lambda header, claims, _: signed(
-        {**header, "kid": "ours"}, claims, by_foreign_key
+    "signed by another key": lambda header, claims, _: make_token(header, claims, sign_with_foreign_key),
+    "signed by another key under another name": lambda header, claims, _: make_token(
+        {**header, "kid": "ours"}, claims, sign_with_foreign_key
     ),
-    "signed by a key in its header": lambda header, claims, _: signed(
-        {**header, "jwk": {"kty": "RSA", "n": encoded(MODULUS), "e": "AQAB"}},
+    "signed by a key in its header": lambda header, claims, _: make_token(
+        {**header, "jwk": {"kty": "RSA", "n": encode(MODULUS), "e": "AQAB"}},
         claims,
-        by_foreign_key,
+        sign_with_foreign_key,
     ),
-    "of alg none": lambda _, claims, __: signed({"alg": "none", "typ": "JWT"}, claims, without_signature),
-    "of alg none with the key's name": lambda header, claims, _: signed(
-        {**header, "alg": "none"}, claims, without_signature
+    "of alg none": lambda _, claims, __: make_token({"alg": "none", "typ": "JWT"}, claims, sign_nothing),
+    "of alg none with the key's name": lambda header, claims, _: make_token(
+        {**header, "alg": "none"}, claims, sign_nothing
     ),
     "of alg none with a valid signature": lambda header, claims, valid: (
-        f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}.{valid.rpartition('.')[2]}"
+        f"{encode({**header, 'alg': 'none'})}.{encode(claims)}.{valid.rpartition('.')[2]}"
     ),
-    "signed with a secret": lambda header, claims, _: signed({**header, "alg": "HS256"}, claims, by_secret),
+    "signed with a secret": lambda header, claims, _: make_token({**header, "alg": "HS256"}, claims, sign_with_secret),
     "extended after it was signed": lambda header, claims, valid: (
-        f"{encoded(header)}.{encoded({**claims, 'exp': claims['exp'] + 3600})}.{valid.rpartition('.')[2]}"
+        f"{encode(header)}.{encode({**claims, 'exp': claims['exp'] + 3600})}.{valid.rpartition('.')[2]}"
     ),
     "cut off": lambda _, __, valid: valid.rpartition(".")[0],
     "none at all": lambda _, __, ___: "x",
@@ -139,7 +139,7 @@ FORGERIES: dict[str, Make] = {
 
 def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: ConsoleUser) -> None:
     valid_token = token_of(cloud, admin_of_all)
-    header, claims = (decoded(part) for part in valid_token.split(".")[:2])
+    header, claims = (decode(part) for part in valid_token.split(".")[:2])
     rows_before = created_rows(admin, tenant)
 
     accepted = {

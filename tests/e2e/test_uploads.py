@@ -50,7 +50,7 @@ def test_invalid_files_do_not_affect_their_batch(ingest: Ingest, invoice: Path, 
 
 
 def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: CommandLine):
-    key = "uploads/nobody-knows-me/file.xml"
+    key = "uploads/missing-tenant/file.xml"
     cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=b"<x/>")
     (failed,) = wait_until(
         lambda: [item for item in uploads.unassigned(cloud) if item.key == key and item.state.is_final]
@@ -61,6 +61,6 @@ def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: Command
 
 
 def test_unknown_tenant_is_refused_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):
-    result = command_line.run("ingest", str(invoice), "--tenant", "nobody", code=2)
+    result = command_line.run("ingest", str(invoice), "--tenant", "missing", code=2)
     assert "There is no such tenant." in result.stderr
     assert "Traceback" not in result.stderr

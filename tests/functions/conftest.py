@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil import aws
 from functions.watchdog.breakers import DependentWorker, Pauses
-from tests.breakers import Start, processes
+from tests.breaker_processes import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
 from tests.functions.fake_lambda import MAPPING, MATCHING, OTHER, PAUSE_AFTER, FakeLambda, WatchdogHarness

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.breakers import DependentWorker, Pauses, RunResult
-from tests.breakers import FAILURES, LLM, ProcessBreakers
+from tests.breaker_processes import FAILURES, LLM, ProcessBreakers
 from tests.delivery.harness import Clock
 
 MAPPING, OTHER = uuid4(), uuid4()
@@ -21,7 +21,7 @@ PAUSE_AFTER = timedelta(seconds=60)
 MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """Ends the watchdog process."""
 
 
@@ -107,7 +107,7 @@ class WatchdogHarness:
 
     def minute(self) -> RunResult:
         """Advance a minute, apply pending changes and run the watchdog."""
-        self.clock.pass_(seconds=60)
+        self.clock.advance(seconds=60)
         self.lambda_.settle()
         return self.pauses.run()
 

@@ -22,7 +22,7 @@ from counterfoil.documents.sandbox import process
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import PermanentError
 from functions.ingestion.work import ingest
-from tests.memory import peak_megabytes, peak_megabytes_of_children
+from tests.peak_memory import peak_megabytes, peak_megabytes_of_children
 
 
 class _Body(io.BufferedReader):

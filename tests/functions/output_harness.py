@@ -117,7 +117,7 @@ class OutputHarness:
 
 
 @contextmanager
-def receiving(secrets: Sequence[str], clock: Clock) -> Iterator[Receiver]:
+def running_receiver(secrets: Sequence[str], clock: Clock) -> Iterator[Receiver]:
     """Start the sample receiver with the test clock."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), secrets, inbox, lambda: clock().timestamp())

@@ -75,9 +75,9 @@ def test_oldest_pending_work_is_due_for_longest(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     start_revision(admin, "matching", [pending().work_id], clock())
-    clock.pass_(seconds=100)
+    clock.advance(seconds=100)
     start_revision(admin, "matching", [pending().work_id], clock())
-    clock.pass_(seconds=20)
+    clock.advance(seconds=20)
 
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 120
 
@@ -89,9 +89,9 @@ def test_scheduled_work_is_not_due(
     start_revision(admin, "matching", [message.work_id], clock())
     work(admin, message, next_attempt_at=clock() + timedelta(seconds=300))
 
-    clock.pass_(seconds=299)
+    clock.advance(seconds=299)
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 0
-    clock.pass_(seconds=11)
+    clock.advance(seconds=11)
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 10
 
 
@@ -108,9 +108,9 @@ def test_resend_does_not_reset_the_age(
         configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
     start_revision(admin, "matching", [pending().work_id], clock())
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert watchdog.run().sent == 1  # this message gets lost
-    clock.pass_(minutes=20)
+    clock.advance(minutes=20)
     assert watchdog.run().resent == {"matching": 1}
 
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
@@ -130,9 +130,9 @@ def test_overdue_message_counts_as_unsent_after_a_margin(
         clock(),
     )
 
-    clock.pass_(seconds=59)
+    clock.advance(seconds=59)
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 1
     admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), outbox_message.id])
     assert measure_matching()[Metric.OUTBOX_OVERDUE] == 0
@@ -234,9 +234,9 @@ def test_orphaned_messages_require_both_queues_to_be_empty(
     outbox = Outbox(maintenance_database, configured.queue_urls, configured.retry_queue_urls, clock=clock)
     watchdog = Watchdog(configured, maintenance_database, outbox, clock)
     start_revision(admin, "tasks", [make_task(admin, tenant)], clock())
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     watchdog.run()
-    clock.pass_(minutes=20)
+    clock.advance(minutes=20)
     sqs.depths["retries"] = 1
     capsys.readouterr()
 
@@ -263,7 +263,7 @@ def test_recovery_reports_depths_and_lost_messages(
         configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
     )
     start_revision(admin, "matching", [pending().work_id], clock())
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     watchdog.run()
     capsys.readouterr()
 
@@ -272,6 +272,6 @@ def test_recovery_reports_depths_and_lost_messages(
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
 
     sqs.depths[QUEUE_URL] = 0
-    clock.pass_(minutes=20)
+    clock.advance(minutes=20)
     watchdog.run()
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([0.0], [1.0])]

@@ -20,7 +20,7 @@ from tests.functions.fake_lambda import (
     MAPPING,
     MATCHING,
     FakeLambda,
-    Killed,
+    ProcessKilled,
     WatchdogHarness,
     do_nothing,
     pause_matching_queue,
@@ -29,14 +29,14 @@ from tests.functions.fake_lambda import (
 
 
 def kill_process() -> None:
-    raise Killed
+    raise ProcessKilled
 
 
-def run_killed_watchdog(watchdog: WatchdogHarness, point: str) -> None:
+def run_and_kill_watchdog(watchdog: WatchdogHarness, point: str) -> None:
     setattr(watchdog.lambda_, point, kill_process)
-    watchdog.clock.pass_(seconds=60)
+    watchdog.clock.advance(seconds=60)
     watchdog.lambda_.settle()
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKilled):
         watchdog.pauses.run()
     setattr(watchdog.lambda_, point, do_nothing)
 
@@ -44,7 +44,7 @@ def run_killed_watchdog(watchdog: WatchdogHarness, point: str) -> None:
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_watchdog_killed_while_pausing_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
     watchdog.service_fails()
-    run_killed_watchdog(watchdog, point)
+    run_and_kill_watchdog(watchdog, point)
     assert status(admin) == "pausing"
     watchdog.minute()
     watchdog.minute()
@@ -59,7 +59,7 @@ def test_recovery_during_a_killed_pause_resumes_the_queue(
     point: str, watchdog: WatchdogHarness, admin: Connection
 ) -> None:
     watchdog.service_fails()
-    run_killed_watchdog(watchdog, point)
+    run_and_kill_watchdog(watchdog, point)
     watchdog.service_recovers()
     for _ in range(4):
         watchdog.minute()
@@ -70,7 +70,7 @@ def test_recovery_during_a_killed_pause_resumes_the_queue(
 def test_watchdog_killed_while_resuming_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
     pause_matching_queue(watchdog)
     watchdog.service_recovers()
-    run_killed_watchdog(watchdog, point)
+    run_and_kill_watchdog(watchdog, point)
     assert status(admin) == "paused"
     watchdog.minute()
     watchdog.minute()
@@ -80,7 +80,7 @@ def test_watchdog_killed_while_resuming_is_continued(point: str, watchdog: Watch
 def test_crash_while_resuming_is_not_a_manual_change(watchdog: WatchdogHarness) -> None:
     pause_matching_queue(watchdog)
     watchdog.service_recovers()
-    run_killed_watchdog(watchdog, "after")
+    run_and_kill_watchdog(watchdog, "after")
     watchdog.service_fails()
     assert watchdog.minute().paused == ["matching"]
 
@@ -154,7 +154,7 @@ class History(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 59, 60, 61, 119, 121, 600]), settled=st.booleans())
     def time_passes(self, seconds: int, settled: bool) -> None:
-        self.watchdog.clock.pass_(seconds=seconds)
+        self.watchdog.clock.advance(seconds=seconds)
         if settled:
             self.watchdog.lambda_.settle()
 
@@ -171,7 +171,7 @@ class History(RuleBasedStateMachine):
     def run_watchdog(self, point: str) -> None:
         if point != "never":
             setattr(self.watchdog.lambda_, point, kill_process)
-        with suppress(Killed):
+        with suppress(ProcessKilled):
             self.watchdog.pauses.run()
         self.watchdog.lambda_.before = self.watchdog.lambda_.after = do_nothing
 

@@ -17,7 +17,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.queues import PauseRequest, QueuePause, apply_pause, request_pause
 from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, DependentWorker, Row, Step, decide
-from tests.breakers import FAILURES, LLM, Start
+from tests.breaker_processes import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
 from tests.functions.fake_lambda import (
@@ -38,9 +38,9 @@ from tests.functions.fake_lambda import (
 
 def test_queue_is_paused_a_minute_after_breaker_opens(watchdog: WatchdogHarness, clock: Clock) -> None:
     watchdog.service_fails()
-    clock.pass_(seconds=59)
+    clock.advance(seconds=59)
     assert watchdog.pauses.run().paused == []
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
     assert watchdog.pauses.run().paused == ["matching"]
     assert watchdog.state() == "Disabled"
 
@@ -69,7 +69,7 @@ def test_mapping_in_transition_is_not_changed(
     state: str, watchdog: WatchdogHarness, lambda_: FakeLambda, clock: Clock
 ) -> None:
     watchdog.service_fails()
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     lambda_.states[MAPPING] = state
     watchdog.pauses.run()
     assert lambda_.calls == []
@@ -244,7 +244,7 @@ def test_run_without_time_left_only_reports(
 ) -> None:
     watchdog = start_watchdog(MATCHING, probes={LLM: lambda: pytest.fail("it takes too long")})
     watchdog.service_fails()
-    clock.pass_(minutes=2)
+    clock.advance(minutes=2)
     with pytest.raises(ServiceUnavailableError, match="Out of time"):
         watchdog.pauses.run(lambda: PROBE_SECONDS - 1)
     assert metric_names(capsys) == [LLM]
@@ -334,7 +334,7 @@ def test_each_run_emits_metrics_of_open_breakers(
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([], [])
     watchdog.service_fails()
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([LLM], [LLM])
-    clock.pass_(seconds=30)  # due, without another caller
+    clock.advance(seconds=30)  # due, without another caller
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([], [])
     assert (start_watchdog(MATCHING).pauses.run().open, metric_names(capsys)) == ([LLM], [LLM])
 

@@ -86,9 +86,7 @@ def test_steps_without_time_left_run_later(
     assert run(bulk_engine) == {"operations": 0, "items": 0}
 
 
-def test_operations_take_turns(
-    bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
-):
+def test_operations_alternate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
     dead_letters = harness.fail(20)
     large = harness.request()

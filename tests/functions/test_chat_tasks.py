@@ -30,7 +30,7 @@ from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
 from tests.functions.test_tasks import TaskHarness
 from tests.llm.server import Answer, Raw, Request, Server
-from tests.tasks.chat.test_deletion import everything
+from tests.tasks.chat.test_deletion import database_content
 from tests.tasks.conftest import rows
 
 USER = "ada"
@@ -170,7 +170,7 @@ def test_dead_lettered_message_stores_no_content(
         delete_conversation(chat, session)
         joined = archive(body)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert joined["dead_letter_queue_message"]
     stored_body = joined["dead_letter_queue_body"]
     assert read_task_message(stored_body) == read_task_message(body)
@@ -185,7 +185,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     session = send_message(chat, f"{SECRET} 0")
     for number in range(1, 3):
         send_message(chat, f"{SECRET} {number}", session)
-    model_server.then(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
+    model_server.add_steps(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
     for body in chat.bodies()[:2]:
         chat.run(body)  # answered, and failed permanently
@@ -198,7 +198,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     )
     delete_conversation(chat, session)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert "answered with HTTP 400" in logged.getvalue()
     assert SECRET not in logged.getvalue()
 
@@ -212,7 +212,7 @@ def test_message_is_archived_without_its_content(
     if reason == "newer schema":
         body["schema_version"] = 2
     monkeypatch.setattr(delivery, "claim", Mock(side_effect=KeyError("unknown")))
-    chat.clock.pass_(days=14)
+    chat.clock.advance(days=14)
 
     dead_letter = archive(json.dumps(body))
 

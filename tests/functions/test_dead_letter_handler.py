@@ -15,7 +15,7 @@ from counterfoil.delivery.work import Message
 from infra.worker_table import WORKERS, queue_workers
 from tests.delivery import message_bodies
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, rows
-from tests.delivery.message_bodies import created, s3_event
+from tests.delivery.message_bodies import object_created, s3_event
 from tests.functions.test_handlers import handler, s3
 
 __all__ = ["handler", "s3"]
@@ -53,7 +53,7 @@ def test_records_of_a_batch_are_settled_independently(
         dlq_record('{"schema_version": 2}'),
         dlq_record(Message(work_id=uuid4(), revision=1, send_number=0)),
         dlq_record(valid, "an-unknown-worker"),
-        dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition"),
+        dlq_record(s3_event(object_created("uploads/acme/a.xml")), "acquisition"),
     ]
 
     batch_response = dead_letters.handle(event(*batch), Context())
@@ -90,7 +90,7 @@ def test_failed_visibility_change_does_not_prevent_settlement(
 def test_records_without_time_left_stay_untouched(
     dead_letters: ModuleType, admin: Connection, pending: Pending
 ) -> None:
-    messages, context = [pending(), pending()], Context(left=24)
+    messages, context = [pending(), pending()], Context(seconds_left=24)
     batch = [dlq_record(message) for message in messages]
 
     assert retained_ids(dead_letters.handle(event(*batch), context)) == [
@@ -154,7 +154,7 @@ def test_unprocessed_upload_is_returned_to_its_tenant(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    dead_letters.handle(event(dlq_record(s3_event(created("uploads/acme/a.xml")), "acquisition")), Context())
+    dead_letters.handle(event(dlq_record(s3_event(object_created("uploads/acme/a.xml")), "acquisition")), Context())
 
     (message,) = sqs.sent["counterfoil-acquisition"]
     assert message["MessageGroupId"] == str(tenant_id)

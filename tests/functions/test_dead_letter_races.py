@@ -67,7 +67,7 @@ class ConcurrentSessions:
         return future
 
     @contextmanager
-    def stopped(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
+    def paused(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
         """Run the archiver's `action` up to its first write, and the rest at the end of the block."""
         with psycopg.connect(self._url) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [STOP_LOCK])
@@ -86,22 +86,22 @@ def expired_lease(clock: Clock, **columns: Any) -> dict[str, Any]:
     return {"status": "in-progress", "attempts": 1, "claim_token": 5, "lease_expires_at": clock.now} | columns
 
 
-def settled(result: "Future[Any]") -> Any:
+def result_of(result: "Future[Any]") -> Any:
     return result.result(timeout=30)
 
 
 # -- a late worker ----------------------------------------------------------------------------------------------------
 
 
-def succeeds() -> Outcome:
+def succeed() -> Outcome:
     return Succeeded(lambda connection: Effects())
 
 
-def fails_permanently() -> Outcome:
+def fail_permanently() -> Outcome:
     raise InvalidDocumentError("The file is damaged.", code="damaged_pdf")
 
 
-def fails_transiently() -> Outcome:
+def fail_transiently() -> Outcome:
     raise ServiceUnavailableError("S3 is slow")
 
 
@@ -124,7 +124,7 @@ class BlockedWorker:
         return result
 
 
-@pytest.mark.parametrize("finish", [succeeds, fails_permanently, fails_transiently])
+@pytest.mark.parametrize("finish", [succeed, fail_permanently, fail_transiently])
 @pytest.mark.parametrize("returns", [0, 2])
 def test_late_settlement_after_the_archivers_read_is_stale(
     archiver: Archiver,
@@ -139,13 +139,13 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     message = pending(dlq_returns=returns)
     worker = BlockedWorker(database, clock, finish)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=121)
+    clock.advance(seconds=121)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         sessions.begin(worker.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
-    assert settled(archived) is None
+    assert result_of(archived) is None
 
-    assert len(settled(batch_result)["batchItemFailures"]) == 1  # stale
+    assert len(result_of(batch_result)["batchItemFailures"]) == 1  # stale
     row = life_cycle(admin, message.work_id)
     if returns == 0:
         assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 1, 1)
@@ -159,9 +159,9 @@ def test_late_settlement_after_the_archivers_read_is_stale(
 @pytest.mark.parametrize(
     ("finish", "status", "happened"),
     [
-        (succeeds, "succeeded", ["dropped"]),
-        (fails_permanently, "failed", ["dead", "joined"]),
-        (fails_transiently, "pending", ["returned"]),
+        (succeed, "succeeded", ["dropped"]),
+        (fail_permanently, "failed", ["dead", "joined"]),
+        (fail_transiently, "pending", ["returned"]),
     ],
 )
 def test_late_settlement_before_the_archivers_read_counts(
@@ -179,33 +179,33 @@ def test_late_settlement_before_the_archivers_read_counts(
     message = pending()
     worker = BlockedWorker(database, clock, finish)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=121)
+    clock.advance(seconds=121)
 
     with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
         sessions.begin(worker.release.set, waits=1)
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=2)
         first.commit()
-    assert settled(archived) is None
+    assert result_of(archived) is None
 
-    assert settled(batch_result)["batchItemFailures"] == [] or finish is fails_transiently
+    assert result_of(batch_result)["batchItemFailures"] == [] or finish is fail_transiently
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == (status, 1)
     assert actions(admin) == happened
-    assert len(rows(admin, "failure_event")) == (finish is fails_permanently)
+    assert len(rows(admin, "failure_event")) == (finish is fail_permanently)
 
 
 def test_live_lease_retains_the_message_until_it_ends(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    worker = BlockedWorker(database, clock, succeeds)
+    worker = BlockedWorker(database, clock, succeed)
     batch_result = worker.begin(record(message))
-    clock.pass_(seconds=119)
+    clock.advance(seconds=119)
 
     assert archiver.process("matching", dlq_record(message)) == RetryAfter(2)
     worker.release.set()
-    assert settled(batch_result) == {"batchItemFailures": []}
+    assert result_of(batch_result) == {"batchItemFailures": []}
     assert archiver.process("matching", dlq_record(message)) is None
 
     row = life_cycle(admin, message.work_id)
@@ -227,9 +227,9 @@ def test_heartbeat_neither_waits_nor_revives_archived_work(
         with database.delivery() as connection:
             return sql.renew(connection, WORK_KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         assert renew() == set()
-    assert settled(archived) is None
+    assert result_of(archived) is None
 
     assert renew() == {message.work_id}
     assert life_cycle(admin, message.work_id)["lease_expires_at"] is None
@@ -261,15 +261,15 @@ def test_message_received_during_a_return_is_stale(
 
     def work(attempt: TenantAttempt) -> Outcome:
         executed.append(attempt)
-        return succeeds()
+        return succeed()
 
     consumer = make_consumer(database, work, clock)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         batch_result = sessions.begin(lambda: consumer.handle(event(record(message)), Context()), waits=2)
-    assert settled(archived) is None
+    assert result_of(archived) is None
 
-    assert settled(batch_result) == {"batchItemFailures": []}
+    assert result_of(batch_result) == {"batchItemFailures": []}
     assert executed == []
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
@@ -289,7 +289,7 @@ def test_concurrent_claim_keeps_its_work(
         sql.claim(connection, WORK_KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=1)
 
-    assert settled(archived) == RetryAfter(121)
+    assert result_of(archived) == RetryAfter(121)
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
@@ -316,15 +316,15 @@ def test_operators_retry_after_the_archivers_read_wins(
 ) -> None:
     message = pending(**columns)
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         retried = sessions.begin(lambda: retry_by_operator(admin_database_url, message, clock), waits=2)
-    assert settled(archived) is settled(retried) is None
+    assert result_of(archived) is result_of(retried) is None
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["revision"], row["send_number"], row["attempts"]) == ("pending", 2, 0, 0)
     assert (row["dlq_returns"], row["failed_at"], row["error"]) == (0, None, None)
     # Both messages are due. The archiver's belongs to an older revision and runs nothing.
-    consumer = make_consumer(database, lambda attempt: succeeds(), clock)
+    consumer = make_consumer(database, lambda attempt: succeed(), clock)
     for due in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
         assert consumer.handle(event(record(due)), Context()) == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
@@ -348,7 +348,7 @@ def test_operators_retry_first_makes_the_message_stale(
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=1)
         operator.commit()
 
-    assert settled(archived) is None
+    assert result_of(archived) is None
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["revision"], row["dlq_returns"]) == ("pending", 2, 0)
     assert actions(admin) == ["dropped"]
@@ -365,9 +365,9 @@ def test_concurrently_deleted_tenant_deletes_its_work(
             connection.execute("SET deadlock_timeout = '1min'")  # so that the archiver detects the deadlock and retries
             connection.execute("DELETE FROM tenant")
 
-    with sessions.stopped(lambda: archiver.process("matching", dlq_record(message))) as archived:
+    with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
         deleted = sessions.begin(delete, waits=2)
-    assert settled(archived) is settled(deleted) is None
+    assert result_of(archived) is result_of(deleted) is None
 
     assert rows(admin, "document") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert actions(admin)[-1] == "dropped-unknown"
@@ -416,9 +416,9 @@ def test_two_archivers_settle_a_message_once(
 ) -> None:
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
 
-    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+    with sessions.paused(lambda: archiver.process("matching", message)) as archived:
         repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(repeated) is None
+    assert result_of(archived) is result_of(repeated) is None
 
     assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
     assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
@@ -430,9 +430,9 @@ def test_two_archivers_archive_an_unreadable_message_once(
 ) -> None:
     message = dlq_record("not JSON")
 
-    with sessions.stopped(lambda: archiver.process("matching", message)) as archived:
+    with sessions.paused(lambda: archiver.process("matching", message)) as archived:
         repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
-    assert settled(archived) is settled(repeated) is None
+    assert result_of(archived) is result_of(repeated) is None
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["previous_failures"] == []
@@ -447,7 +447,7 @@ def test_redelivery_after_commit_changes_nothing(
     message = dlq_record(pending(**SITUATIONS[situation](clock)))
     archiver.process("matching", message)
     before, sent_message = effects(admin), len(sqs.sent[QUEUE_URL])
-    clock.pass_(minutes=10)
+    clock.advance(minutes=10)
 
     assert archiver.process("matching", message) is None
 

@@ -11,7 +11,7 @@ from counterfoil.delivery.work import Message, start_revision
 from functions.dead_letters.archiver import Archiver, RetryAfter
 from tests.delivery import message_bodies
 from tests.delivery.harness import Clock, FakeSqs, rows
-from tests.delivery.message_bodies import body_of, created, s3_event
+from tests.delivery.message_bodies import body_of, object_created, s3_event
 from tests.functions.test_dead_letters import archiver, dlq_record
 
 __all__ = ["archiver"]
@@ -31,7 +31,7 @@ def test_unattempted_upload_is_returned_by_its_decoded_key(
     tenant_id = make_tenant("acme")
     encoded_key, decoded_key = message_bodies.ENCODED_KEYS[name]
 
-    archiver.process("acquisition", dlq_record(s3_event(created(encoded_key))))
+    archiver.process("acquisition", dlq_record(s3_event(object_created(encoded_key))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["send_number"]) == (decoded_key, str(tenant_id), 1)
@@ -43,7 +43,7 @@ def test_unattempted_upload_without_a_tenant_is_returned(
 ) -> None:
     make_tenant("acme")
 
-    archiver.process("acquisition", dlq_record(s3_event(created(message_bodies.KEYS_WITHOUT_TENANT[name]))))
+    archiver.process("acquisition", dlq_record(s3_event(object_created(message_bodies.KEYS_WITHOUT_TENANT[name]))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["tenant_id"], job["status"], job["send_number"]) == (None, "pending", 1)
@@ -54,9 +54,11 @@ def test_event_of_several_uploads_settles_each_once(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
-    batch = dlq_record(s3_event(*[created(f"uploads/acme/{n}.xml") for n in range(5)], created("uploads/acme/0.xml")))
+    batch = dlq_record(
+        s3_event(*[object_created(f"uploads/acme/{n}.xml") for n in range(5)], object_created("uploads/acme/0.xml"))
+    )
     lease = clock.now + timedelta(seconds=60)
-    for body in (s3_event(created("uploads/acme/3.xml")), s3_event(created("uploads/acme/4.xml"))):
+    for body in (s3_event(object_created("uploads/acme/3.xml")), s3_event(object_created("uploads/acme/4.xml"))):
         archiver.process("acquisition", dlq_record(body))
     running = "UPDATE acquisition_job SET status = 'in-progress', send_number = 0, lease_expires_at = %s WHERE key = %s"
     admin.execute(running, [lease, "uploads/acme/4.xml"])
@@ -67,7 +69,7 @@ def test_event_of_several_uploads_settles_each_once(
     assert retained == RetryAfter(61)
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 0}
-    clock.pass_(seconds=61)
+    clock.advance(seconds=61)
     assert archiver.process("acquisition", batch) is None
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}
     assert returned == {"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}
@@ -77,7 +79,7 @@ def test_event_of_several_uploads_settles_each_once(
 def test_upload_before_its_tenant_is_returned_to_it(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], is_own_tenant: bool
 ) -> None:
-    arrival = dlq_record(s3_event(created("uploads/acme/a.xml")))
+    arrival = dlq_record(s3_event(object_created("uploads/acme/a.xml")))
     archiver.process("acquisition", arrival)
     admin.execute("UPDATE acquisition_job SET send_number = 0, dlq_returns = 0; DELETE FROM outbox")
     tenant_id = make_tenant("acme")
@@ -99,7 +101,7 @@ def test_dead_lettered_upload_can_be_retried(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")
-    arrival = s3_event(created("uploads/acme/a+b.xml", versionId="v1", sequencer="0A"))
+    arrival = s3_event(object_created("uploads/acme/a+b.xml", versionId="v1", sequencer="0A"))
     archiver.process("acquisition", dlq_record(arrival))
     admin.execute("UPDATE acquisition_job SET dlq_returns = 2, attempts = 1, send_number = 0")
     archiver.process("acquisition", dlq_record(arrival))

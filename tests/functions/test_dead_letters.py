@@ -32,7 +32,7 @@ from tests.delivery.harness import (
     rows,
     settings,
 )
-from tests.delivery.message_bodies import body_of, created, s3_event
+from tests.delivery.message_bodies import body_of, object_created, s3_event
 
 DLQ_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching-dlq"
 Pending = Callable[..., Message]
@@ -229,11 +229,11 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dlq_record('{"schema_version": 2}')
-    clock.pass_(days=11)  # 12 days and some hours after it was sent
+    clock.advance(days=11)  # 12 days and some hours after it was sent
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", message)
 
-    clock.pass_(days=1)
+    clock.advance(days=1)
     assert archiver.process("matching", message) is None
 
     (dead_letter,) = rows(admin, "dead_letter")
@@ -252,7 +252,7 @@ def test_unknown_failure_is_retained_and_finally_archived(
         archiver.process("matching", message)
     assert rows(admin, "dead_letter") == []
 
-    clock.pass_(days=13)
+    clock.advance(days=13)
     assert archiver.process("matching", message) is None
 
     (dead_letter,) = rows(admin, "dead_letter")
@@ -268,7 +268,7 @@ def test_unprocessed_upload_is_registered_and_returned(
 ) -> None:
     tenant_id = make_tenant("acme")
 
-    archiver.process("acquisition", dlq_record(s3_event(created("uploads/acme/a+b.xml"))))
+    archiver.process("acquisition", dlq_record(s3_event(object_created("uploads/acme/a+b.xml"))))
 
     (job,) = rows(admin, "acquisition_job")
     assert (job["key"], job["tenant_id"], job["status"], job["send_number"]) == (
@@ -333,7 +333,7 @@ def test_late_worker_cannot_settle_returned_work(
 # -- returned, failed, and failed again -------------------------------------------------------------------------------
 
 
-def sent(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
+def last_sent_body(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
     """Return the body of the latest message to a queue."""
     body: str = sqs.sent[queue][-1]["MessageBody"]
     return body
@@ -352,9 +352,9 @@ def test_unattempted_work_is_returned_without_limit(
     for _ in range(8):
         archiver.process("matching", dlq_record(body or message))
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
-        clock.pass_(hours=2)
+        clock.advance(hours=2)
         Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
-        body = sent(sqs)
+        body = last_sent_body(sqs)
 
     assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
     row = life_cycle(admin, message.work_id)
@@ -378,10 +378,10 @@ def test_work_is_returned_twice_and_then_fails(
 ) -> None:
     message = pending(attempts=1)
     archiver.process("matching", dlq_record(message))
-    clock.pass_(minutes=20)
-    archiver.process("matching", dlq_record(sent(sqs)))
-    clock.pass_(minutes=20)
-    last = dlq_record(sent(sqs))
+    clock.advance(minutes=20)
+    archiver.process("matching", dlq_record(last_sent_body(sqs)))
+    clock.advance(minutes=20)
+    last = dlq_record(last_sent_body(sqs))
     archiver.process("matching", last)
 
     assert actions(admin) == ["returned", "returned", "dead", "joined"]
@@ -401,7 +401,7 @@ def test_second_failure_reopens_dead_letter_and_notifies(
     archiver.process("matching", dlq_record(message))
     first = clock.now
     admin.execute("UPDATE dead_letter SET status = 'retried', resolution = '{\"action\": \"retry\"}'")
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     start_revision(admin, "matching", [message.work_id], clock.now)
     admin.execute(
         "UPDATE document SET matching_dlq_returns = 2, matching_attempts = 1 WHERE id = %s", [message.work_id]

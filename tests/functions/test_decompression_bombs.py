@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
-from tests import bombs
+from tests import decompression_bombs
 from tests.delivery.harness import rows
 from tests.documents.reading.samples import extraction_response
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_bomb_fails_permanently_and_its_neighbors_succeed(ingestion: Ingestion) -> None:
     before = ingestion.file(PAPER, "before.pdf")
-    bomb = ingestion.file(bombs.pdf_in_two_stages(), "bomb.pdf")
+    bomb = ingestion.file(decompression_bombs.pdf_in_two_stages(), "bomb.pdf")
     after = ingestion.file(PAPER + b"\n", "after.pdf")
-    ingestion.model.then(extraction_response(), extraction_response())
+    ingestion.model.add_steps(extraction_response(), extraction_response())
 
     assert ingestion.ingest(permits=2) == DONE
 
@@ -38,7 +38,7 @@ def test_bomb_fails_permanently_and_its_neighbors_succeed(ingestion: Ingestion) 
 
 
 def test_archive_bomb_is_unpacked_in_little_memory(tmp_path: Path) -> None:
-    (tmp_path / "bomb.zip").write_bytes(bombs.zip_of_blanks())
+    (tmp_path / "bomb.zip").write_bytes(decompression_bombs.zip_of_blanks())
     command = [sys.executable, "-m", "tests.functions.unpack_once", str(tmp_path / "bomb.zip")]
     completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 

@@ -98,7 +98,7 @@ def test_delivery_without_a_slot_loses_no_attempt(
         call(limiter, seconds, ids["slow"], SLOW_SECONDS + 1)
         for _ in range(MAX_SLOW_CALLS):
             open_slots.enter_context(limiter.slot(ids["slow"], "slow", NOW))
-        fast_server.then(Raw(204))
+        fast_server.add_steps(Raw(204))
         output.result()
         assert output.run() == {"batchItemFailures": []}
         jobs = {job["destination_id"]: job for job in output.jobs()}
@@ -107,7 +107,7 @@ def test_delivery_without_a_slot_loses_no_attempt(
         assert (deferred_job["status"], deferred_job["attempts"], slow_server.requests) == ("pending", 0, [])
         assert datetime.fromisoformat(deferred_job["next_attempt_at"]) == clock() + WAIT
         open_slots.close()
-        clock.pass_(seconds=30)
-        slow_server.then(Raw(204))
+        clock.advance(seconds=30)
+        slow_server.add_steps(Raw(204))
         output.run()
         assert {job["status"] for job in output.jobs()} == {"succeeded"}

@@ -98,7 +98,7 @@ def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
     return totals
 
 
-def case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
+def make_case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
     """An order, its delivery, and an invoice that bills two too many."""
     return (
         harness.file(order("4711", lines=[line("A1")])),
@@ -117,9 +117,9 @@ def test_cluster_without_structured_data_is_skipped(harness: DiagnosticsHarness,
 
 
 def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
-    first, second, third = case(harness)
+    first, second, third = make_case(harness)
     messages = harness.match(first, second, third)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(messages) == []
     row = harness.stored_result(first)
     assert (row["status"], row["match_status"], harness.codes(first)) == (
@@ -131,9 +131,9 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
 
 
 def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
-    ids = case(harness)
+    ids = make_case(harness)
     messages = harness.match(*ids)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     harness.compute(messages)
     with harness.database.tenant(harness.tenant_id) as connection:
         decided = differences.say(
@@ -146,7 +146,7 @@ def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
             DecisionContext("ann", "a gift"),
         )
     assert isinstance(decided, differences.DecisionResult)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(decided.sends) == []
     row = harness.stored_result(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
@@ -165,14 +165,14 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
         computed.append(attempt.work_id)
         return diagnose(attempt)
 
-    first, *other_ids = case(harness)
+    first, *other_ids = make_case(harness)
     messages = harness.match(first)
     for number in range(5):
         later_id = harness.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
         messages += harness.match(*other_ids, later_id)
     own = [outbox_message for outbox_message in messages if outbox_message.message.work_id == first]
     assert len(own) == 1
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute(own, work) == []
     assert (computed, len(harness.stored_result(first)["result"]["lines"][0]["parts"])) == ([first], 8)
 
@@ -180,9 +180,9 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
 def test_cluster_changed_during_computation_is_computed_again(
     harness: DiagnosticsHarness, metric_totals: dict[Metric, float]
 ):
-    first, second, third = case(harness)
+    first, second, third = make_case(harness)
     messages = harness.match(first, second)
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     later_messages: list[OutboxMessage] = []
 
     def work_slowly(attempt: TenantAttempt) -> Outcome:
@@ -194,7 +194,7 @@ def test_cluster_changed_during_computation_is_computed_again(
     row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert metric_totals == {Metric.STALE_CLAIMS: 1}
-    harness.clock.pass_(seconds=5)
+    harness.clock.advance(seconds=5)
     assert harness.compute([*messages[:1], *later_messages], receives=2) == []
     assert (
         metric_totals[Metric.SUPERSEDED],
@@ -208,7 +208,7 @@ def test_cluster_changed_during_computation_is_computed_again(
 
 
 def test_new_request_resets_a_failed_attempt(harness: DiagnosticsHarness):
-    first, *_ = case(harness)
+    first, *_ = make_case(harness)
     messages = harness.match(first)
 
     def fail(attempt: TenantAttempt) -> Outcome:
@@ -254,7 +254,7 @@ def test_removed_cluster_loses_result_and_notifies_receivers(harness: Diagnostic
 
 
 def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
-    first, *_ = case(harness)
+    first, *_ = make_case(harness)
     harness.compute(harness.match(first))
     harness.admin.execute("UPDATE document SET cluster_id = NULL")
     harness.compute(harness.request(first))
@@ -266,7 +266,7 @@ def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
 
 def test_equal_result_is_delivered_once(harness: DiagnosticsHarness):
     factories.make_destination(harness.admin, harness.tenant_id)
-    ids = case(harness)
+    ids = make_case(harness)
     harness.compute(harness.match(*ids))
     harness.compute(harness.request(ids[0]))
     (job,) = rows(harness.admin, "output_job")
@@ -274,7 +274,7 @@ def test_equal_result_is_delivered_once(harness: DiagnosticsHarness):
 
 
 def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
-    ids = case(harness)
+    ids = make_case(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type, article, upper_absolute) "
         "VALUES (%s, 'billed_quantity', 'A-1', 2)",
@@ -289,7 +289,7 @@ def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
 
 
 def test_tolerances_of_another_tenant_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
-    ids = case(harness)
+    ids = make_case(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]
     )
@@ -328,7 +328,7 @@ def test_concurrent_requests_of_same_clusters_do_not_deadlock(harness: Diagnosti
 
 
 def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
-    first, *_ = case(harness)
+    first, *_ = make_case(harness)
     messages = harness.match(first)
     harness.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
 
@@ -341,7 +341,7 @@ def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
 
 
 def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
-    first, *_ = case(harness)
+    first, *_ = make_case(harness)
     messages = harness.match(first)
 
     def fail(attempt: TenantAttempt) -> Outcome:
@@ -350,7 +350,7 @@ def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
 
     harness.compute(messages, fail)
     assert harness.stored_result(first)["status"] == "failed"
-    harness.clock.pass_(seconds=10)
+    harness.clock.advance(seconds=10)
     harness.compute(harness.request(first))
     (dead_letter,) = rows(harness.admin, "dead_letter")
     assert (harness.stored_result(first)["status"], dead_letter["status"]) == ("succeeded", "retried")

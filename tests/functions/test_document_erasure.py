@@ -23,7 +23,7 @@ from tests.factories import make_destination, make_document
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import Mailbox, mailbox
 from tests.functions.test_split_documents import BUNDLE
-from tests.mails import PDF, mail, received_mail
+from tests.mail_factory import PDF, mail, received_mail
 
 __all__ = ["mailbox", "pipeline"]
 
@@ -56,12 +56,12 @@ class ErasureHarness:
         erase_objects(self.maintenance, BUCKET, lambda: now + later, lambda: 60.0)
         return erasure_
 
-    def stored(self) -> set[str]:
+    def stored_keys(self) -> set[str]:
         """Keys with any version, including keys with only a delete marker."""
         listing = self.pipeline.s3.list_object_versions(Bucket=BUCKET)
         return {entry["Key"] for entry in [*listing.get("Versions", []), *listing.get("DeleteMarkers", [])]}
 
-    def mentions(self, text: str) -> set[str]:
+    def tables_mentioning(self, text: str) -> set[str]:
         """Tables with a row that mentions a text."""
         tables = self.admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
@@ -88,19 +88,19 @@ def acme(mailbox: Mailbox) -> UUID:
     return mailbox.tenant("acme", "rechnung@acme.example")
 
 
-def test_erased_upload_leaves_no_file_and_no_name(harness: ErasureHarness, acme: UUID) -> None:
+def test_erased_upload_leaves_no_file_or_name(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
     harness.pipeline.s3.delete_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml")
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key="uploads/acme/1/secretname.xml", Body=INVOICE)
     harness.pipeline.ingest()
-    assert len(harness.mentions("secretname")) > 3
+    assert len(harness.tables_mentioning("secretname")) > 3
 
     found = harness.erase(harness.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
 
     assert (found.files, found.retained_files) == (1, 0)
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
     for text in ("secretname", "Nordwind", "R-1"):
-        assert harness.mentions(text) == set()
+        assert harness.tables_mentioning(text) == set()
     assert rows(harness.admin, "source") == rows(harness.admin, "document_deletion") == []
     assert rows(harness.admin, "object_erasure") == []
 
@@ -113,11 +113,11 @@ def test_names_are_deleted_after_the_objects(
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
         harness.erase(harness.id_of("secretname.xml"))
-    assert harness.mentions("secretname") == {"acquisition_job", "object_erasure"}
+    assert harness.tables_mentioning("secretname") == {"acquisition_job", "object_erasure"}
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert harness.mentions("secretname") == set()
+    assert harness.tables_mentioning("secretname") == set()
     (erased,) = rows(harness.admin, "acquisition_job")
     assert (erased["id"], erased["key"], erased["status"]) == (job["id"], f"(erased)/{job['id']}", None)
 
@@ -128,7 +128,7 @@ def test_repeated_event_recreates_nothing(harness: ErasureHarness, acme: UUID) -
 
     assert harness.pipeline.acquire(s3_event("uploads/acme/1/secretname.xml")) == DONE
 
-    assert harness.mentions("secretname") == set()
+    assert harness.tables_mentioning("secretname") == set()
     assert rows(harness.admin, "document") == rows(harness.admin, "dead_letter") == []
 
 
@@ -136,8 +136,8 @@ def test_every_upload_of_the_content_is_erased(harness: ErasureHarness, acme: UU
     for number in ("1", "2"):
         harness.pipeline.upload(f"uploads/acme/{number}/secretname.xml", INVOICE, number)
     assert harness.erase(harness.id_of("secretname.xml")).files == 2
-    assert harness.stored() == set()
-    assert harness.mentions("secretname") <= {"object_erasure"}
+    assert harness.stored_keys() == set()
+    assert harness.tables_mentioning("secretname") <= {"object_erasure"}
 
 
 def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
@@ -147,14 +147,14 @@ def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox:
     found = harness.erase(first)
 
     assert (found.files, found.retained_files) == (0, 1)
-    assert {key.split("/")[0] for key in harness.stored()} == {"attachments", "inbox"}
-    assert len(harness.stored()) == 2
-    assert harness.mentions("one.pdf") == set()
+    assert {key.split("/")[0] for key in harness.stored_keys()} == {"attachments", "inbox"}
+    assert len(harness.stored_keys()) == 2
+    assert harness.tables_mentioning("one.pdf") == set()
     (trail,) = rows(harness.admin, "document_deletion")
     assert (trail["file_name"], trail["key"]) == ("(erased)", "(erased)")
     assert harness.erase(second).files == 1
-    assert harness.stored() == set()
-    assert harness.mentions("Ihre Rechnung") == harness.mentions("two.xml") == set()
+    assert harness.stored_keys() == set()
+    assert harness.tables_mentioning("Ihre Rechnung") == harness.tables_mentioning("two.xml") == set()
 
 
 def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
@@ -164,8 +164,8 @@ def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox,
 
     harness.erase(document_id)
 
-    assert sorted(key.split("/")[0] for key in harness.stored()) == ["attachments", "inbox"]
-    assert not any(str(acme) in key for key in harness.stored())
+    assert sorted(key.split("/")[0] for key in harness.stored_keys()) == ["attachments", "inbox"]
+    assert not any(str(acme) in key for key in harness.stored_keys())
 
 
 def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme: UUID) -> None:
@@ -175,9 +175,9 @@ def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme:
         archive.writestr("two.xml", OTHER)
     harness.pipeline.upload("uploads/acme/all.zip", buffer.getvalue())
     assert harness.erase(harness.id_of("one.xml")).retained_files == 1
-    assert "uploads/acme/all.zip" in harness.stored()
+    assert "uploads/acme/all.zip" in harness.stored_keys()
     harness.erase(harness.id_of("two.xml"))
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
 
 
 def test_other_file_under_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
@@ -206,10 +206,10 @@ def test_bundle_is_erased_with_its_parts(harness: ErasureHarness, acme: UUID) ->
     found = harness.erase(parts[0][0])
 
     assert (found.files, found.retained_files) == (0, 1)
-    assert harness.stored() == {"uploads/acme/all.pdf", *[key for _, key in parts[1:]]}
+    assert harness.stored_keys() == {"uploads/acme/all.pdf", *[key for _, key in parts[1:]]}
     assert harness.erase(bundle_id).files == 1
-    assert harness.stored() == set()
-    assert harness.mentions("all.pdf") <= {"object_erasure"}
+    assert harness.stored_keys() == set()
+    assert harness.tables_mentioning("all.pdf") <= {"object_erasure"}
 
 
 def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
@@ -221,7 +221,7 @@ def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UU
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
     assert rows(harness.admin, "object_erasure") == []
 
 
@@ -231,7 +231,7 @@ def test_later_upload_under_the_key_stays(harness: ErasureHarness, acme: UUID) -
         before = datetime.now(UTC) - timedelta(hours=1)  # S3 dates the object by its own clock
         assert erasure.erase(connection, acme, harness.id_of("a.xml"), before, by="ann") is not None
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
-    assert harness.stored() == {"uploads/acme/a.xml"}
+    assert harness.stored_keys() == {"uploads/acme/a.xml"}
 
 
 def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -> None:
@@ -240,7 +240,7 @@ def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -
     with harness.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, id_, datetime.now(UTC), by="ann")
     harness.erase(id_, later=LONGEST_ATTEMPT)
-    assert harness.stored() == harness.mentions("secretname") == set()
+    assert harness.stored_keys() == harness.tables_mentioning("secretname") == set()
     with harness.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, id_, datetime.now(UTC), by="ann") is None
 
@@ -284,7 +284,7 @@ def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, a
 
     harness.erase(id_)
 
-    assert harness.mentions("secretname") == set()
+    assert harness.tables_mentioning("secretname") == set()
     assert [row["id"] for row in rows(admin, "document")] == [str(other)]
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["targets"]) == ("ann", "document erased", [str(id_)])
@@ -315,9 +315,9 @@ def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: 
 
     harness.erase(first, later=LONGEST_ATTEMPT * 2)
 
-    assert key in harness.stored()
+    assert key in harness.stored_keys()
     harness.erase(later_document, later=LONGEST_ATTEMPT * 2)
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
 
 
 def test_attachment_committed_after_the_erasure_stays(
@@ -334,7 +334,7 @@ def test_attachment_committed_after_the_erasure_stays(
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert key in harness.stored()
+    assert key in harness.stored_keys()
     assert rows(harness.admin, "object_erasure") == []
 
 
@@ -348,22 +348,22 @@ def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mail
 
     harness.erase(harness.id_of("a.xml"))
 
-    assert [key.split("/")[0] for key in harness.stored()] == ["attachments"]
+    assert [key.split("/")[0] for key in harness.stored_keys()] == ["attachments"]
     harness.admin.execute("UPDATE acquisition_job SET status = 'failed' WHERE key = 'inbox/other'")
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
 
 
 def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
     harness.erase(harness.id_of("a.xml"))
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=INVOICE)
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
 
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
     assert rows(harness.admin, "object_erasure") == []
 
 
@@ -382,12 +382,12 @@ def test_failed_erasure_blocks_no_other(harness: ErasureHarness, acme: UUID, mon
     with pytest.raises(StepsFailedError):
         harness.erase(first)
     harness.erase(second)
-    assert harness.stored() == {"uploads/acme/1/a.xml"}
+    assert harness.stored_keys() == {"uploads/acme/1/a.xml"}
     monkeypatch.undo()
     (pending_erasure,) = (row for row in rows(harness.admin, "object_erasure") if row["key"] == "uploads/acme/1/a.xml")
     assert pending_erasure["failures"] == 1
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + timedelta(minutes=2), lambda: 60.0)
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()
 
 
 def test_erasure_without_time_left_does_not_fail(harness: ErasureHarness, acme: UUID) -> None:
@@ -399,6 +399,6 @@ def test_erasure_without_time_left_does_not_fail(harness: ErasureHarness, acme: 
     assert (
         erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: next(seconds_left, 0.0))["object_erasure"] == 0
     )
-    assert harness.stored() == {"uploads/acme/1/a.xml"}
+    assert harness.stored_keys() == {"uploads/acme/1/a.xml"}
     erase_objects(harness.maintenance, BUCKET, lambda: now, lambda: 60.0)
-    assert harness.stored() == set()
+    assert harness.stored_keys() == set()

@@ -18,7 +18,7 @@ from functions.document_output.work import OutputDependencies
 from tests.certificates import write_certificate
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty_servers import scripted_server
-from tests.functions.output_harness import NAME, OutputHarness, receiving
+from tests.functions.output_harness import NAME, OutputHarness, running_receiver
 from tests.llm.server import Raw, Request, Server
 from tools.demo.webhook_receiver import is_genuine
 
@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def in_seconds(job: dict[str, Any], clock: Clock) -> float:
+def seconds_until_retry(job: dict[str, Any], clock: Clock) -> float:
     """Return the seconds until the next attempt."""
     return (datetime.fromisoformat(job["next_attempt_at"]) - clock()).total_seconds()
 
@@ -52,7 +52,7 @@ def ids(requests: Sequence[Request]) -> list[str]:
 def test_delivery_has_signature_and_idempotency_key(output: OutputHarness, server: Server):
     secret = output.webhook(server.url)
     cluster = output.result()
-    server.then(Raw(204))
+    server.add_steps(Raw(204))
     assert output.run() == ACKNOWLEDGED
     job = output.job()
     assert (job["status"], job["response_status"]) == ("succeeded", 204)
@@ -71,7 +71,7 @@ def test_delivery_has_signature_and_idempotency_key(output: OutputHarness, serve
 
 def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
     secrets: list[str] = []
-    with receiving(secrets, output.clock) as receiver:
+    with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         cluster = output.result()
         output.run()
@@ -80,7 +80,7 @@ def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
 
 
 def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness):
-    with receiving(["whsec_of_somebody_else"], output.clock) as receiver:
+    with running_receiver(["whsec_of_another_receiver"], output.clock) as receiver:
         output.webhook(f"http://127.0.0.1:{receiver.server_port}")
         output.result()
         output.run()
@@ -91,7 +91,7 @@ def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness
 def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
-    server.then(Raw(401), Raw(204))
+    server.add_steps(Raw(401), Raw(204))
     output.run()
     assert [dead_letter["status"] for dead_letter in rows(output.admin, "dead_letter")] == ["pending"]
     output.result("exception", cluster)
@@ -111,7 +111,7 @@ def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Se
 def test_refusal_is_final_and_notifies(status: int, output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
-    server.then(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
+    server.add_steps(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
     assert output.run() == ACKNOWLEDGED
     job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("failed", 1, f"{NAME} answered with HTTP {status}")
@@ -130,13 +130,13 @@ def test_refusal_is_final_and_notifies(status: int, output: OutputHarness, serve
 def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
-    server.then(Raw(status), Raw(200))
+    server.add_steps(Raw(status), Raw(200))
     (retained_id,) = output.run()["batchItemFailures"]
     assert retained_id["itemIdentifier"]
     job = output.job()
     assert (job["status"], job["attempts"], job["error"]) == ("pending", 1, f"{NAME} answered with HTTP {status}")
-    assert in_seconds(job, output.clock) == 300
-    output.clock.pass_(seconds=300)
+    assert seconds_until_retry(job, output.clock) == 300
+    output.clock.advance(seconds=300)
     assert output.run(receives=2) == ACKNOWLEDGED
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
@@ -147,9 +147,9 @@ def test_requested_retry_delay_is_honored_within_limits(
 ):
     output.webhook(server.url)
     output.result()
-    server.then(Raw(429, headers={"Retry-After": requested}))
+    server.add_steps(Raw(429, headers={"Retry-After": requested}))
     output.run()
-    assert 0 <= in_seconds(output.job(), output.clock) - seconds < 1  # up to a second of jitter
+    assert 0 <= seconds_until_retry(output.job(), output.clock) - seconds < 1  # up to a second of jitter
 
 
 def test_reset_connection_is_retried(output: OutputHarness):
@@ -158,7 +158,7 @@ def test_reset_connection_is_retried(output: OutputHarness):
         output.webhook(f"http://127.0.0.1:{receiver.port}")
         output.result()
         output.run()
-    assert (output.job()["status"], in_seconds(output.job(), output.clock)) == ("pending", 300)
+    assert (output.job()["status"], seconds_until_retry(output.job(), output.clock)) == ("pending", 300)
 
 
 @pytest.mark.parametrize("failure", ["silent", "slow_headers"])
@@ -168,7 +168,7 @@ def test_receiver_without_an_answer_is_retried(
     monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
     output.webhook(server.url)
     output.result()
-    server.then(Raw(200, b"ok", how=failure))
+    server.add_steps(Raw(200, b"ok", behavior=failure))
     output.run()
     assert (output.job()["status"], output.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
 
@@ -176,7 +176,7 @@ def test_receiver_without_an_answer_is_retried(
 def test_status_of_an_endless_response_counts(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
-    server.then(Raw(200, b"x", how="slow_body"))
+    server.add_steps(Raw(200, b"x", behavior="slow_body"))
     assert output.run() == ACKNOWLEDGED
     assert output.job()["response_status"] == 200
 
@@ -219,12 +219,12 @@ def test_host_resolving_to_private_address_is_rejected(output: OutputHarness, se
 def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
     secret = output.webhook(server.url)
     output.result()
-    server.then(Raw(503), Raw(503), Raw(503))
+    server.add_steps(Raw(503), Raw(503), Raw(503))
     times = []
     for receives, minutes in ((1, 5), (2, 30), (3, 0)):
         times.append(output.clock().timestamp())
         output.run(receives=receives)
-        output.clock.pass_(minutes=minutes)
+        output.clock.advance(minutes=minutes)
     assert len({request.body for request in server.requests}) == 1
     assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
     for request, time_ in zip(server.requests, times, strict=True):
@@ -236,7 +236,7 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
 def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
     responses: list[str] = []
-    with receiving(secrets, output.clock) as receiver:
+    with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         take = receiver.inbox.take
 
@@ -252,7 +252,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
             raise SystemExit  # after the receiver accepted it
 
         output.run(work=crash)
-        output.clock.pass_(minutes=5)
+        output.clock.advance(minutes=5)
         output.run(receives=2)
         assert len(responses) == 2
         assert len(set(responses)) == 1
@@ -264,7 +264,7 @@ def test_one_of_two_concurrent_messages_delivers(output: OutputHarness, server: 
     output.webhook(server.url)
     output.result()
     (message,) = output.due_messages()
-    server.then(Raw(200))
+    server.add_steps(Raw(200))
     output.run(message, message)
     assert len(server.requests) == 1
 
@@ -275,9 +275,9 @@ def test_one_of_two_concurrent_messages_delivers(output: OutputHarness, server: 
 def test_newer_result_is_delivered_separately(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
-    server.then(Raw(200), Raw(200))
+    server.add_steps(Raw(200), Raw(200))
     output.run()
-    output.clock.pass_(minutes=1)
+    output.clock.advance(minutes=1)
     output.result("matched", cluster)
     output.run()
     job = output.job()
@@ -288,7 +288,7 @@ def test_newer_result_is_delivered_separately(output: OutputHarness, server: Ser
 def test_result_changed_during_delivery_is_delivered_too(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
-    server.then(Raw(200), Raw(200))
+    server.add_steps(Raw(200), Raw(200))
 
     def supersede(attempt: TenantAttempt) -> Outcome:
         outcome = output.deliver(attempt)
@@ -305,10 +305,10 @@ def test_result_changed_during_delivery_is_delivered_too(output: OutputHarness, 
 def test_resend_after_failure_has_the_same_delivery_id(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result()
-    server.then(Raw(401), Raw(204), Raw(204))
+    server.add_steps(Raw(401), Raw(204), Raw(204))
     output.run()
     assert output.job()["status"] == "failed"
-    output.clock.pass_(minutes=5)
+    output.clock.advance(minutes=5)
     start_revision(output.admin, "document_output", [UUID(output.job()["id"])], output.clock())
     output.run()
     assert (output.job()["status"], output.job()["revision"]) == ("succeeded", 2)
@@ -322,12 +322,12 @@ def test_resend_after_failure_has_the_same_delivery_id(output: OutputHarness, se
 def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
-    server.then(Raw(200), Raw(200))
+    server.add_steps(Raw(200), Raw(200))
     output.run()
     output.result("matched", cluster)
     output.run()
     bodies = [request.body for request in server.requests]
-    with receiving([], output.clock) as receiver:
+    with running_receiver([], output.clock) as receiver:
         assert [receiver.inbox.take(body) for body in reversed(bodies)] == [True, True]
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 

@@ -40,7 +40,7 @@ class Worker:
     """A consumer with a hook during an attempt."""
 
     def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
-        self._work, self.meanwhile = work, list[Hook]()
+        self._work, self.hooks = work, list[Hook]()
         self._consumer = Consumer(
             settings(worker={"name": name, "timeout": 120, "permits": 1, "start_margin": 30}, queue_urls=QUEUES),
             self._run,
@@ -53,8 +53,8 @@ class Worker:
 
     def _run(self, attempt: TenantAttempt) -> Outcome:
         outcome = self._work(attempt)
-        while self.meanwhile:
-            self.meanwhile.pop()()
+        while self.hooks:
+            self.hooks.pop()()
         return outcome
 
     def handle(self, message: Message) -> Any:
@@ -93,7 +93,7 @@ def test_document_removed_during_its_match_leaves_no_trace(
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
-    worker.meanwhile.append(lambda: remove(database, tenant_id, second, clock))
+    worker.hooks.append(lambda: remove(database, tenant_id, second, clock))
     assert len(worker.handle(second_message)) == 1  # reported: the newer claim may have this message
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert worker.handle(second_message) == []  # unknown work item: acknowledged
@@ -108,7 +108,7 @@ def test_partner_removed_during_a_match_is_not_linked(
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
-    worker.meanwhile.append(lambda: remove(database, tenant_id, first, clock))
+    worker.hooks.append(lambda: remove(database, tenant_id, first, clock))
     assert worker.handle(second_message) == []
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == []
     (row,) = rows(admin, "document")
@@ -122,7 +122,7 @@ def test_bundle_removed_during_its_split_leaves_no_parts(
     worker = Worker("ingestion", ingest, database, clock)
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     message = take_message(pipeline, "ingestion")
-    worker.meanwhile.append(lambda: remove(database, tenant_id, message.work_id, clock))
+    worker.hooks.append(lambda: remove(database, tenant_id, message.work_id, clock))
     assert len(worker.handle(message)) == 1
     assert rows(admin, "document") == rows(admin, "ingestion_job") == rows(admin, "dead_letter") == []
     assert worker.handle(message) == []
@@ -267,7 +267,7 @@ def test_split_during_another_removal_has_its_parts(
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
     message = take_message(pipeline, "ingestion")
     worker = Worker("ingestion", ingest, database, clock)
-    worker.meanwhile.append(lambda: remove(database, tenant_id, first_bundle, clock))
+    worker.hooks.append(lambda: remove(database, tenant_id, first_bundle, clock))
     assert worker.handle(message) == []
     assert list(parts(admin, message.work_id)) == [1, 2, 3]
 

@@ -20,7 +20,7 @@ from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.samples import invoice
 from tests.factories import make_destination
-from tests.functions.output_harness import OutputHarness, receiving
+from tests.functions.output_harness import OutputHarness, running_receiver
 from tests.functions.test_document_removal import Worker, remove
 from tests.functions.test_documents import Pipeline, pipeline
 from tests.functions.test_split_documents import BUNDLE
@@ -39,7 +39,7 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 
 
 @pytest.fixture
-def queued(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
+def queued_message(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
     """Message of an invoice that awaits matching."""
     sample = invoice()
     id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
@@ -58,7 +58,7 @@ def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
     ]
 
 
-def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
+def work_returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
     def work(attempt: TenantAttempt) -> Outcome:
         if isinstance(outcome, Exception):
             raise outcome
@@ -77,12 +77,12 @@ def returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome
     ],
 )
 def test_final_matching_status_is_delivered_with_reason(
-    outcome: Any, state: str, reason: str, queued: Message, database: Database, admin: Connection, clock: Clock
+    outcome: Any, state: str, reason: str, queued_message: Message, database: Database, admin: Connection, clock: Clock
 ):
-    Worker("matching", returning(outcome), database, clock).handle(queued)
+    Worker("matching", work_returning(outcome), database, clock).handle(queued_message)
     (event_,) = status_events(admin)
     assert (event_["id"], event_["state"], event_["stage"], event_["reason"]) == (
-        str(queued.work_id),
+        str(queued_message.work_id),
         state,
         "matching",
         reason,
@@ -94,25 +94,31 @@ def test_final_matching_status_is_delivered_with_reason(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_unfinished_attempt_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
-    Worker("matching", returning(ServiceUnavailableError("later")), database, clock).handle(queued)
+def test_unfinished_attempt_is_not_delivered(
+    queued_message: Message, database: Database, admin: Connection, clock: Clock
+):
+    Worker("matching", work_returning(ServiceUnavailableError("later")), database, clock).handle(queued_message)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_rolled_back_status_is_not_delivered(queued: Message, database: Database, admin: Connection, clock: Clock):
-    worker = Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock)
-    worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
-    worker.handle(queued)
+def test_rolled_back_status_is_not_delivered(
+    queued_message: Message, database: Database, admin: Connection, clock: Clock
+):
+    worker = Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock)
+    worker.hooks.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
+    worker.handle(queued_message)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("destination")
-def test_status_set_by_the_archiver_is_delivered(queued: Message, maintenance_database: Database, admin: Connection):
+def test_status_set_by_the_archiver_is_delivered(
+    queued_message: Message, maintenance_database: Database, admin: Connection
+):
     with maintenance_database.delivery() as connection:
         connection.execute(
             "UPDATE document SET matching_status = 'failed', matching_error = 'The worker was lost.' WHERE id = %s",
-            [queued.work_id],
+            [queued_message.work_id],
         )
         tenant_setting = connection.execute("SELECT current_setting('counterfoil.tenant', true)").fetchone()
         assert tenant_setting in {("",), (None,)}
@@ -121,7 +127,7 @@ def test_status_set_by_the_archiver_is_delivered(queued: Message, maintenance_da
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_repeated_status_is_delivered_once(
-    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    queued_message: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     revision = 1
     expected = []
@@ -131,11 +137,11 @@ def test_repeated_status_is_delivered_once(
         (Skipped("No counterparty."), 2),
         (Succeeded(lambda _: Effects()), 3),
     ):
-        message = Message(work_id=queued.work_id, revision=revision, send_number=0)
-        Worker("matching", returning(outcome), database, clock).handle(message)
+        message = Message(work_id=queued_message.work_id, revision=revision, send_number=0)
+        Worker("matching", work_returning(outcome), database, clock).handle(message)
         expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
-            renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason=REASON["match"])
+            renew(connection, "matching", [queued_message.work_id], clock(), actor="ann", reason=REASON["match"])
         revision += 1
     assert expected == [True] * 4
 
@@ -167,7 +173,7 @@ def test_split_file_and_its_parts_are_delivered_separately(
 
 @pytest.mark.usefixtures("sqs")
 def test_only_subscribed_destinations_receive_documents(
-    queued: Message,
+    queued_message: Message,
     database: Database,
     admin: Connection,
     clock: Clock,
@@ -177,63 +183,65 @@ def test_only_subscribed_destinations_receive_documents(
     make_destination(admin, tenant_id, "clusters", events=["cluster"])
     make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
     make_destination(admin, make_tenant("zenith"), "theirs")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(queued)
+    Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock).handle(queued_message)
     assert status_events(admin) == []
 
 
 @pytest.mark.usefixtures("sqs")
 def test_output_worker_delivers_the_document_status(
-    queued: Message, database: Database, admin: Connection, tenant_id: UUID
+    queued_message: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
     clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
     output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
-    with receiving(secrets, clock) as receiver:
+    with running_receiver(secrets, clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         admin.execute("UPDATE destination SET events = '{document}'")
-        Worker("matching", match, database, clock).handle(queued)
+        Worker("matching", match, database, clock).handle(queued_message)
         assert output.run() == {"batchItemFailures": []}
         (body,) = receiver.inbox.results()
-    assert (body["event"], body["subject_id"]) == ("document", str(queued.work_id))
+    assert (body["event"], body["subject_id"]) == ("document", str(queued_message.work_id))
     assert body["data"]["state"] == "succeeded"
 
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_removed_document_is_delivered_once_under_its_job(
-    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    queued_message: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", match, database, clock).handle(queued)
+    Worker("matching", match, database, clock).handle(queued_message)
     (before,) = rows(admin, "output_job")
-    remove(database, tenant_id, queued.work_id, clock)
+    remove(database, tenant_id, queued_message.work_id, clock)
     (after,) = rows(admin, "output_job")
     assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
 
 
-def test_delivered_version_matches_python(destination: UUID, queued: Message, admin: Connection):
+def test_delivered_version_matches_python(destination: UUID, queued_message: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
     assert job["schema_version"] == SCHEMA_VERSION
 
 
-def test_workers_cannot_enqueue_an_arbitrary_status(queued: Message, database_url: str, tenant_id: UUID):
+def test_workers_cannot_enqueue_an_arbitrary_status(queued_message: Message, database_url: str, tenant_id: UUID):
     with psycopg.connect(database_url, autocommit=True) as worker, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        worker.execute("SELECT record_stage_change(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, queued.work_id])
+        worker.execute(
+            "SELECT record_stage_change(%s, %s, 'matching', 'succeeded', NULL)", [tenant_id, queued_message.work_id]
+        )
 
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_newer_status_closes_the_dead_letter(
-    queued: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
+    queued_message: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", returning(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(
-        queued
-    )
+    Worker(
+        "matching", work_returning(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock
+    ).handle(queued_message)
     (job,) = rows(admin, "output_job")
     outbox_message = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
     OutputHarness(database, admin, clock, tenant_id).run(
-        outbox_message, work=returning(RejectedRequestError("HTTP 401"))
+        outbox_message, work=work_returning(RejectedRequestError("HTTP 401"))
     )
     with database.tenant(tenant_id) as connection:
-        (repeated,) = renew(connection, "matching", [queued.work_id], clock(), actor="ann", reason="Once more.")
-    Worker("matching", returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
+        (repeated,) = renew(connection, "matching", [queued_message.work_id], clock(), actor="ann", reason="Once more.")
+    Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
     statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
     assert statuses["document_output"]["status"] == "retried"
     assert statuses["document_output"]["resolved_by"] == "document_output"

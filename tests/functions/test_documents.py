@@ -28,7 +28,7 @@ QUEUES = {"acquisition": "acquisition", "ingestion": "ingestion", "matching": "m
 
 
 def s3_event(key: str, sequencer: str = "01") -> str:
-    return message_bodies.s3_event(message_bodies.created(key, bucket=BUCKET, sequencer=sequencer))
+    return message_bodies.s3_event(message_bodies.object_created(key, bucket=BUCKET, sequencer=sequencer))
 
 
 class Pipeline:
@@ -156,7 +156,7 @@ def test_duplicate_content_creates_no_second_document(
     assert len(pipeline.sqs.sent["ingestion"]) == 2
 
 
-@pytest.mark.parametrize("key", ["uploads/nobody/a.xml", "uploads/a.xml"])
+@pytest.mark.parametrize("key", ["uploads/missing/a.xml", "uploads/a.xml"])
 def test_key_without_a_tenant_becomes_a_dead_letter(pipeline: Pipeline, admin: Connection, key: str) -> None:
     assert pipeline.upload(key, INVOICE) == {"batchItemFailures": []}
 
@@ -285,7 +285,7 @@ def test_repeated_event_assigns_the_new_tenant(
     assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # it stays failed until it is retried
 
 
-def test_second_failure_notifies_the_late_tenant(
+def test_second_failure_notifies_tenant_added_later(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")

@@ -2,13 +2,13 @@
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
-from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed
+from tests.documents.reading.samples import LASKU, bundle, extraction_response, text_pdf
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 
 __all__ = ["ingestion"]
 
-UNREAD = printed(LASKU)
-HALF = printed((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
+UNREAD = text_pdf(LASKU)
+HALF = text_pdf((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
 """The same document, partially readable by rules."""
 
 
@@ -37,7 +37,7 @@ def test_partially_read_document_names_the_exceeded_budget(ingestion: Ingestion)
 
 def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
     id_ = ingestion.file(HALF)
-    ingestion.model.then(extraction_response())
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     before = ingestion.document(id_)
     ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
@@ -55,7 +55,7 @@ def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
 
 def test_cached_answer_uses_no_budget(ingestion: Ingestion):
     id_ = ingestion.file(UNREAD)
-    ingestion.model.then(extraction_response())
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     ingestion.questions_per_day = 0
     start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
@@ -64,9 +64,9 @@ def test_cached_answer_uses_no_budget(ingestion: Ingestion):
     assert (ingestion.document(id_)["method"], ingestion.job(id_)["skip_reason"]) == ("model", None)
 
 
-def test_ambiguous_file_stays_whole_with_budget_reason(ingestion: Ingestion):
+def test_exhausted_budget_prevents_splitting_ambiguous_file(ingestion: Ingestion):
     ingestion.questions_per_day = 0
-    id_ = ingestion.file(bundle([UNREAD, printed(["Toimitusehdot", "Sivu 2"])]))
+    id_ = ingestion.file(bundle([UNREAD, text_pdf(["Toimitusehdot", "Sivu 2"])]))
     assert ingestion.ingest() == DONE
     job = ingestion.job(id_)
     assert (job["status"], ingestion.model.requests, len(rows(ingestion.admin, "document"))) == (None, [], 1)

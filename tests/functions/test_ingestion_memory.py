@@ -14,8 +14,8 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
-from tests import bombs
-from tests.documents.reading.samples import printed, scanned
+from tests import decompression_bombs
+from tests.documents.reading.samples import scanned_pdf, text_pdf
 from tests.factories import make_document
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -31,7 +31,7 @@ def one_document() -> bytes:
     table = ["Pos.     Artikel     Bezeichnung     Menge     Preis     Betrag"]
     rows = [f"{row:4}     A-{row:05}     Schraube M8 x {row % 90}     10     1,50     15,00" for row in range(40)]
     pages = [[*(head if page == 1 else []), *table, *rows, f"Seite {page} von {PAGES}"] for page in range(1, PAGES + 1)]
-    return printed(*pages)
+    return text_pdf(*pages)
 
 
 def many_documents() -> bytes:
@@ -40,7 +40,7 @@ def many_documents() -> bytes:
 
 @pytest.mark.parametrize(
     ("make", "outcome", "stored"),
-    [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
+    [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned_pdf(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
 def test_file_of_200_pages_uses_little_memory(
@@ -60,7 +60,12 @@ def test_file_of_200_pages_uses_little_memory(
 
 @pytest.mark.parametrize(
     "make",
-    [bombs.pdf_in_two_stages, bombs.pdf_in_one_stage, bombs.pdf_with_attachments, bombs.pdf_with_xml],
+    [
+        decompression_bombs.pdf_in_two_stages,
+        decompression_bombs.pdf_in_one_stage,
+        decompression_bombs.pdf_with_attachments,
+        decompression_bombs.pdf_with_xml,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_decompression_bomb_is_rejected_in_little_memory(
@@ -77,7 +82,9 @@ def test_decompression_bomb_is_rejected_in_little_memory(
 def test_file_of_many_words_uses_little_memory(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    report = ingest_in_subprocess(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(
+        decompression_bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path
+    )
 
     assert report["outcome"] == "Skipped"
     assert report["peak"] < 300
@@ -88,7 +95,9 @@ def test_file_of_many_words_uses_little_memory(
 def test_file_of_too_many_words_is_rejected(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
-    report = ingest_in_subprocess(bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path)
+    report = ingest_in_subprocess(
+        decompression_bombs.pdf_of_words(4), admin, make_tenant("acme"), database_url, tmp_path
+    )
 
     assert report["outcome"] == "InvalidDocumentError"
     assert report["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."

@@ -20,7 +20,7 @@ from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, SCAN, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 
@@ -125,11 +125,11 @@ def test_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Conn
     assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
 
 
-def test_mail_job_is_global_and_recipients_have_own(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_has_global_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
-    nobody = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
+    message = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
-    mailbox.receive(received_mail(nobody))
+    mailbox.receive(received_mail(message))
 
     jobs = {job["tenant_id"]: job for job in rows(admin, "acquisition_job")}
     assert set(jobs) == {None, str(acme), str(zenith)}
@@ -263,7 +263,9 @@ def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: 
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == 2
 
 
-def test_copy_does_not_restore_a_removed_document(mailbox: Mailbox, admin: Connection, acme: UUID, database: Database):
+def test_duplicate_mail_restores_no_removed_document(
+    mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
+):
     mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.xml", XML))))
     (removed, _) = rows(admin, "document")
     with database.tenant(acme) as connection:

@@ -26,7 +26,7 @@ from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import zip_of
-from tests.mails import LOGO, PDF, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, XML, mail, received_mail
 
 __all__ = ["pipeline"]
 
@@ -156,7 +156,7 @@ class CrashHarness:
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
             if self.process_state.has_ended:
                 self.process_state = Process()
-            self.clock.pass_(minutes=10)  # leases and visibility timeouts have expired
+            self.clock.advance(minutes=10)  # leases and visibility timeouts have expired
         raise AssertionError("The run does not end")
 
     def _process_queue(self, queue: list[str], consumer: Consumer) -> None:
@@ -264,7 +264,7 @@ def archive(tenants: MailScenario) -> str:
     return tenants.put(f"uploads/acme{tenants.run}/*/a.zip", zip_of(("a.pdf", PDF), ("b.xml", XML), ("c.txt", b"c")))
 
 
-def known_file(tenants: MailScenario) -> str:
+def repeated_file(tenants: MailScenario) -> str:
     tenants.harness.run_until_idle(tenants.put(f"uploads/acme{tenants.run}/*/a.xml", XML), None)
     return tenants.put(f"uploads/acme{tenants.run}/*/b.xml", XML)
 
@@ -275,7 +275,7 @@ SCENARIOS: list[Callable[[MailScenario], str]] = [
     repeated_mail_with_another_file,
     spam,
     archive,
-    known_file,
+    repeated_file,
 ]
 STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
 """A process ends at every fifth call of a scenario, with `make soak` at each call."""
@@ -306,7 +306,7 @@ def test_crash_at_any_call_has_the_same_outcome(
     calls, undisturbed = run(100, None)
 
     assert {"get_object", "execute", "commit", "change_message_visibility_batch"} <= set(calls)
-    assert ("put_object" in calls) == (scenario not in {spam, known_file})
+    assert ("put_object" in calls) == (scenario not in {spam, repeated_file})
     assert len(undisturbed["dead"]) == (scenario is repeated_mail_with_another_file)
     for end_at in range(1 + SCENARIOS.index(scenario) % STEP, len(calls) + 1, STEP):
         ended, found = run(100 + end_at, end_at)

@@ -17,7 +17,7 @@ from tests.delivery.harness import rows
 from tests.factories import NOW
 from tests.functions.test_documents import pipeline
 from tests.functions.test_mail import Mailbox, acme, files_of, mailbox
-from tests.mails import PDF, authentication_results, mail, received_mail
+from tests.mail_factory import PDF, authentication_results, mail, received_mail
 
 __all__ = ["acme", "mailbox", "pipeline"]
 
@@ -182,7 +182,7 @@ def test_mail_without_a_verdict_is_accepted(mailbox: Mailbox, admin: Connection,
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_held_mail_does_not_block_the_imitated_mail(
+def test_held_forgery_does_not_block_genuine_mail(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
     mailbox.receive(FORGED)

@@ -20,7 +20,7 @@ from counterfoil.settings import Settings
 from functions.matching import handler
 from functions.matching.work import Embedding, match
 from tests.documents.matching.fake_embeddings import answer as vector
-from tests.documents.matching.fake_embeddings import in_english, in_german, settings_for
+from tests.documents.matching.fake_embeddings import english_order, german_invoice, settings_for
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.documents.matching.test_judge import CHOICE, TWICE, duplicate_of, sample_invoice
 from tests.llm.conftest import Guards, Time
@@ -64,7 +64,7 @@ def attempt(harness: TenantHarness, position: int, **options: Any) -> TenantAtte
 def test_ambiguous_match_is_judged_before_the_write(
     harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
-    model_server.then(Answer(json.dumps({"matches": [CHOICE]})))
+    model_server.add_steps(Answer(json.dumps({"matches": [CHOICE]})))
     outcome = match(attempt(harness, 2), language_model)
     assert isinstance(outcome, Succeeded)
     assert (harness.links(), len(model_server.requests)) == (set(), 1)
@@ -75,7 +75,7 @@ def test_ambiguous_match_is_judged_before_the_write(
 
 
 def test_model_failure_fails_the_attempt(harness: TenantHarness, model_server: Server, language_model: Any):
-    model_server.then(Failure(503), Failure(503), Failure(503))
+    model_server.add_steps(Failure(503), Failure(503), Failure(503))
     with pytest.raises(ServiceUnavailableError):
         match(attempt(harness, 2), language_model)
 
@@ -126,7 +126,7 @@ def test_superseded_attempt_stops_calling_the_model(harness: TenantHarness, mode
         llm._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
         return llm
 
-    model_server.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
+    model_server.add_steps(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
     with pytest.raises(StaleClaimError):
         match(attempt(harness, 2, deadline=Deadline(superseded=superseded)), make)
     assert len(model_server.requests) == 1
@@ -145,7 +145,7 @@ def test_document_is_embedded_before_matching(
     monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server))
     model = Embedding("openai/m", handler.embedding_model)
     model_server._otherwise = vector
-    harness = TenantHarness(database, admin, [in_english(), in_german()])
+    harness = TenantHarness(database, admin, [english_order(), german_invoice()])
     for position in (0, 1):
         outcome = match(attempt(harness, position), embedding=model)
         assert isinstance(outcome, Succeeded)
@@ -158,8 +158,8 @@ def test_unavailable_embedding_model_does_not_fail_attempts(
     database: Database, admin: Connection, model_server: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handler, "settings", lambda: settings_for(model_server, LLM_RETRY_BASE_SECONDS="0"))
-    harness = TenantHarness(database, admin, [in_english()])
-    model_server.then(*[Failure(503)] * 3)
+    harness = TenantHarness(database, admin, [english_order()])
+    model_server.add_steps(*[Failure(503)] * 3)
     assert isinstance(match(attempt(harness, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
 
 
@@ -190,7 +190,7 @@ def test_missing_or_changed_key_is_read_again(
     assert (model_server.requests, admin.execute("SELECT FROM breaker").fetchall()) == ([], [])
     for key, position in (("k-1", 2), ("k-2", harness.file(duplicate_of(2)))):
         stored(json.dumps({"LLM_API_KEY": key}))
-        model_server.then(Answer(json.dumps({"matches": []})))
+        model_server.add_steps(Answer(json.dumps({"matches": []})))
         assert isinstance(match(attempt(harness, position), handler.language_model), Succeeded)
     assert [request.headers["authorization"] for request in model_server.requests] == ["Bearer k-1", "Bearer k-2"]
 

@@ -18,10 +18,10 @@ from functions.offers import work as offers_work
 from functions.offers.work import Pools, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
-from tests.offers.harness import DAY, jobs, offered, queue, user
-from tests.offers.worker_harness import PEOPLE, OffersHarness, day, message
+from tests.offers.harness import DAY, jobs, offered_candidates, queue, user
+from tests.offers.worker_harness import PEOPLE, OffersHarness, message, offers_harness
 
-__all__ = ["day"]
+__all__ = ["offers_harness"]
 
 
 def all_rows(admin: Connection) -> list[Any]:
@@ -30,11 +30,11 @@ def all_rows(admin: Connection) -> list[Any]:
     ]
 
 
-def test_users_get_the_five_best_others(day: OffersHarness, admin: Connection):
-    assert day.deliver(*day.pin()) == []
+def test_users_get_their_five_best_candidates(offers_harness: OffersHarness, admin: Connection):
+    assert offers_harness.deliver(*offers_harness.pin()) == []
 
-    assert set(day.statuses().values()) == {"completed"}
-    offers_by_user = offered(admin)
+    assert set(offers_harness.statuses().values()) == {"completed"}
+    offers_by_user = offered_candidates(admin)
     assert {len(set(candidates)) for candidates in offers_by_user.values()} == {5}
     assert all(user_id not in candidates for user_id, candidates in offers_by_user.items())
     assert len({row["id"] for row in rows(admin, "offers")}) == 5 * len(PEOPLE)
@@ -53,107 +53,107 @@ def test_users_get_the_five_best_others(day: OffersHarness, admin: Connection):
     }
 
 
-def test_result_is_independent_of_sharding(day: OffersHarness, admin: Connection):
-    day.deliver(*day.pin(shards=1))
+def test_result_is_independent_of_sharding(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.deliver(*offers_harness.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    day.pools = Pools()
+    offers_harness.pools = Pools()
 
-    day.deliver(*reversed(day.pin(shards=4)))
+    offers_harness.deliver(*reversed(offers_harness.pin(shards=4)))
 
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_duplicates_and_reordering_change_nothing(day: OffersHarness, admin: Connection, clock: Clock):
-    first, second = day.pin()
-    day.deliver(second, first)
+def test_duplicates_and_reordering_change_nothing(offers_harness: OffersHarness, admin: Connection, clock: Clock):
+    first, second = offers_harness.pin()
+    offers_harness.deliver(second, first)
     before = all_rows(admin)
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
 
-    assert day.deliver(first, second, first, message(first.work_id)) == []
+    assert offers_harness.deliver(first, second, first, message(first.work_id)) == []
 
     assert all_rows(admin) == before
 
 
-def test_blocked_users_are_not_offered(day: OffersHarness, admin: Connection, tenant: UUID):
+def test_blocked_users_are_not_offered(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(1), user(2), tenant])
-    day.deliver(*day.pin(1, 2, 3))
-    assert {user_id: set(candidates) for user_id, candidates in offered(admin).items()} == {
+    offers_harness.deliver(*offers_harness.pin(1, 2, 3))
+    assert {user_id: set(candidates) for user_id, candidates in offered_candidates(admin).items()} == {
         user(1): {user(3)},
         user(2): {user(3)},
         user(3): {user(1), user(2)},
     }
 
 
-def test_same_person_is_not_offered_twice_running(day: OffersHarness, admin: Connection):
-    day.deliver(*day.pin(1, 2, 3))
-    day.deliver(*day.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
-    assert set(offered(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
+def test_same_person_is_not_offered_on_consecutive_dates(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.deliver(*offers_harness.pin(1, 2, 3))
+    offers_harness.deliver(*offers_harness.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
+    assert set(offered_candidates(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_single_user_is_served_without_offers(day: OffersHarness, admin: Connection):
-    day.deliver(*day.pin(1, shards=1))
+def test_only_user_of_a_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.deliver(*offers_harness.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_broken_profile_fails_alone(day: OffersHarness, admin: Connection):
-    day.spoil(2)
-    day.deliver(*day.pin(shards=1))
+def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.invalidate_profiles(2)
+    offers_harness.deliver(*offers_harness.pin(shards=1))
 
-    assert day.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
+    assert offers_harness.statuses() == dict.fromkeys(PEOPLE, "completed") | {2: "failed"}
     assert jobs(admin)[user(2)] == ("failed", None, "A trait of the profile is not a number.")
-    assert user(2) not in {candidate for candidates in offered(admin).values() for candidate in candidates}
-    row = day.shard("0")
+    assert user(2) not in {candidate for candidates in offered_candidates(admin).values() for candidate in candidates}
+    row = offers_harness.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
 
 
-def test_quarantined_user_is_a_dead_letter_until_repaired(day: OffersHarness, admin: Connection):
-    day.spoil(2, 3)
-    day.deliver(*day.pin(shards=1))
+def test_quarantined_user_is_a_dead_letter_until_repaired(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.invalidate_profiles(2, 3)
+    offers_harness.deliver(*offers_harness.pin(shards=1))
 
-    assert day.deliver(*day.owed()) == []
+    assert offers_harness.deliver(*offers_harness.pending_messages()) == []
 
-    assert day.shard("0/failed")["status"] == "failed"
+    assert offers_harness.shard("0/failed")["status"] == "failed"
     (dead_letter,) = rows(admin, "dead_letter")
     assert (dead_letter["dlq_reason"], dead_letter["worker"]) == ("non_retriable_error", "offers")
     assert dead_letter["payload"]["file"] == {"date": str(DAY), "timezone": "Europe/Berlin", "shard": "0/failed"}
-    assert {day.statuses()[number] for number in (2, 3)} == {"failed"}
+    assert {offers_harness.statuses()[number] for number in (2, 3)} == {"failed"}
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_repaired_user_is_served_and_others_stay_quarantined(day: OffersHarness, admin: Connection):
-    day.spoil(2, 3)
-    day.deliver(*day.pin(shards=1))
+def test_repaired_user_is_served_and_others_stay_quarantined(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.invalidate_profiles(2, 3)
+    offers_harness.deliver(*offers_harness.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
 
-    day.deliver(*day.owed())
+    offers_harness.deliver(*offers_harness.pending_messages())
 
-    assert (day.statuses()[2], day.statuses()[3]) == ("failed", "completed")
-    assert len(offered(admin)[user(3)]) == 5
-    assert day.shard("0/failed")["status"] == "succeeded"
+    assert (offers_harness.statuses()[2], offers_harness.statuses()[3]) == ("failed", "completed")
+    assert len(offered_candidates(admin)[user(3)]) == 5
+    assert offers_harness.shard("0/failed")["status"] == "succeeded"
     assert [shard_row["name"] for shard_row in rows(admin, "offer_shard") if shard_row["status"] == "pending"] == [
         "0/failed/failed"
     ]
 
 
-def test_late_user_is_served_from_the_pinned_pool(day: OffersHarness, admin: Connection, tenant: UUID):
-    day.deliver(*day.pin(1, 2, 3, shards=1))
+def test_late_user_is_served_from_the_pinned_pool(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
+    offers_harness.deliver(*offers_harness.pin(1, 2, 3, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     late = [user(number) for number in (4, 5)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)
     admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # one leaves again
 
-    day.deliver(message(shard))
+    offers_harness.deliver(message(shard))
 
-    assert set(offered(admin)[user(5)]) == {user(1), user(2), user(3)}
-    row = day.shard("late/9/0")
+    assert set(offered_candidates(admin)[user(5)]) == {user(1), user(2), user(3)}
+    row = offers_harness.shard("late/9/0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
 
-def test_block_of_late_user_applies_to_them(day: OffersHarness, admin: Connection, tenant: UUID):
-    day.deliver(*day.pin(1, 2, shards=1))
+def test_block_of_late_user_applies_to_them(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
+    offers_harness.deliver(*offers_harness.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
     late = [user(number) for number in (4, 6, 8)]
@@ -161,21 +161,21 @@ def test_block_of_late_user_applies_to_them(day: OffersHarness, admin: Connectio
     queue(admin, tenant, late, shard)
     admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])
 
-    day.deliver(message(shard))
+    offers_harness.deliver(message(shard))
 
-    assert {user_id: set(offered(admin)[user_id]) for user_id in late[1:]} == {
+    assert {user_id: set(offered_candidates(admin)[user_id]) for user_id in late[1:]} == {
         user(6): {user(2)},
         user(8): {user(1), user(2)},
     }
 
 
-def test_unknown_time_zone_is_a_dead_letter(day: OffersHarness, admin: Connection):
-    day.deliver(*day.pin(shards=1, zone="Europe/Atlantis"))
+def test_unknown_time_zone_is_a_dead_letter(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.deliver(*offers_harness.pin(shards=1, zone="Europe/Atlantis"))
 
-    assert set(day.statuses().values()) == {"failed"}
+    assert set(offers_harness.statuses().values()) == {"failed"}
     (dead_letter,) = rows(admin, "dead_letter")
     assert "Europe/Atlantis" in dead_letter["metadata"]["last_error"]["message"]
-    assert offered(admin) == {}
+    assert offered_candidates(admin) == {}
 
 
 @pytest.mark.parametrize(
@@ -185,26 +185,28 @@ def test_unknown_time_zone_is_a_dead_letter(day: OffersHarness, admin: Connectio
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
-def test_changed_pool_is_not_computed(day: OffersHarness, admin: Connection, change: str, says: str):
-    messages = day.pin(shards=1)
+def test_changed_pool_is_not_computed(offers_harness: OffersHarness, admin: Connection, change: str, says: str):
+    messages = offers_harness.pin(shards=1)
     admin.execute(change.encode())
 
-    assert day.deliver(*messages) == []
+    assert offers_harness.deliver(*messages) == []
 
-    assert says in str(day.shard("0")["error"])
-    assert set(day.statuses().values()) == {"failed"}
+    assert says in str(offers_harness.shard("0")["error"])
+    assert set(offers_harness.statuses().values()) == {"failed"}
 
 
-def test_transient_failures_are_retried_with_increasing_delay(day: OffersHarness, admin: Connection, clock: Clock):
+def test_transient_failures_are_retried_with_increasing_delay(
+    offers_harness: OffersHarness, admin: Connection, clock: Clock
+):
     def fail(attempt: TenantAttempt) -> Outcome:
         raise DatabaseUnavailableError("unavailable")
 
-    day.pin(shards=1)
+    offers_harness.pin(shards=1)
     waits, statuses = [], []
     for _ in range(4):
-        assert day.deliver(*day.owed(), action=fail) == []
+        assert offers_harness.deliver(*offers_harness.pending_messages(), action=fail) == []
         next_attempt_at = admin.execute("SELECT next_attempt_at FROM offer_shard").fetchone()
-        statuses.append(set(day.statuses().values()))
+        statuses.append(set(offers_harness.statuses().values()))
         if next_attempt_at and next_attempt_at[0]:
             waits.append((next_attempt_at[0] - clock()).total_seconds())
             clock.now = next_attempt_at[0]
@@ -216,12 +218,12 @@ def test_transient_failures_are_retried_with_increasing_delay(day: OffersHarness
     assert {row["retry_count"] for row in rows(admin, "matchmaking_jobs")} == {3}
 
 
-def test_offer_notifications_contain_no_user_ids(day: OffersHarness, admin: Connection, tenant: UUID):
+def test_offer_notifications_contain_no_user_ids(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     make_destination(admin, tenant, "app", url="https://app.example.com", events=["offers"])
     make_destination(admin, tenant, "office", url="https://office.example.com")
-    day.spoil(8)
+    offers_harness.invalidate_profiles(8)
 
-    day.deliver(*day.pin())
+    offers_harness.deliver(*offers_harness.pin())
 
     output_jobs = sorted(rows(admin, "output_job"), key=lambda row: str(row["payload"]["shard"]))
     assert [row["subject"] for row in output_jobs] == ["offers", "offers"]
@@ -247,10 +249,15 @@ STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commi
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_crash_at_any_step_serves_each_user_once(
-    step: str, is_done: bool, day: OffersHarness, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    step: str,
+    is_done: bool,
+    offers_harness: OffersHarness,
+    admin: Connection,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    make_destination(admin, day.tenant_id, "app", url="https://app.example.com", events=["offers"])
-    messages = day.pin()
+    make_destination(admin, offers_harness.tenant_id, "app", url="https://app.example.com", events=["offers"])
+    messages = offers_harness.pin()
     failed: list[str] = []
 
     def break_(function: Callable[..., Any], error: Exception, *arguments: Any) -> Any:
@@ -267,13 +274,13 @@ def test_crash_at_any_step_serves_each_user_once(
             module, name = (offers_work, "enqueue") if step == "enqueue" else (store, step)
             patch.setattr(module, name, partial(break_, getattr(module, name), DatabaseUnavailableError("unavailable")))
         for _ in range(3):
-            assert day.deliver(*day.owed()) == []
-            clock.pass_(minutes=6)
+            assert offers_harness.deliver(*offers_harness.pending_messages()) == []
+            clock.advance(minutes=6)
 
     assert failed
-    assert set(day.statuses().values()) == {"completed"}
-    assert day.deliver(*messages) == []
-    assert {len(candidates) for candidates in offered(admin).values()} == {5}
+    assert set(offers_harness.statuses().values()) == {"completed"}
+    assert offers_harness.deliver(*messages) == []
+    assert {len(candidates) for candidates in offered_candidates(admin).values()} == {5}
     assert len(rows(admin, "output_job")) == 2
 
 
@@ -296,13 +303,13 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
     patch.setattr(store, "write", write)
 
 
-def test_attempt_without_its_claim_writes_nothing(day: OffersHarness, admin: Connection):
+def test_attempt_without_its_claim_writes_nothing(offers_harness: OffersHarness, admin: Connection):
     def work_slowly(attempt: TenantAttempt) -> Outcome:
-        outcome = compute_shard(attempt, day.pools)
+        outcome = compute_shard(attempt, offers_harness.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome
 
-    day.deliver(*day.pin(shards=1), action=work_slowly)
+    offers_harness.deliver(*offers_harness.pin(shards=1), action=work_slowly)
 
-    assert set(day.statuses().values()) == {"running"}
-    assert offered(admin) == {}
+    assert set(offers_harness.statuses().values()) == {"running"}
+    assert offered_candidates(admin) == {}

@@ -12,10 +12,10 @@ from counterfoil.offers import store
 from functions.offers.work import Pools
 from tests.delivery.harness import rows
 from tests.factories import make_shard
-from tests.offers.harness import offered, queue, user
-from tests.offers.worker_harness import OffersHarness, day, message
+from tests.offers.harness import offered_candidates, queue, user
+from tests.offers.worker_harness import OffersHarness, message, offers_harness
 
-__all__ = ["day"]
+__all__ = ["offers_harness"]
 
 RULES = {"offers": 2, "candidates": 1000, "most_offered": 2, "repeat_days": 30}
 
@@ -34,7 +34,7 @@ def max_exposure(admin: Connection) -> int:
     return int(maximum[0])
 
 
-def serve_before_write(day: OffersHarness, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+def serve_before_write(offers_harness: OffersHarness, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve another shard between computing and writing the next one."""
     has_run: list[bool] = []
     reserve = store.reserve_exposure
@@ -42,100 +42,102 @@ def serve_before_write(day: OffersHarness, other_message: Message, monkeypatch: 
     def serve_other_and_reserve(connection: Connection, *arguments: Any) -> None:
         if not has_run:
             has_run.append(True)
-            day.deliver(other_message)
+            offers_harness.deliver(other_message)
         reserve(connection, *arguments)
 
     monkeypatch.setattr(store, "reserve_exposure", serve_other_and_reserve)
 
 
-def test_late_user_gets_candidates_below_their_cap(day: OffersHarness, admin: Connection, tenant: UUID):
-    day.deliver(*day.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
+def test_late_user_gets_candidates_below_their_cap(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
+    offers_harness.deliver(*offers_harness.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
     assert max_exposure(admin) == 2
 
-    day.deliver(late_shard(admin, tenant, "late/9/0", 5, 6, 7))
+    offers_harness.deliver(late_shard(admin, tenant, "late/9/0", 5, 6, 7))
 
     assert max_exposure(admin) == 2
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
-    late = {number: offered(admin).get(user(number)) for number in (5, 6, 7)}
+    late = {number: offered_candidates(admin).get(user(number)) for number in (5, 6, 7)}
     assert late == {5: [user(4)], 6: [user(4)], 7: None}  # not preferred by any of the first three
 
 
 def test_concurrent_late_users_share_no_slot(
-    day: OffersHarness, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
+    offers_harness: OffersHarness, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
-    day.deliver(*day.pin(1, 2, shards=1, rules=Jsonb(RULES)))
+    offers_harness.deliver(*offers_harness.pin(1, 2, shards=1, rules=Jsonb(RULES)))
     first, second = (late_shard(admin, tenant, f"late/{number}/0", number) for number in (5, 6))
-    serve_before_write(day, second, monkeypatch)
-    day.deliver(first)
-    assert day.shard("late/5/0")["status"] == "pending"
-    assert "Another shard of the pool" in day.shard("late/5/0")["error"]
+    serve_before_write(offers_harness, second, monkeypatch)
+    offers_harness.deliver(first)
+    assert offers_harness.shard("late/5/0")["status"] == "pending"
+    assert "Another shard of the pool" in offers_harness.shard("late/5/0")["error"]
 
-    day.clock.pass_(seconds=31)
-    day.deliver(*[item for item in day.owed() if item.work_id == first.work_id])
+    offers_harness.clock.advance(seconds=31)
+    offers_harness.deliver(*[item for item in offers_harness.pending_messages() if item.work_id == first.work_id])
 
     assert max_exposure(admin) == 2
-    assert set(day.statuses().values()) == {"completed"}
+    assert set(offers_harness.statuses().values()) == {"completed"}
 
 
-def test_capped_shards_are_independent_of_their_order(day: OffersHarness, admin: Connection):
-    day.deliver(*day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
+def test_capped_shards_are_independent_of_their_order(offers_harness: OffersHarness, admin: Connection):
+    offers_harness.deliver(*offers_harness.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     assert max_exposure(admin) <= 4
-    assert {len(candidates) for candidates in offered(admin).values()} == {2}
+    assert {len(candidates) for candidates in offered_candidates(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    day.pools = Pools()
+    offers_harness.pools = Pools()
 
-    day.deliver(*reversed(day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
+    offers_harness.deliver(*reversed(offers_harness.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
 
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_concurrent_shards_keep_their_slots(day: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch):
-    first, second = day.pin(shards=2, rules=Jsonb(RULES))
-    serve_before_write(day, second, monkeypatch)
+def test_concurrent_shards_keep_their_slots(
+    offers_harness: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = offers_harness.pin(shards=2, rules=Jsonb(RULES))
+    serve_before_write(offers_harness, second, monkeypatch)
 
-    day.deliver(first)
+    offers_harness.deliver(first)
 
     assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}
     assert max_exposure(admin) == 2
 
 
-def test_late_user_waits_for_earlier_users(day: OffersHarness, admin: Connection):
-    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
-    late = late_shard(admin, day.tenant_id, "late/9/0", 5, 6)
-    day.deliver(first, late)
-    assert (day.shard("late/9/0")["status"], day.shard("late/9/0")["attempts"]) == ("pending", 0)
-    assert offered(admin).keys() == {user(1), user(2)}
+def test_late_user_waits_for_earlier_users(offers_harness: OffersHarness, admin: Connection):
+    first, second = offers_harness.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
+    late = late_shard(admin, offers_harness.tenant_id, "late/9/0", 5, 6)
+    offers_harness.deliver(first, late)
+    assert (offers_harness.shard("late/9/0")["status"], offers_harness.shard("late/9/0")["attempts"]) == ("pending", 0)
+    assert offered_candidates(admin).keys() == {user(1), user(2)}
 
-    day.deliver(second)
-    day.clock.pass_(seconds=61)
-    day.deliver(*day.owed())
+    offers_harness.deliver(second)
+    offers_harness.clock.advance(seconds=61)
+    offers_harness.deliver(*offers_harness.pending_messages())
 
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     assert max_exposure(admin) == 2
 
 
-def test_failed_shard_uses_the_remaining_slots(day: OffersHarness, admin: Connection):
-    first, second = day.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
-    day.deliver(first)
+def test_failed_shard_uses_the_remaining_slots(offers_harness: OffersHarness, admin: Connection):
+    first, second = offers_harness.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
+    offers_harness.deliver(first)
     admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")
-    day.deliver(late_shard(admin, day.tenant_id, "late/9/0", 5, 6, 7, 8))
+    offers_harness.deliver(late_shard(admin, offers_harness.tenant_id, "late/9/0", 5, 6, 7, 8))
     assert max_exposure(admin) == 2
     admin.execute("UPDATE offer_shard SET status = 'pending', revision = 2 WHERE name = '1'")
 
-    day.deliver(Message(work_id=second.work_id, revision=2, send_number=0))
+    offers_harness.deliver(Message(work_id=second.work_id, revision=2, send_number=0))
 
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     assert max_exposure(admin) == 2
 
 
 def test_capped_pools_of_two_zones_are_independent(
-    day: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    offers_harness: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    (berlin,) = day.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
-    (paris,) = day.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
-    serve_before_write(day, paris, monkeypatch)
+    (berlin,) = offers_harness.pin(1, 2, 3, shards=1, rules=Jsonb(RULES))
+    (paris,) = offers_harness.pin(4, 5, 6, shards=1, rules=Jsonb(RULES), zone="Europe/Paris")
+    serve_before_write(offers_harness, paris, monkeypatch)
 
-    day.deliver(berlin)
+    offers_harness.deliver(berlin)
 
     assert {(row["status"], row["attempts"]) for row in rows(admin, "offer_shard")} == {("succeeded", 1)}

@@ -313,7 +313,7 @@ def test_request_adds_late_users_until_expiry(harness: SchedulerHarness):
             "2016-01-05 is more than 7 days ago in Europe/Berlin: it is 2026-01-05 there",
         ),
         ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "Unknown time zone 'Europe/Berlni'"),
-        ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "Unknown tenant 'nobody'"),
+        ({"date": "2026-01-05", "timezone": "UTC", "tenant": "missing"}, "Unknown tenant 'missing'"),
         ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
         ({"timezone": "Europe/Berlni"}, "Unknown time zone"),
         ({"date": "2026-01-05"}, "timezone is wrong: Field required"),

@@ -14,7 +14,7 @@ from counterfoil.webhooks import destinations
 from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, rows
 from tests.functions.output_harness import FAILURES, OutputHarness
-from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, output, server
+from tests.functions.test_document_output import ACKNOWLEDGED, output, seconds_until_retry, server
 from tests.llm.server import Raw, Server
 from tools.demo.webhook_receiver import is_genuine
 
@@ -25,8 +25,8 @@ def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness,
     with Server() as failing_server:
         output.webhook(failing_server.url, "broken")
         output.webhook(server.url, "sound")
-        failing_server.then(*[Raw(503)] * FAILURES)
-        server.then(*[Raw(200)] * 5)
+        failing_server.add_steps(*[Raw(503)] * FAILURES)
+        server.add_steps(*[Raw(200)] * 5)
         for _ in range(FAILURES):
             output.result()
         output.run()  # opens the breaker of one destination
@@ -41,7 +41,7 @@ def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness,
         job for job in output.jobs() if job["destination_id"] == destination_ids["broken"] and job["attempts"] == 0
     ]
     assert [(job["status"], job["send_number"]) for job in parked] == [("pending", 1)] * 2
-    assert {in_seconds(job, output.clock) for job in parked} == {30}
+    assert {seconds_until_retry(job, output.clock) for job in parked} == {30}
     assert {job["status"] for job in output.jobs() if job["destination_id"] == destination_ids["sound"]} == {
         "succeeded"
     }
@@ -52,7 +52,7 @@ def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness,
 
 def test_parked_deliveries_resume_with_their_destination(output: OutputHarness, server: Server):
     output.webhook(server.url)
-    server.then(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
+    server.add_steps(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
     for _ in range(FAILURES):
         output.result()
     output.run()
@@ -60,9 +60,9 @@ def test_parked_deliveries_resume_with_their_destination(output: OutputHarness, 
         output.result()
     output.run()
     assert len(server.requests) == FAILURES
-    output.clock.pass_(minutes=10)
+    output.clock.advance(minutes=10)
     output.run()  # one delivery probes; others wait unless they start after its response
-    output.clock.pass_(minutes=10)
+    output.clock.advance(minutes=10)
     output.run()
     assert {job["status"] for job in output.jobs()} == {"succeeded"}
     assert len(server.requests) == FAILURES + 5
@@ -70,7 +70,7 @@ def test_parked_deliveries_resume_with_their_destination(output: OutputHarness, 
 
 def test_refusal_is_not_an_outage(output: OutputHarness, server: Server):
     output.webhook(server.url)
-    server.then(*[Raw(400)] * (FAILURES + 1))
+    server.add_steps(*[Raw(400)] * (FAILURES + 1))
     for _ in range(FAILURES + 1):
         output.result()
     output.run()
@@ -92,7 +92,7 @@ def test_removed_destination_retains_no_document_data(output: OutputHarness, ser
     output.webhook(server.url)
     output.webhook(server.url, "archive")
     delivered = output.result()
-    server.then(Raw(200), Raw(200))
+    server.add_steps(Raw(200), Raw(200))
     output.run()
     assert destinations.remove(output.admin, output.change(), "office")
     deleted_id = destination_id_of(output, "office")
@@ -121,9 +121,9 @@ def test_both_secrets_sign_during_a_rotation(output: OutputHarness, server: Serv
     new_secret = destinations.rotate(output.admin, output.change(), "office")
     assert new_secret is not None
     for passed, expected in ((0, {old_secret, new_secret}), (23, {old_secret, new_secret}), (2, {new_secret})):
-        output.clock.pass_(hours=passed)
+        output.clock.advance(hours=passed)
         output.result()
-        server.then(Raw(200))
+        server.add_steps(Raw(200))
         output.run()
         request = server.requests[-1]
         signature, now = request.headers["counterfoil-signature"], output.clock().timestamp()
@@ -187,9 +187,9 @@ def test_logs_and_errors_contain_no_secret_or_path(
 ):
     secret = output.webhook(server.url)
     output.result()
-    server.then(Raw(500, b"t0ken"), Raw(400, b"t0ken"))
+    server.add_steps(Raw(500, b"t0ken"), Raw(400, b"t0ken"))
     output.run()
-    output.clock.pass_(minutes=5)
+    output.clock.advance(minutes=5)
     output.run(receives=2)
     logs = capsys.readouterr().out + str([vars(line) for line in caplog.records])
     assert "HTTP 500" in logs
@@ -218,8 +218,8 @@ def test_results_are_not_delivered_to_other_tenants(
 def test_repeated_failure_waits_half_an_hour(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
-    server.then(Raw(500), Raw(500))
+    server.add_steps(Raw(500), Raw(500))
     output.run()
-    output.clock.pass_(minutes=5)
+    output.clock.advance(minutes=5)
     output.run(receives=2)
-    assert in_seconds(output.job(), output.clock) == timedelta(minutes=30).total_seconds()
+    assert seconds_until_retry(output.job(), output.clock) == timedelta(minutes=30).total_seconds()

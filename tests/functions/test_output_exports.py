@@ -148,7 +148,7 @@ def test_concurrent_write_is_detected(output: OutputHarness, s3: S3):
     output.run()
     assert (output.job()["status"], s3.text(key)) == ("pending", "newer")
     assert "changed while it was written" in output.job()["error"]
-    output.clock.pass_(minutes=5)
+    output.clock.advance(minutes=5)
     output.run(receives=2)
     assert (output.job()["status"], s3.text(key)) == ("succeeded", "newer")
 
@@ -156,12 +156,12 @@ def test_concurrent_write_is_detected(output: OutputHarness, s3: S3):
 def test_recreated_destination_gets_the_latest_state(output: OutputHarness, s3: S3):
     cluster = output.result("incomplete")
     output.run()
-    output.clock.pass_(seconds=1)
+    output.clock.advance(seconds=1)
     output.result("exception", cluster)
     output.run()
     assert destinations.remove(output.admin, output.change(), "erp")
     output.export("erp/in")
-    output.clock.pass_(seconds=1)
+    output.clock.advance(seconds=1)
     output.result("matched", cluster)
     output.run()
     exported = json.loads(s3.text(f"exports/acme/erp/in/clusters/{cluster}.json"))
@@ -177,7 +177,7 @@ def test_slow_attempt_for_recreated_destination_overwrites_nothing(output: Outpu
         assert loaded is not None
         assert destinations.remove(output.admin, output.change(), "erp")
         output.export("erp/in")
-        output.clock.pass_(seconds=1)
+        output.clock.advance(seconds=1)
         output.result("matched", cluster)
         output.run()  # the new destination is written first
         export(BUCKET, "acme", "erp/in", loaded[0])
@@ -212,7 +212,7 @@ def test_export_is_retried_after_an_s3_outage(call: str, output: OutputHarness, 
     output.run()
     assert (output.job()["status"], output.job()["attempts"]) == ("pending", 1)
     s3.refuse.clear()
-    output.clock.pass_(minutes=5)
+    output.clock.advance(minutes=5)
     output.run(receives=2)
     assert output.job()["status"] == "succeeded"
 

@@ -184,7 +184,7 @@ def test_ingestion_during_the_request_is_repeated(harness: ReplacementHarness, d
     assert original is not None
     assert known_id is not None
     first = Message.model_validate_json(harness.pipeline.sqs.sent.pop("ingestion")[0]["MessageBody"])
-    worker.meanwhile.append(lambda: harness.replace(original, "new", OTHER, process=False))
+    worker.hooks.append(lambda: harness.replace(original, "new", OTHER, process=False))
     assert len(worker.handle(first)) == 1  # stale
     assert harness.document_names() == {"known", "old"}
     harness.pipeline.ingest()

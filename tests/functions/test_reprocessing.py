@@ -17,7 +17,14 @@ from counterfoil.kinds import WORK_KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.samples import credit, invoice, order
-from tests.documents.reading.samples import LASKU, bundle, extraction_response, printed, recognized, scanned
+from tests.documents.reading.samples import (
+    LASKU,
+    bundle,
+    extraction_response,
+    scanned_pdf,
+    text_pdf,
+    textract_responses,
+)
 from tests.factories import NOW, make_document
 from tests.functions.ingestion_harness import DONE, Ingestion, ingestion
 from tests.functions.test_diagnostics import DiagnosticsHarness as Office
@@ -42,7 +49,7 @@ def harness(database: Database, admin: Connection, clock: Clock, tenant: UUID) -
     return Office(database, admin, clock, tenant)
 
 
-def matched(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> None:
+def match_documents(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> None:
     """Match documents, as the worker does."""
     for id_ in ids:
         outcome = match(TenantAttempt(id_, tenant_id, 1, 1, 1, database, clock))
@@ -71,20 +78,20 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
-def case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
+def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
     """A matched order and invoice. Only the model could read the invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
-    scanned_id = ingestion.file(printed(request.param))
-    ingestion.model.then(extraction_response())
+    scanned_id = ingestion.file(text_pdf(request.param))
+    ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
-    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
+    match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
     assert len(rows(ingestion.admin, "document_match")) == 1
     ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
     return order_id, scanned_id
 
 
-def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, case: tuple[UUID, UUID]):
-    _, read = case
+def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, matched_case: tuple[UUID, UUID]):
+    _, read = matched_case
     before = ingestion.document(read)
     start_revision(ingestion.admin, "ingestion", [read], ingestion.clock())
     ingestion.redeliver(read)
@@ -97,7 +104,7 @@ def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Inges
     assert job["status"] == "succeeded"
     assert job["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
-    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, read)
+    match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, read)
     assert len(rows(ingestion.admin, "document_match")) == 1
 
 
@@ -115,8 +122,8 @@ LAST_PAGE = ("Page 2 of 2", "Net total  1,200.00 EUR", "VAT 25.5 %  306.00 EUR",
 
 
 def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
-    read = ingestion.file(bundle([printed(FIRST_PAGE), scanned()]))
-    ingestion.textract.then(*recognized(printed(LAST_PAGE)))
+    read = ingestion.file(bundle([text_pdf(FIRST_PAGE), scanned_pdf()]))
+    ingestion.textract.add_steps(*textract_responses(text_pdf(LAST_PAGE)))
     ingestion.ingest(model=False)
     before = ingestion.document(read)
     assert (before["method"], before["structured_data"]["total_gross"]) == ("ocr", "1506.00")
@@ -130,12 +137,14 @@ def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
         assert ingestion.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
 
 
-def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: Ingestion, case: tuple[UUID, UUID]):
-    order_id, document_id = case
+def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
+    ingestion: Ingestion, matched_case: tuple[UUID, UUID]
+):
+    order_id, document_id = matched_case
     before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
     start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
     ingestion.redeliver(document_id)
-    ingestion.model.then(extraction_response(type="other"))
+    ingestion.model.add_steps(extraction_response(type="other"))
     assert ingestion.ingest() == DONE
 
     assert (
@@ -143,7 +152,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: In
         ingestion.document(document_id)["matching_revision"],
     ) == ("pending", 2)
     ingestion.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
-    matched(ingestion.database, ingestion.tenant_id, ingestion.clock, document_id)
+    match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, document_id)
     assert rows(ingestion.admin, "document_match") == []
     assert (keys(ingestion.admin, document_id), clusters(ingestion.admin)) == (
         0,
@@ -157,7 +166,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(ingestion: In
 
 
 def test_empty_reprocessing_starts_no_first_match(ingestion: Ingestion):
-    id_ = ingestion.file(printed(LASKU))
+    id_ = ingestion.file(text_pdf(LASKU))
     assert ingestion.ingest(model=False) == DONE
     assert (ingestion.document(id_)["matching_status"], ingestion.document(id_)["matching_revision"]) == (None, 0)
 
@@ -226,7 +235,7 @@ def start_ingestion(pipeline: Pipeline, admin: Connection, id_: UUID, clock: Clo
     pipeline.sqs.sent["ingestion"] = [{"MessageBody": outbox_message.message.model_dump_json()}]
 
 
-def whole_file(admin: Connection) -> dict[str, Any]:
+def read_bundle(admin: Connection) -> dict[str, Any]:
     (file_row,) = [row for row in rows(admin, "document") if row["parent_id"] is None]
     return file_row
 
@@ -242,13 +251,13 @@ def test_file_split_later_is_not_a_document_itself(
     tenant_id = make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     ingest_without_splitting(pipeline, monkeypatch)
-    bundle_id = UUID(whole_file(admin)["id"])
-    matched(database, tenant_id, clock, bundle_id)
+    bundle_id = UUID(read_bundle(admin)["id"])
+    match_documents(database, tenant_id, clock, bundle_id)
     assert keys(admin, bundle_id) > 0
     start_ingestion(pipeline, admin, bundle_id, clock)
     assert pipeline.ingest() == DONE
-    matched(database, tenant_id, clock, bundle_id)
-    assert (whole_file(admin)["type"], whole_file(admin)["cluster_id"], keys(admin, bundle_id)) == ("other", None, 0)
+    match_documents(database, tenant_id, clock, bundle_id)
+    assert (read_bundle(admin)["type"], read_bundle(admin)["cluster_id"], keys(admin, bundle_id)) == ("other", None, 0)
     assert len(rows(admin, "document")) == 4
 
 
@@ -262,10 +271,10 @@ def test_split_file_does_not_become_a_document(
     make_tenant("acme")
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     assert pipeline.ingest() == DONE
-    before = whole_file(admin)
+    before = read_bundle(admin)
     start_ingestion(pipeline, admin, UUID(before["id"]), clock)
     ingest_without_splitting(pipeline, monkeypatch)
-    assert whole_file(admin) == before
+    assert read_bundle(admin) == before
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
     assert job["skip_reason"].startswith("The file was split before")
 

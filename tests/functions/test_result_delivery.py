@@ -13,7 +13,7 @@ from functions.admin_api.api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
-from tests.functions.output_harness import OutputHarness, receiving
+from tests.functions.output_harness import OutputHarness, running_receiver
 from tools.demo.webhook_receiver import Receiver
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
@@ -87,7 +87,7 @@ class Clusters(OutputHarness):
 
     def settle(self) -> None:
         """Process all due work."""
-        self.clock.pass_(seconds=6)
+        self.clock.advance(seconds=6)
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
         ).fetchall()
@@ -105,7 +105,7 @@ def clusters(database: Database, admin: Connection, clock: Clock, tenant: UUID, 
     return Clusters(database, admin, clock, tenant)
 
 
-def known_clusters(receiver: Receiver) -> dict[str, Any]:
+def received_clusters(receiver: Receiver) -> dict[str, Any]:
     """Return the receiver's clusters with outcome and documents; None for a removed one."""
     return {
         result["subject_id"]: result["data"]
@@ -116,23 +116,23 @@ def known_clusters(receiver: Receiver) -> dict[str, Any]:
 
 def test_receiver_has_the_latest_state_of_clusters(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, clusters.clock) as receiver:
+    with running_receiver(secrets, clusters.clock) as receiver:
         secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         order, delivery, invoice = clusters.documents()
         clusters.settle()
-        assert known_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
+        assert received_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
         clusters.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
         clusters.put(invoice, invoice)  # its own cluster; the previous cluster shrinks
         clusters.settle()
-        expected_clusters = known_clusters(receiver)
+        expected_clusters = received_clusters(receiver)
         assert expected_clusters[str(order)][1] == ["purchase_order", "delivery_note"]
         assert expected_clusters[str(invoice)][1] == ["invoice"]
 
         clusters.link(order, invoice)
         clusters.put(order, order, delivery, invoice)
         clusters.settle()
-        expected_clusters = known_clusters(receiver)
+        expected_clusters = received_clusters(receiver)
         assert expected_clusters[str(order)] == ("matched", ["purchase_order", "delivery_note", "invoice"])
         assert expected_clusters[str(invoice)] is None
     assert {job["status"] for job in clusters.jobs()} == {"succeeded"}
@@ -140,7 +140,7 @@ def test_receiver_has_the_latest_state_of_clusters(clusters: Clusters):
 
 def test_equal_recomputed_result_is_delivered_once(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, clusters.clock) as receiver:
+    with running_receiver(secrets, clusters.clock) as receiver:
         secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         order, *_ = clusters.documents()
         clusters.settle()
@@ -152,7 +152,7 @@ def test_equal_recomputed_result_is_delivered_once(clusters: Clusters):
 
 def test_delivered_fields_match_the_documentation(clusters: Clusters):
     secrets: list[str] = []
-    with receiving(secrets, clusters.clock) as receiver:
+    with running_receiver(secrets, clusters.clock) as receiver:
         secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))
         clusters.documents()
         clusters.settle()

@@ -184,7 +184,7 @@ def test_earlier_split_is_reused(pipeline: Pipeline, admin: Connection, monkeypa
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_ambiguous_file_stays_whole_with_reason(pipeline: Pipeline, admin: Connection):
+def test_ambiguous_file_is_not_split_with_reason(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/twice.pdf", write_bundle([INVOICES[0], INVOICES[0]]))
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)

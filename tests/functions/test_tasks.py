@@ -203,7 +203,7 @@ def test_answered_http_request_succeeds_after_one_call(tasks: TaskHarness, body:
 @pytest.mark.parametrize("raw", ["reset", "well"])
 def test_truncated_response_is_not_requested_again(tasks: TaskHarness, raw: Any) -> None:
     tasks.services = Services(egress=Egress(("127.0.0.0/8",)))
-    with Server(Raw(201, b"Order 4711 is placed", {"Content-Length": "1000"}, how=raw)) as server:
+    with Server(Raw(201, b"Order 4711 is placed", {"Content-Length": "1000"}, behavior=raw)) as server:
         tasks.submit({"url": server.url, "method": "POST"}, "http_request", settings=OPEN)
         tasks.run()
         assert len(server.requests) == 1

@@ -76,7 +76,7 @@ class ErasureHarness:
         self.now += LONGEST_ATTEMPT
         assert self.run()["tenant_erasure"] == 1
 
-    def rows_left(self, tenant: Tenant) -> dict[str, int]:
+    def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
         """Number of the tenant's rows by table, for every table with a tenant."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -89,7 +89,7 @@ class ErasureHarness:
         assert counts.keys() >= ROWS.keys()
         return counts
 
-    def mentions(self, *texts: str) -> dict[str, int]:
+    def rows_mentioning(self, *texts: str) -> dict[str, int]:
         """Numbers of rows that contain one of `texts`, by table, for every table of the schema."""
         tables = self.admin.execute(
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
@@ -120,21 +120,21 @@ def harness(pipeline: Pipeline, admin: Connection, maintenance_database: Databas
 
 
 def test_erased_tenant_leaves_no_row_and_no_object(harness: ErasureHarness) -> None:
-    before = harness.rows_left(harness.other_tenant)
-    assert min(harness.rows_left(harness.tenant).values()) > 0, "the test needs a row of the tenant in every table"
+    before = harness.remaining_rows(harness.other_tenant)
+    assert min(harness.remaining_rows(harness.tenant).values()) > 0, "the test needs a row of the tenant in every table"
     organizations = harness.admin.execute("SELECT count(*) FROM organization").fetchone()
 
     harness.request()
     harness.finish()
 
-    assert harness.rows_left(harness.tenant) == dict.fromkeys(before, 0)
-    assert harness.mentions(str(harness.tenant.id), str(harness.tenant.destination), "ours") == {}
+    assert harness.remaining_rows(harness.tenant) == dict.fromkeys(before, 0)
+    assert harness.rows_mentioning(str(harness.tenant.id), str(harness.tenant.destination), "ours") == {}
     assert harness.admin.execute("SELECT count(*) + 1 FROM organization").fetchone() == organizations
     assert {prefix: harness.objects(prefix) for prefix in harness.prefixes(harness.tenant, "ours")} == dict.fromkeys(
         harness.prefixes(harness.tenant, "ours"), 0
     )
     assert harness.objects(OWN_MAIL) == 0
-    assert harness.rows_left(harness.other_tenant) == before
+    assert harness.remaining_rows(harness.other_tenant) == before
     assert all(harness.objects(prefix) == 4 for prefix in harness.prefixes(harness.other_tenant, "theirs"))
     assert harness.objects(SHARED_MAIL) == 4
 
@@ -147,7 +147,7 @@ def test_table_without_erasing_policy_stops_the_erasure(harness: ErasureHarness)
     with pytest.raises(StepsFailedError):
         harness.run()
 
-    assert harness.mentions("ours")["tenant_erasure"] == 1
+    assert harness.rows_mentioning("ours")["tenant_erasure"] == 1
 
 
 def test_shared_mail_is_erased_with_its_last_tenant(harness: ErasureHarness) -> None:
@@ -220,7 +220,7 @@ def test_interrupted_erasure_is_resumed(harness: ErasureHarness, monkeypatch: py
         harness.maintenance, BUCKET, lambda: harness.now, lambda: next(seconds_left, 0.0), at_once=1
     )
     assert step == 0
-    assert sum(harness.rows_left(harness.tenant).values()) > 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) > 0
 
     error = ServiceUnavailableError("S3 is unavailable")
     with monkeypatch.context() as patch:
@@ -228,11 +228,11 @@ def test_interrupted_erasure_is_resumed(harness: ErasureHarness, monkeypatch: py
         with pytest.raises(StepsFailedError):
             harness.run()
     assert harness.objects("uploads/ours/") > 0
-    assert harness.mentions("ours")["tenant_erasure"] == 1
+    assert harness.rows_mentioning("ours")["tenant_erasure"] == 1
 
     harness.now += timedelta(minutes=2)
     harness.finish()
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
     assert harness.objects("uploads/ours/") == 0
 
 
@@ -244,7 +244,7 @@ def test_many_purged_dead_letters_are_erased_in_steps(harness: ErasureHarness) -
 
     tenant_erasure.step(harness.maintenance, BUCKET, lambda: harness.now, lambda: 60.0, at_once=1)
 
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
 def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_database_url: str) -> None:
@@ -253,11 +253,11 @@ def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_databa
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM dead_letter FOR UPDATE")
         assert harness.run()["tenant_erasure"] == 0
-    remaining = harness.rows_left(harness.tenant)
+    remaining = harness.remaining_rows(harness.tenant)
     assert min(remaining["dead_letter"], remaining["operation"]) > 0
 
     harness.run()
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
 def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHarness) -> None:
@@ -286,7 +286,7 @@ def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHar
     assert max(seconds.total_seconds() for *_, seconds in deletions) <= tenant_erasure.STEP_SECONDS
 
 
-def test_erasures_leave_the_watchdog_time(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erasures_leave_time_for_other_watchdog_steps(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenant_erasure, "step", lambda *arguments: int(arguments[-1]()))
     assert harness.run()["tenant_erasure"] == RUN_SECONDS
 
@@ -308,7 +308,7 @@ def test_steps_are_smaller_after_a_timeout(harness: ErasureHarness) -> None:
     )
     harness.request()
     harness.run()
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
 def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
@@ -346,8 +346,8 @@ def test_scan_of_large_table_times_out_and_finishes(harness: ErasureHarness) -> 
 
     harness.run()
 
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
-    assert harness.rows_left(harness.other_tenant)["outbox"] == 3001
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
+    assert harness.remaining_rows(harness.other_tenant)["outbox"] == 3001
 
 
 def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) -> None:
@@ -360,10 +360,10 @@ def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) ->
             harness.maintenance, BUCKET, lambda: harness.now, partial(next, seconds_left, 0.0), at_once=5
         )
 
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
+def test_permanently_timing_out_scan_fails(harness: ErasureHarness) -> None:
     fill_outbox(harness)
     bound_visits(harness.admin, "outbox", rows_visited=0)
     harness.request()
@@ -372,7 +372,7 @@ def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
         harness.run()
 
 
-def test_tables_that_reference_tenants_have_an_index(admin: Connection) -> None:
+def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
     """Deleting a tenant looks for its rows in each of them, in one statement."""
     missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f
@@ -423,7 +423,7 @@ def test_objects_on_later_pages_are_erased(harness: ErasureHarness, monkeypatch:
 def test_late_writes_of_an_attempt_are_erased(harness: ErasureHarness) -> None:
     harness.request()
     harness.run()
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
     harness.put(f"children/{harness.tenant.id}/{uuid4()}/1-1.pdf")
     harness.admin.execute(
         "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now())",
@@ -432,7 +432,7 @@ def test_late_writes_of_an_attempt_are_erased(harness: ErasureHarness) -> None:
 
     harness.now += LONGEST_ATTEMPT
     harness.run()
-    assert harness.rows_left(harness.tenant)["payload_deletion"] == 0
+    assert harness.remaining_rows(harness.tenant)["payload_deletion"] == 0
     assert harness.objects(f"children/{harness.tenant.id}/") == 0
 
 
@@ -446,11 +446,11 @@ def test_message_in_flight_recreates_nothing(harness: ErasureHarness, pipeline: 
 
     harness.run()
 
-    assert sum(harness.rows_left(harness.tenant).values()) == 0
+    assert sum(harness.remaining_rows(harness.tenant).values()) == 0
     assert harness.objects("uploads/ours/") == 0
-    assert harness.mentions("ours", "later.xml") == {}
+    assert harness.rows_mentioning("ours", "later.xml") == {}
     pipeline.upload("uploads/theirs/new.xml", INVOICE, "77")
-    assert harness.mentions("new.xml")["document"] == 1
+    assert harness.rows_mentioning("new.xml")["document"] == 1
 
 
 def test_no_payload_removal_outlives_the_rows(harness: ErasureHarness) -> None:
@@ -465,7 +465,7 @@ def test_no_payload_removal_outlives_the_rows(harness: ErasureHarness) -> None:
 
     harness.run()
 
-    assert harness.rows_left(harness.tenant)["payload_deletion"] == 0
+    assert harness.remaining_rows(harness.tenant)["payload_deletion"] == 0
 
 
 def test_slug_hash_is_deleted_after_its_retention(harness: ErasureHarness) -> None:

@@ -39,7 +39,7 @@ def test_unsent_message_of_a_crashed_writer_is_sent(
     start_revision(admin, "matching", [pending().work_id], clock())
 
     assert watchdog.run().sent == 0  # its writer may be about to send it
-    clock.pass_(seconds=61)
+    clock.advance(seconds=61)
     assert watchdog.run().sent == 1
     assert watchdog.run().sent == 0
     assert len(sqs.sent[QUEUE_URL]) == 1
@@ -64,7 +64,7 @@ def test_message_beyond_the_sqs_delay_is_sent_later(
     assert sent_message["DelaySeconds"] == 900
 
 
-def sent_long_ago(admin: Connection, clock: Clock, message: Message) -> None:
+def mark_as_sent(admin: Connection, clock: Clock, message: Message) -> None:
     start_revision(admin, "matching", [message.work_id], clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
@@ -76,11 +76,11 @@ def test_pending_work_with_an_empty_queue_is_resent(
     clock: Clock,
     pending: Pending,
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
 
-    clock.pass_(minutes=14)
+    clock.advance(minutes=14)
     assert watchdog.run().resent == {"matching": 0}
-    clock.pass_(minutes=2)
+    clock.advance(minutes=2)
     recovered = watchdog.run()
 
     assert (recovered.resent, recovered.sent) == ({"matching": 1}, 1)
@@ -109,7 +109,7 @@ def test_lost_message_is_resent_while_queue_is_busy(
     capsys.readouterr()
 
     for _ in range(42):
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
         resent.append(watchdog.run().resent["tasks"])
 
     assert resent.index(1) == 35  # three visibility timeouts of 720 s
@@ -123,13 +123,13 @@ def test_lost_message_is_resent_while_queue_is_busy(
 def test_each_resend_to_busy_queue_doubles_the_wait(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
     sqs.depths[QUEUE_URL] = 1
     passed = 0
 
     def resent(minutes: int) -> int:
         nonlocal passed
-        clock.pass_(minutes=minutes - passed)
+        clock.advance(minutes=minutes - passed)
         passed = minutes
         return watchdog.run().resent["matching"]
 
@@ -146,7 +146,7 @@ def test_backlog_grows_by_a_hundred_resends_a_minute(
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
     admin.execute("UPDATE outbox SET sent_at = sent_at - interval '1 second' WHERE work_id = %s", [lost_id])
     sqs.depths[QUEUE_URL] = 249
-    clock.pass_(minutes=36)
+    clock.advance(minutes=36)
 
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
@@ -160,11 +160,11 @@ def test_work_without_outbox_row_is_resent(
     message = pending(next_attempt_at=clock())
     sqs.depths[QUEUE_URL] = 1
 
-    clock.pass_(minutes=35)
+    clock.advance(minutes=35)
     assert watchdog.run().resent == {"matching": 0}
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert watchdog.run().resent == {"matching": 1}
-    clock.pass_(minutes=35)
+    clock.advance(minutes=35)
     assert watchdog.run().resent == {"matching": 0}
 
     (sent_message,) = sqs.sent[QUEUE_URL]
@@ -179,12 +179,12 @@ def test_queue_of_unknown_depth_counts_as_busy(
     pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sent_long_ago(admin, clock, pending())
+    mark_as_sent(admin, clock, pending())
     may_answer = Event()
     monkeypatch.setattr(sqs, "get_queue_attributes", lambda **_: may_answer.wait(30), raising=False)
     monkeypatch.setattr(recovery, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
-    clock.pass_(hours=2)
+    clock.advance(hours=2)
     assert watchdog.run(lambda: 60).resent == {"matching": 0}
     clock.now += QUEUE_RETENTION
     assert watchdog.run(lambda: 60).resent == {"matching": 1}
@@ -220,7 +220,7 @@ def test_messages_without_time_left_are_sent_next_run(
         "SELECT 'matching', gen_random_uuid(), 1, 0, %s, %s FROM generate_series(1, 35)",
         [clock(), clock()],
     )
-    clock.pass_(seconds=61)
+    clock.advance(seconds=61)
     seconds_left = [CALL_TIMEOUT_SECONDS + 2.0]
     send = sqs.send_message_batch
 
@@ -242,15 +242,15 @@ def test_lost_message_of_work_in_progress_is_resent(
     pending: Pending,
 ) -> None:
     message = pending()
-    sent_long_ago(admin, clock, message)
+    mark_as_sent(admin, clock, message)
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_lease_expires_at = %s",
         [clock() + timedelta(seconds=120)],
     )
 
-    clock.pass_(minutes=16)
+    clock.advance(minutes=16)
     assert watchdog.run().resent == {"matching": 0}  # the lease expired only 14 minutes ago
-    clock.pass_(minutes=2)
+    clock.advance(minutes=2)
     assert watchdog.run().resent == {"matching": 1}
 
 
@@ -261,10 +261,10 @@ def test_scheduled_work_is_not_resent(
     pending: Pending,
 ) -> None:
     message = pending()
-    sent_long_ago(admin, clock, message)
+    mark_as_sent(admin, clock, message)
     admin.execute("UPDATE document SET matching_next_attempt_at = %s", [clock() + timedelta(hours=1)])
 
-    clock.pass_(minutes=30)
+    clock.advance(minutes=30)
 
     assert watchdog.run().resent == {"matching": 0}
 
@@ -276,9 +276,9 @@ def test_ended_work_is_not_resent(
     pending: Pending,
 ) -> None:
     for status in ("succeeded", "failed", None):
-        sent_long_ago(admin, clock, pending(status=status))
+        mark_as_sent(admin, clock, pending(status=status))
         admin.execute("UPDATE document SET matching_status = %s", [status])
 
-    clock.pass_(hours=2)
+    clock.advance(hours=2)
 
     assert watchdog.run().resent == {"matching": 0}

@@ -23,13 +23,13 @@ from tests.functions.test_watchdog_uploads import (
     HOUR,
     Measured,
     Put,
-    claimed,
     clock,
     count_listings,
     jobs,
     messages,
     put_object,
     read_metrics,
+    register_event,
     s3,
     tenant,
 )
@@ -55,7 +55,7 @@ def publish(s3: Any, clock: Clock) -> Publish:
         location = f"{BUCKET}/{prefix}"
         files = []
         for start in range(0, len(versions), rows):
-            content = zipped([_row(version) for version in versions[start : start + rows]])
+            content = compress_rows([_row(version) for version in versions[start : start + rows]])
             key = f"{location}data/{folder}-{start}.csv.gz"
             s3.put_object(Bucket=INVENTORIES, Key=key, Body=content)
             files.append({"key": key, "size": len(content), "MD5checksum": md5_of(content)})
@@ -86,7 +86,7 @@ def _row(version: dict[str, Any]) -> Sequence[str]:
     ]
 
 
-def zipped(rows: Sequence[Sequence[str]]) -> bytes:
+def compress_rows(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     return gzip.compress(text.getvalue().encode())
@@ -170,7 +170,7 @@ def test_inventory_replaces_the_listing(
 def test_acquired_deleted_and_recent_objects_are_skipped(
     run: Run, put_object: Put, publish: Publish, s3: Any, database: Database, clock: Clock
 ) -> None:
-    claimed(database, clock, "uploads/acme/known.xml", put_object("uploads/acme/known.xml"))
+    register_event(database, clock, "uploads/acme/known.xml", put_object("uploads/acme/known.xml"))
     put_object("uploads/acme/marked.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked.xml")
     put_object("uploads/acme/marked-later.xml")
@@ -202,7 +202,7 @@ def test_every_version_of_a_key_is_enqueued(
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["same process", "new processes"])
 @pytest.mark.parametrize("rows", [3, 100], ids=["many files", "one file"])
-def test_a_large_inventory_is_read_over_many_runs(
+def test_large_inventory_is_read_over_many_runs(
     run: Run,
     put_object: Put,
     publish: Publish,
@@ -228,7 +228,7 @@ def test_a_large_inventory_is_read_over_many_runs(
     assert len(messages(admin)) == 30
 
 
-def test_half_read_inventory_finishes_before_newer_one(
+def test_started_inventory_finishes_before_newer_one(
     run: Run, put_object: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
@@ -254,7 +254,7 @@ def position(admin: Connection) -> tuple[str, bool]:
     return manifest.split("/")[-2], is_complete
 
 
-def test_manifest_changed_while_half_read_is_read_again(
+def test_manifest_changed_between_runs_is_read_again(
     run: Run, put_object: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "ROWS", 1)
@@ -277,7 +277,7 @@ def damage(s3: Any, key: str, damage_kind: str) -> None:
     replacement = {
         "cut": content[: len(content) // 2],
         "not gzip": b"x" * len(content),
-        "other rows": zipped([["a", "b"]]).ljust(len(content), b"\0"),
+        "other rows": compress_rows([["a", "b"]]).ljust(len(content), b"\0"),
         "other MD5": gzip.compress(gzip.decompress(content), compresslevel=1, mtime=1),
     }[damage_kind]
     s3.put_object(Bucket=INVENTORIES, Key=key, Body=replacement)
@@ -305,7 +305,7 @@ def test_damaged_data_file_is_reported_without_loss(
     for _ in range(2):
         with pytest.raises(StepsFailedError):
             run()
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
     assert any("S3 Inventory file" in error and second in error for error in errors(caplog))
     assert ("inbox/8hks", mail) in jobs(admin)
     assert position(admin) == (FOLDER, False)
@@ -365,11 +365,11 @@ def test_age_counts_from_the_last_complete_inventory(
     run: Run, publish: Publish, clock: Clock, read_metrics: Measured
 ) -> None:
     run()
-    clock.pass_(seconds=3600)
+    clock.advance(seconds=3600)
     run()  # no inventory for an hour
     for prefix in ("uploads/", "inbox/"):
         publish(prefix=prefix)
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
     run()
 
     assert read_metrics("UploadListingSeconds") == pytest.approx([0, 3600, 60], abs=0.01)

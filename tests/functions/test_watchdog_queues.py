@@ -105,12 +105,12 @@ def test_work_of_paused_queue_is_resent_after_retention(
         " WHERE id = %s",
         [clock(), clock() + timedelta(minutes=2), running_id.work_id],  # its worker crashed during the pause
     )
-    clock.pass_(seconds=61)
+    clock.advance(seconds=61)
     assert watchdog.run().sent == 2  # the outbox continues
     sqs.depths[QUEUE_URL] = 1
 
     for _ in range(9):
-        clock.pass_(hours=24)
+        clock.advance(hours=24)
         assert watchdog.run().resent == {"matching": 0}
     clock.now += QUEUE_RETENTION - timedelta(days=9) + timedelta(minutes=1)  # counts from the end of the lease
     assert watchdog.run().resent == {"matching": 2}

@@ -84,7 +84,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
     def fail(_: object) -> dict[str, Any]:
         raise ValueError("the value 4711 of some column")
 
-    def noted(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def recorded(name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(time_left: object) -> Any:
             executed.append(name)
             return step(time_left)
@@ -92,7 +92,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
         return run
 
     for name, step in list(steps.items()):
-        monkeypatch.setitem(steps, name, fail if name == failing_step else noted(name, step))
+        monkeypatch.setitem(steps, name, fail if name == failing_step else recorded(name, step))
 
     with pytest.raises(RuntimeError, match=f"run failed: {failing_step}$") as raised:
         handler.handle({}, Context())
@@ -120,7 +120,7 @@ def test_notifications_leave_time_to_later_steps(handler: ModuleType, monkeypatc
 
     monkeypatch.setattr(handler.Notifier, "run", run)
 
-    handler.handle({}, Context(left=50))
+    handler.handle({}, Context(seconds_left=50))
 
     assert seconds_left == [17]
 
@@ -142,7 +142,9 @@ def test_step_without_time_left_is_named(handler: ModuleType, monkeypatch: pytes
     monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
 
     with pytest.raises(RuntimeError, match=r"run failed: notifications$"):
-        handler.handle({}, Context(left=handler.RESERVED_SECONDS["notifications"] + handler.MIN_SECONDS_LEFT - 1))
+        handler.handle(
+            {}, Context(seconds_left=handler.RESERVED_SECONDS["notifications"] + handler.MIN_SECONDS_LEFT - 1)
+        )
 
 
 def test_unresponsive_queues_block_only_sending(
@@ -164,7 +166,7 @@ def test_unresponsive_queues_block_only_sending(
         """
     )
 
-    response = handler.handle({}, Context(left=55))
+    response = handler.handle({}, Context(seconds_left=55))
     may_answer.set()
 
     assert list(response) == ["notifications", "recovery", "measures", "breakers", "purge"]

@@ -19,7 +19,7 @@ from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
 from tests.delivery.harness import Clock, rows
-from tests.delivery.message_bodies import created, s3_event
+from tests.delivery.message_bodies import object_created, s3_event
 
 BUCKET = "uploads"
 HOUR = timedelta(hours=1)
@@ -84,9 +84,9 @@ def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
     return values
 
 
-def claimed(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
+def register_event(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
     """Register the job of an S3 event, as a claim does."""
-    intake = files.read_event(s3_event(created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
+    intake = files.read_event(s3_event(object_created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
     assert intake.register is not None
     with database.delivery() as connection:
         intake.register(connection, clock())
@@ -120,10 +120,10 @@ def test_late_event_finds_the_reconciled_job(
     version = put_object("uploads/acme/a.xml")
     assert run() == 1
 
-    claimed(database, clock, "uploads/acme/a.xml", version)
+    register_event(database, clock, "uploads/acme/a.xml", version)
 
     assert jobs(admin) == [("uploads/acme/a.xml", version)]
-    body = s3_event(created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
+    body = s3_event(object_created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
     (message,) = files.read_event(body).messages
     assert messages(admin) == [("acquisition", message.work_id)]
 
@@ -132,7 +132,7 @@ def test_acquired_objects_are_not_acquired_again(
     run: Run, put_object: Put, admin: Connection, database: Database, clock: Clock
 ) -> None:
     for key in ("uploads/acme/a.xml", "inbox/b"):
-        claimed(database, clock, key, put_object(key))
+        register_event(database, clock, key, put_object(key))
     admin.execute("UPDATE acquisition_job SET status = 'succeeded'")
 
     assert run() == 0
@@ -147,7 +147,7 @@ def test_repeated_listings_enqueue_once(run: Run, put_object: Put, admin: Connec
     counts = []
     for _ in range(3):
         counts.append(run())
-        clock.pass_(seconds=EVERY.total_seconds())
+        clock.advance(seconds=EVERY.total_seconds())
 
     assert counts == [1, 0, 0]
     assert len(messages(admin)) == 1
@@ -158,7 +158,7 @@ def test_recent_uploads_wait_for_their_event(run: Run, put_object: Put, clock: C
     clock.now -= timedelta(minutes=5)
     assert run() == 0
 
-    clock.pass_(seconds=EVERY.total_seconds())
+    clock.advance(seconds=EVERY.total_seconds())
 
     assert run() == 1
 
@@ -195,7 +195,7 @@ def test_object_uploaded_again_after_deletion_is_enqueued(
     assert version in {job_rows for _, job_rows in jobs(admin)}
 
 
-def test_a_large_bucket_is_listed_over_many_runs(
+def test_large_bucket_is_listed_over_many_runs(
     run: Run, put_object: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 2)
@@ -207,7 +207,7 @@ def test_a_large_bucket_is_listed_over_many_runs(
     counts = []
     for _ in range(3):
         counts.append(run())
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert counts == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
     assert [key for key, _ in jobs(admin)] == keys
@@ -229,7 +229,7 @@ def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return calls
 
 
-def test_a_failed_page_is_listed_again(
+def test_failed_page_is_listed_again(
     run: Run, put_object: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
@@ -245,7 +245,7 @@ def test_a_failed_page_is_listed_again(
     monkeypatch.setattr(s3, "list_object_versions", fails_once)
     with pytest.raises(StepsFailedError):
         run()
-    clock.pass_(seconds=60)
+    clock.advance(seconds=60)
 
     assert run() == 2
 
@@ -256,10 +256,10 @@ def test_queued_events_of_a_backlog_are_not_lost(
     """A paused or busy queue may contain events of uploads that are older than an hour."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
     run(is_queue_empty=False)
 
-    claimed(database, clock, "uploads/acme/a.xml", version)
+    register_event(database, clock, "uploads/acme/a.xml", version)
     run(is_queue_empty=True)
 
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 0]
@@ -271,11 +271,11 @@ def test_lost_event_counts_once_when_queue_is_empty(
 ) -> None:
     put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     for is_queue_empty in (False, True, True):
         run(is_queue_empty=is_queue_empty)
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 1, 0]
 
@@ -285,9 +285,9 @@ def test_lost_event_counts_after_retention_on_busy_queue(
 ) -> None:
     put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
-    clock.pass_(seconds=QUEUE_RETENTION.total_seconds() - 1)
+    clock.advance(seconds=QUEUE_RETENTION.total_seconds() - 1)
     run(is_queue_empty=False)
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
 
     run(is_queue_empty=False)
 
@@ -302,14 +302,14 @@ def test_lost_mail_of_several_tenants_counts_once(
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
         files.pass_on(connection, mail, [tenant], clock())
-    clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     run()
 
     assert read_metrics("UploadsWithoutEvent") == [0, 1]
 
 
-def test_objects_before_versioning_are_left_to_events(run: Run, put_object: Put, s3: Any) -> None:
+def test_objects_before_versioning_are_not_enqueued(run: Run, put_object: Put, s3: Any) -> None:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
 
@@ -324,6 +324,6 @@ def test_age_counts_from_the_last_complete_listing(
         put_object(f"uploads/acme/{number:03}.xml")
     for _ in range(3):
         run()
-        clock.pass_(seconds=60)
+        clock.advance(seconds=60)
 
     assert read_metrics("UploadListingSeconds") == [0, 60, 120]

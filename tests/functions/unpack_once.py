@@ -9,7 +9,7 @@ from pathlib import Path
 
 from counterfoil.documents.mail.attachments import SkippedAttachment
 from counterfoil.documents.sandbox import parsers, process
-from tests.memory import peak_megabytes, peak_megabytes_of_children
+from tests.peak_memory import peak_megabytes, peak_megabytes_of_children
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ names = pytest.mark.parametrize("name", TARGETS)
 
 
 @st.composite
-def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+def damaged_files(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     """Draw a valid file with bytes overwritten, removed, repeated or inserted."""
     content = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(1, 8))):
@@ -53,7 +53,7 @@ def test_seed_files_are_read(name: str) -> None:
 def test_damaged_files_raise_only_known_errors(name: str) -> None:
     # `print_blob` prints how to reproduce a failure.
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True)
-    @given(damaged(list(TARGETS[name].seeds())))
+    @given(damaged_files(list(TARGETS[name].seeds())))
     def feed(content: bytes) -> None:
         started = time.process_time()
         assert TARGETS[name].feed(content) != "", "rejected without a message"

@@ -39,7 +39,7 @@ def pipeline(aws: Synthesis) -> Template:
 
 
 @pytest.fixture(scope="session")
-def emulated(local: Synthesis) -> Template:
+def local_pipeline(local: Synthesis) -> Template:
     return local.app
 
 

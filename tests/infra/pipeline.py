@@ -13,11 +13,11 @@ BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
 
 
 def function_of(template: Template, row: WorkerSpec) -> dict[str, Any]:
-    return template.named("AWS::Lambda::Function", row.resource_name)
+    return template.named_resource("AWS::Lambda::Function", row.resource_name)
 
 
 def environment_of(template: Template, row: WorkerSpec) -> dict[str, str]:
-    resolved: dict[str, str] = template.resolved(function_of(template, row)["Environment"]["Variables"])
+    resolved: dict[str, str] = template.resolve(function_of(template, row)["Environment"]["Variables"])
     return resolved
 
 
@@ -36,7 +36,7 @@ def queues_of(workers: Sequence[WorkerSpec]) -> list[str]:
 def mappings_of_queues(template: Template) -> dict[str, str]:
     """Return the logical id of each worker queue's mapping, without dead-letter queues."""
     ids = {
-        template.resolved(mapping["EventSourceArn"]): id_
+        template.resolve(mapping["EventSourceArn"]): id_
         for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()
     }
     return {name: id_ for name, id_ in ids.items() if not name.endswith("-dlq")}

@@ -73,12 +73,12 @@ class Template:
             if resource["Type"] == type_
         }
 
-    def the(self, type_: str) -> dict[str, Any]:
+    def only_resource(self, type_: str) -> dict[str, Any]:
         """Return the properties of the only resource of a type."""
         (only,) = self.resources(type_).values()
         return only
 
-    def named(self, type_: str, name: str) -> dict[str, Any]:
+    def named_resource(self, type_: str, name: str) -> dict[str, Any]:
         """Return the properties of the resource with this physical name."""
         return self.document["Resources"][self.id_of(type_, name)]["Properties"]  # type: ignore[no-any-return]
 
@@ -90,10 +90,10 @@ class Template:
     def _names(properties: dict[str, Any]) -> list[Any]:
         return [properties.get(key) for key in NAMES]
 
-    def resolved(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """Replace Ref, Fn::GetAtt, Fn::Join and imports with text, preferably names."""
         if isinstance(value, list):
-            return [self.resolved(item) for item in value]
+            return [self.resolve(item) for item in value]
         if not isinstance(value, dict):
             return value
         text: str | None = None
@@ -103,17 +103,17 @@ class Template:
             case {"Fn::GetAtt": [str(id_), str(attribute)]}:
                 text = self._name(id_) if attribute == "Arn" else f"{self._name(id_)}.{attribute}"
             case {"Fn::Join": [str(separator), list(parts)]}:
-                text = separator.join(str(self.resolved(part)) for part in parts)
+                text = separator.join(str(self.resolve(part)) for part in parts)
             case {"Fn::ImportValue": str(export)}:
                 text = export
             case {"Fn::Select": [index, {"Fn::Split": [_, source]}]}:
-                text = f"part {index} of {self.resolved(source)}"
-        return {key: self.resolved(item) for key, item in value.items()} if text is None else text
+                text = f"part {index} of {self.resolve(source)}"
+        return {key: self.resolve(item) for key, item in value.items()} if text is None else text
 
     def _name(self, id_: str) -> str:
         resource = self.document["Resources"].get(id_)
         names = [name for name in self._names(resource.get("Properties", {})) if name] if resource else []
-        return str(self.resolved(names[0])) if names else id_
+        return str(self.resolve(names[0])) if names else id_
 
     def role_of(self, function: dict[str, Any]) -> dict[str, Any]:
         return self.role(function["Role"])
@@ -131,7 +131,7 @@ class Template:
             for statement in policy["PolicyDocument"]["Statement"]:
                 for action in aslist(statement["Action"]):
                     for resource in aslist(statement["Resource"]):
-                        yield statement["Effect"], action, self.resolved(resource)
+                        yield statement["Effect"], action, self.resolve(resource)
 
 
 def _imported(node: dict[str, Any], exports: Mapping[str, Any]) -> Any:

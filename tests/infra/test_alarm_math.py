@@ -153,4 +153,4 @@ def test_unattempted_return_raises_alarm_for_five_minutes(pipeline: Template):
 
 @pytest.mark.parametrize("name", ["dead-letter-rate", "failed-offers", "incomplete-offers", "offers-overdue"])
 def test_critical_alarms_notify_the_critical_topic(pipeline: Template, name: str):
-    assert pipeline.resolved(alarm(pipeline, name)["AlarmActions"]) == ["counterfoil-alarms-critical"]
+    assert pipeline.resolve(alarm(pipeline, name)["AlarmActions"]) == ["counterfoil-alarms-critical"]

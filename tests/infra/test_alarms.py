@@ -27,7 +27,7 @@ from infra.packaging import Package
 from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shortened
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
-from tests.delivery.message_bodies import created, s3_event
+from tests.delivery.message_bodies import object_created, s3_event
 from tests.factories import make_destination, make_document, make_pool, make_shard, make_task
 from tests.infra.conftest import LOCAL
 from tests.infra.synthesis import Synthesis, Template, synthesize
@@ -72,7 +72,7 @@ def watched_metrics(alarm: dict[str, Any]) -> set[Metric]:
     }
 
 
-def extracted(output: str) -> set[Metric]:
+def extract_metrics(output: str) -> set[Metric]:
     """Return the metrics that CloudWatch extracts from a function's output."""
     lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
     return {
@@ -85,19 +85,19 @@ def extracted(output: str) -> set[Metric]:
     }
 
 
-def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
+def unknown(found: dict[str, dict[str, Any]], emitted_metrics: set[Metric]) -> set[str]:
     """Return the alarms on metrics that are never emitted."""
-    return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted}
+    return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted_metrics}
 
 
 @pytest.fixture
-def emitted(written: str) -> set[Metric]:
+def emitted_metrics(worker_output: str) -> set[Metric]:
     """Metrics that the real code emits."""
-    return extracted(written)
+    return extract_metrics(worker_output)
 
 
 @pytest.fixture
-def written(
+def worker_output(
     database: Database,
     database_url: str,
     maintenance_database_url: str,
@@ -112,7 +112,7 @@ def written(
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
-    archiver.process("acquisition", SQSRecord(record(s3_event(created("uploads/acme/a.xml")))))
+    archiver.process("acquisition", SQSRecord(record(s3_event(object_created("uploads/acme/a.xml")))))
     s3 = Mock()
     s3.list_object_versions.return_value = {"IsTruncated": False}
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3, "sqs": sqs}[service])
@@ -133,13 +133,13 @@ def written(
     cached = (settings, watchdog.watchdog, dead_letters.function, scheduler.function)
     for function in cached:
         function.cache_clear()
-    watchdog.handle({}, Context(left=55))
-    dead_letters.handle(event(record("{}")), Context(left=60))
+    watchdog.handle({}, Context(seconds_left=55))
+    dead_letters.handle(event(record("{}")), Context(seconds_left=60))
     monkeypatch.setattr(migrate, "apply", lambda *_: [])
-    migrate.handle({}, Context(left=60))
+    migrate.handle({}, Context(seconds_left=60))
     monkeypatch.setenv("DATABASE_URL", database_url)
     settings.cache_clear()
-    scheduler.handle({}, Context(left=60))
+    scheduler.handle({}, Context(seconds_left=60))
     yield capsys.readouterr().out
     for function in cached:
         function.cache_clear()
@@ -152,7 +152,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
         InvalidDocumentError("no", code="damaged_pdf"),
         ServiceUnavailableError("later"),
     )
-    outcome_by_id = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
+    outcome_by_id = dict(zip([make_pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
 
     def work(attempt: TenantAttempt) -> Outcome:
         error = outcome_by_id[attempt.work_id]
@@ -163,10 +163,10 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
     worker = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
     consumer = make_consumer(database, work, clock, worker=worker, queue_urls={row.name: QUEUE_URL})
     messages = [Message(work_id=work_id, revision=1, send_number=0) for work_id in outcome_by_id]
-    consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
+    consumer.handle(event(*map(record, messages)), Context(seconds_left=row.timeout))
 
 
-def pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
+def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
     """Create a pending work item of a worker. Return its id."""
     if row.name == "acquisition":
         work_id = uuid4()
@@ -210,11 +210,11 @@ def pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
     return work_id
 
 
-def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric]):
+def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted_metrics: set[Metric]):
     found = alarms(aws.app)
 
     assert len(found) == sum(len(alarm_targets(watch, QUEUES)) for watch in ALARMS)
-    assert unknown(found, emitted) == set()
+    assert unknown(found, emitted_metrics) == set()
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric
         ("EndToEndSeconds", "Seconds", {"worker"}),
     ],
 )
-def test_task_metrics_have_their_unit_and_dimensions(written: str, name: str, unit: str, by: set[str]) -> None:
-    lines = [json.loads(line) for line in written.splitlines() if f'"{name}"' in line]
+def test_task_metrics_have_their_unit_and_dimensions(worker_output: str, name: str, unit: str, by: set[str]) -> None:
+    lines = [json.loads(line) for line in worker_output.splitlines() if f'"{name}"' in line]
     found = [
         (metric["Unit"], *map(frozenset, directive["Dimensions"]))
         for line in lines
@@ -241,7 +241,7 @@ def test_task_metrics_have_their_unit_and_dimensions(written: str, name: str, un
     assert set(found) == {(unit, frozenset(by), frozenset())}
 
 
-def test_metric_dimensions_match_the_runbook(emitted: set[Metric]):
+def test_metric_dimensions_match_the_runbook(emitted_metrics: set[Metric]):
     table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
     documented = {
         name: frozenset(re.findall(r"`(\w+)`", by))
@@ -249,7 +249,7 @@ def test_metric_dimensions_match_the_runbook(emitted: set[Metric]):
         for name in re.findall(r"`(\w+)`", names)
     }
 
-    by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted}
+    by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted_metrics}
     assert by
     assert by == {(name, documented[name]) for name, _ in by} | {(name, frozenset()) for name, _ in by}
 
@@ -262,7 +262,7 @@ def test_local_cloud_omits_only_metric_math_alarms(aws: Synthesis, local: Synthe
     }
 
 
-def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric]):
+def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted_metrics: set[Metric]):
     good = alarms(aws.app)["counterfoil-matching-queue-depth"]
     (dimension,) = good["Dimensions"]
     mutants = {
@@ -273,7 +273,7 @@ def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric
         "further dimension": good | {"Dimensions": [dimension, {"Name": "service", "Value": "watchdog"}]},
     }
 
-    assert unknown({"good": good, **mutants}, emitted) == set(mutants)
+    assert unknown({"good": good, **mutants}, emitted_metrics) == set(mutants)
 
 
 @watches
@@ -290,16 +290,16 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         notifying = graced.get(f"{alarm['AlarmName']}-after-grace", alarm)
         assert ("AlarmActions" in alarm) == (not watch.grace_minutes)
         assert notifying["AlarmDescription"] == alarm["AlarmDescription"]
-        assert pipeline.resolved(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
+        assert pipeline.resolve(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted: set[Metric]):
+def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted_metrics: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
         f"grace-counterfoil-{watch.name}" for watch in ALARMS if watch.silence_counts
     }
-    assert all(watched_metrics(one) <= emitted for one in graces)
+    assert all(watched_metrics(one) <= emitted_metrics for one in graces)
     created = [
         one for one in aws.app.document["Resources"].values() if one["Type"] == "AWS::CloudWatch::CompositeAlarm"
     ]

@@ -15,7 +15,7 @@ from tests.infra.synthesis import Synthesis, Template, synthesize
 
 
 def authorizer(template: Template) -> dict[str, Any]:
-    resolved: dict[str, Any] = template.resolved(template.the("AWS::ApiGatewayV2::Authorizer"))
+    resolved: dict[str, Any] = template.resolve(template.only_resource("AWS::ApiGatewayV2::Authorizer"))
     return resolved
 
 
@@ -29,7 +29,7 @@ def clients(template: Template) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def sign_in(template: Template) -> OidcSettings:
     """Return the sign-in settings of the admin API function."""
-    function = template.resolved(template.named("AWS::Lambda::Function", "counterfoil-admin_api"))
+    function = template.resolve(template.named_resource("AWS::Lambda::Function", "counterfoil-admin_api"))
     return OidcSettings.model_validate(json.loads(function["Environment"]["Variables"]["OIDC"]))
 
 
@@ -44,9 +44,9 @@ def test_only_console_routes_need_no_token(aws: Synthesis, local: Synthesis) -> 
 
 def test_public_client_redirects_to_console_and_command_line(aws: Synthesis, local: Synthesis) -> None:
     _, browsers = clients(aws.app)
-    back, *command_line = aws.app.resolved(browsers["CallbackURLs"])
-    (out,) = aws.app.resolved(browsers["LogoutURLs"])
-    local_back, *local_command_line = local.app.resolved(clients(local.app)[1]["CallbackURLs"])
+    back, *command_line = aws.app.resolve(browsers["CallbackURLs"])
+    (out,) = aws.app.resolve(browsers["LogoutURLs"])
+    local_back, *local_command_line = local.app.resolve(clients(local.app)[1]["CallbackURLs"])
 
     assert command_line == local_command_line == [f"http://localhost:{port}/callback" for port in PORTS]
     assert browsers["AllowedOAuthFlows"] == ["code"]
@@ -72,7 +72,7 @@ def test_notifications_link_to_the_configured_console(
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
     named = synthesize(tmp_path, context, dependencies)
     own, emulated, chosen = (
-        stage.app.resolved(stage.app.named("AWS::Lambda::Function", "counterfoil-watchdog"))
+        stage.app.resolve(stage.app.named_resource("AWS::Lambda::Function", "counterfoil-watchdog"))
         for stage in (aws, local, named)
     )
 
@@ -84,9 +84,9 @@ def test_notifications_link_to_the_configured_console(
 def test_only_console_origins_may_upload(dependencies: Package, tmp_path: Path) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
     pipeline = synthesize(tmp_path, context, dependencies).app
-    bucket = pipeline.resolved(pipeline.the("AWS::S3::Bucket"))
+    bucket = pipeline.resolve(pipeline.only_resource("AWS::S3::Bucket"))
     (rule,) = bucket["CorsConfiguration"]["CorsRules"]
-    function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))
+    function = pipeline.resolve(pipeline.named_resource("AWS::Lambda::Function", "counterfoil-admin_api"))
 
     assert rule["AllowedMethods"] == ["POST"]
     api, own = rule["AllowedOrigins"]
@@ -110,13 +110,13 @@ def test_function_gets_sign_in_settings(aws: Synthesis, local: Synthesis) -> Non
 
 
 def test_gateway_errors_are_in_the_api_description(aws: Synthesis) -> None:
-    assert aws.app.the("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
+    assert aws.app.only_resource("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
     assert set(BY_THE_GATEWAY) <= SENTENCES.keys()
 
 
 def test_user_pool_disables_self_sign_up(aws: Synthesis) -> None:
     pipeline = aws.app
-    pool = pipeline.the("AWS::Cognito::UserPool")
+    pool = pipeline.only_resource("AWS::Cognito::UserPool")
     client, _ = clients(pipeline)
     groups = pipeline.resources("AWS::Cognito::UserPoolGroup").values()
 
@@ -154,7 +154,7 @@ def test_custom_issuer_replaces_the_user_pool(dependencies: Package, tmp_path: P
 def test_gateway_throttles_requests(aws: Synthesis) -> None:
     from infra.api import BURST, REQUESTS_PER_SECOND
 
-    stage = aws.app.the("AWS::ApiGatewayV2::Stage")
+    stage = aws.app.only_resource("AWS::ApiGatewayV2::Stage")
 
     assert stage["DefaultRouteSettings"] == {
         "ThrottlingBurstLimit": BURST,
@@ -177,11 +177,13 @@ def test_only_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis
     """The function relies on the gateway to verify token signatures."""
     for stage in (aws, local):
         pipeline = stage.app
-        function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))["FunctionName"]
+        function = pipeline.resolve(pipeline.named_resource("AWS::Lambda::Function", "counterfoil-admin_api"))[
+            "FunctionName"
+        ]
         (api,) = pipeline.resources("AWS::ApiGatewayV2::Api")
         allowed = [
             permission
-            for permission in map(pipeline.resolved, pipeline.resources("AWS::Lambda::Permission").values())
+            for permission in map(pipeline.resolve, pipeline.resources("AWS::Lambda::Permission").values())
             if function in json.dumps(permission["FunctionName"])
         ]
 

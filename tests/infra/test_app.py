@@ -46,7 +46,7 @@ def test_network_is_isolated_from_the_internet(aws: Synthesis):
     assert not network.resources("AWS::EC2::InternetGateway")
     assert len(network.resources("AWS::EC2::Subnet")) == 2
     services = {
-        str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2]
+        str(network.resolve(endpoint["ServiceName"])).rpartition(".")[2]
         for endpoint in network.resources("AWS::EC2::VPCEndpoint").values()
     }
     assert services == {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
@@ -56,8 +56,8 @@ def test_every_function_runs_inside_the_network(aws: Synthesis):
     pipeline = aws.app
 
     for row in WORKERS:
-        placed = pipeline.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]
-        (group,) = pipeline.resolved(placed["SecurityGroupIds"])
+        placed = pipeline.named_resource("AWS::Lambda::Function", row.resource_name)["VpcConfig"]
+        (group,) = pipeline.resolve(placed["SecurityGroupIds"])
         assert ("Migrations" in group) == (row.database_user == "master")
         assert len(placed["SubnetIds"]) == 2
 
@@ -81,8 +81,8 @@ MAX_CONNECTIONS = {"db.t4g.medium": 410, "db.t4g.large": 820}
 
 
 def test_full_load_leaves_spare_database_connections(aws: Synthesis):
-    allowed = MAX_CONNECTIONS[aws["data"].the("AWS::RDS::DBInstance")["DBInstanceClass"]]
-    pool = aws["data"].the("AWS::RDS::DBProxyTargetGroup")["ConnectionPoolConfigurationInfo"]
+    allowed = MAX_CONNECTIONS[aws["data"].only_resource("AWS::RDS::DBInstance")["DBInstanceClass"]]
+    pool = aws["data"].only_resource("AWS::RDS::DBProxyTargetGroup")["ConnectionPoolConfigurationInfo"]
     proxy_connections = allowed * pool["MaxConnectionsPercent"] // 100
 
     assert proxy_connections - sum(row.connections for row in WORKERS) >= 60
@@ -91,7 +91,7 @@ def test_full_load_leaves_spare_database_connections(aws: Synthesis):
 
 def test_proxy_requires_tls_and_iam_for_table_users(aws: Synthesis):
     data = aws["data"]
-    proxy = data.the("AWS::RDS::DBProxy")
+    proxy = data.only_resource("AWS::RDS::DBProxy")
     role = data.role(proxy["RoleArn"])
 
     assert proxy["RequireTLS"]

@@ -14,23 +14,23 @@ from tests.infra.synthesis import Template, synthesize
 
 def rules(template: Template) -> dict[str, dict[str, Any]]:
     """Return lifecycle rules by id."""
-    return {rule["Id"]: rule for rule in template.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]}
+    return {rule["Id"]: rule for rule in template.only_resource("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]}
 
 
 def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
     (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
-    bucket = pipeline.the("AWS::S3::Bucket")
+    bucket = pipeline.only_resource("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
 
     for notification, prefix in zip(notifications, ("uploads/", "inbox/"), strict=True):
         assert notification["Event"] == "s3:ObjectCreated:*"
-        assert pipeline.resolved(notification["Queue"]) == row.resource_name
+        assert pipeline.resolve(notification["Queue"]) == row.resource_name
         assert notification["Filter"] == {"S3Key": {"Rules": [{"Name": "prefix", "Value": prefix}]}}
     policies = {
         id_: policy
         for id_, policy in pipeline.resources("AWS::SQS::QueuePolicy").items()
-        if pipeline.resolved(policy["Queues"]) == [pipeline.id_of("AWS::SQS::Queue", row.resource_name)]
-        or pipeline.resolved(policy["Queues"]) == [row.resource_name]
+        if pipeline.resolve(policy["Queues"]) == [pipeline.id_of("AWS::SQS::Queue", row.resource_name)]
+        or pipeline.resolve(policy["Queues"]) == [row.resource_name]
     }
     ((id_, policy),) = policies.items()
     (bucket_id,) = pipeline.resources("AWS::S3::Bucket")
@@ -38,7 +38,7 @@ def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
     (allowed,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
     assert allowed["Principal"] == {"Service": "s3.amazonaws.com"}
     assert allowed["Action"] == "sqs:SendMessage"
-    assert pipeline.resolved(allowed["Condition"]) == {
+    assert pipeline.resolve(allowed["Condition"]) == {
         "ArnEquals": {"aws:SourceArn": f"arn:AWS::Partition:s3:::{BUCKET}"},
         "StringEquals": {"aws:SourceAccount": "AWS::AccountId"},
     }

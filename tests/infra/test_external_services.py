@@ -26,37 +26,37 @@ rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
 
 @pytest.fixture(scope="module")
-def reaching(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def internet_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with a model on the internet, Slack and email."""
     return synthesize(tmp_path_factory.mktemp("reaching"), {"settings": INTERNET, "enableSlack": "true"}, dependencies)
 
 
 @pytest.fixture(scope="module")
-def webhooks(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def webhook_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with webhooks and no other external service."""
     return synthesize(tmp_path_factory.mktemp("webhooks"), {"enableWebhooks": "true"}, dependencies)
 
 
 @pytest.fixture(scope="module")
-def bedrock(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def bedrock_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with a Bedrock language model."""
     return synthesize(tmp_path_factory.mktemp("bedrock"), {"settings": BEDROCK}, dependencies)
 
 
 @pytest.fixture(scope="module")
-def textract(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def textract_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with OCR by Textract."""
     return synthesize(tmp_path_factory.mktemp("textract"), {"settings": TEXTRACT}, dependencies)
 
 
 @pytest.fixture(scope="module")
-def embedding(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def embedding_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with a Bedrock embedding model and no language model."""
     return synthesize(tmp_path_factory.mktemp("embedding"), {"settings": TITAN}, dependencies)
 
 
 @pytest.fixture(scope="module")
-def paused(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+def dependent_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """An app with Slack, an existing secret, and workers that depend on the model."""
     from infra import __main__ as program
 
@@ -73,31 +73,31 @@ def secrets(template: Template) -> list[str]:
 
 
 def environment(template: Template, row: WorkerSpec) -> dict[str, Any]:
-    variables = template.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
-    return {name: template.resolved(value) for name, value in variables.items()}
+    variables = template.named_resource("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    return {name: template.resolve(value) for name, value in variables.items()}
 
 
-def granted(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
+def granted_statements(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
     """Return the statements that allow `row` an action."""
-    role = template.role_of(template.named("AWS::Lambda::Function", row.resource_name))
+    role = template.role_of(template.named_resource("AWS::Lambda::Function", row.resource_name))
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
-    return [template.resolved(s) for s in statements if action in aslist(s["Action"]) and s["Effect"] == "Allow"]
+    return [template.resolve(s) for s in statements if action in aslist(s["Action"]) and s["Effect"] == "Allow"]
 
 
 def endpoints(synthesis: Synthesis) -> set[str]:
     network = synthesis["network"]
     found = network.resources("AWS::EC2::VPCEndpoint").values()
-    return {str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
+    return {str(network.resolve(endpoint["ServiceName"])).rpartition(".")[2] for endpoint in found}
 
 
 def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
     """Return the names of a function's subnet groups."""
-    placed = synthesis.app.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
+    placed = synthesis.app.named_resource("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
     known = {"private", "egress", "public"}
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
 
-def reaches_internet(row: WorkerSpec) -> bool:
+def requires_internet(row: WorkerSpec) -> bool:
     """Return whether a row calls the model or Slack, which are on the internet."""
     return bool({"llm", "notifications"} & set(row.calls_out))
 
@@ -107,73 +107,75 @@ def test_app_without_external_services_grants_nothing_extra(aws: Synthesis):
     for row in WORKERS:
         assert "SECRETS_ARN" not in environment(aws.app, row)
         for action in ("ses:SendEmail", "bedrock:InvokeModel", "textract:DetectDocumentText"):
-            assert not granted(aws.app, row, action)
+            assert not granted_statements(aws.app, row, action)
 
 
-def test_internet_is_reached_through_one_nat_gateway(reaching: Synthesis):
-    assert len(reaching["network"].resources("AWS::EC2::NatGateway")) == 1
-    assert endpoints(reaching) == ALWAYS | {"email"}
+def test_internet_is_reached_through_one_nat_gateway(internet_app: Synthesis):
+    assert len(internet_app["network"].resources("AWS::EC2::NatGateway")) == 1
+    assert endpoints(internet_app) == ALWAYS | {"email"}
 
 
 @rows
-def test_only_internet_callers_are_in_egress_subnets(reaching: Synthesis, row: WorkerSpec):
-    assert subnets(reaching, row) == ({"egress"} if reaches_internet(row) else {"private"})
+def test_only_internet_callers_are_in_egress_subnets(internet_app: Synthesis, row: WorkerSpec):
+    assert subnets(internet_app, row) == ({"egress"} if requires_internet(row) else {"private"})
 
 
-def test_adding_egress_keeps_private_subnet_addresses(aws: Synthesis, reaching: Synthesis):
+def test_adding_egress_keeps_private_subnet_addresses(aws: Synthesis, internet_app: Synthesis):
     def addresses(synthesis: Synthesis) -> dict[str, str]:
         found = synthesis["network"].resources("AWS::EC2::Subnet").items()
         return {id_: subnet["CidrBlock"] for id_, subnet in found if "private" in id_}
 
     assert len(addresses(aws)) == 2
-    assert addresses(reaching) == addresses(aws)
+    assert addresses(internet_app) == addresses(aws)
 
 
 @rows
-def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: WorkerSpec):
-    pipeline = reaching.app
+def test_only_internet_callers_read_the_secret(internet_app: Synthesis, row: WorkerSpec):
+    pipeline = internet_app.app
     (secret,) = secrets(pipeline)
-    read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
+    read = [one["Resource"] for one in granted_statements(pipeline, row, "secretsmanager:GetSecretValue")]
 
-    assert (secret in read) == reaches_internet(row)
-    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if reaches_internet(row) else None)
+    assert (secret in read) == requires_internet(row)
+    assert environment(pipeline, row).get("SECRETS_ARN") == (secret if requires_internet(row) else None)
 
 
 @rows
-def test_only_notifying_workers_get_the_slack_setting(reaching: Synthesis, aws: Synthesis, row: WorkerSpec):
-    slack = environment(reaching.app, row).get("SLACK_ENABLED")
+def test_only_notifying_workers_get_the_slack_setting(internet_app: Synthesis, aws: Synthesis, row: WorkerSpec):
+    slack = environment(internet_app.app, row).get("SLACK_ENABLED")
 
     assert slack == ("true" if "notifications" in row.calls_out else None)
     assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == ("notifications" in row.calls_out)
     assert "SLACK_ENABLED" not in environment(aws.app, row)
 
 
-def test_new_secret_is_empty_and_retained(reaching: Synthesis):
-    document = reaching.app.document
-    (secret,) = [document["Resources"][id_] for id_ in secrets(reaching.app)]
+def test_new_secret_is_empty_and_retained(internet_app: Synthesis):
+    document = internet_app.app.document
+    (secret,) = [document["Resources"][id_] for id_ in secrets(internet_app.app)]
 
     assert secret["Properties"]["SecretString"] == "{}"
     assert secret["DeletionPolicy"] == "Retain"
 
 
-def test_existing_secret_is_used_unchanged(paused: Synthesis):
-    pipeline = paused.app
+def test_existing_secret_is_used_unchanged(dependent_app: Synthesis):
+    pipeline = dependent_app.app
     watchdog, matching = (next(row for row in WORKERS if row.name == name) for name in ("watchdog", "matching"))
 
     assert not secrets(pipeline)
     assert environment(pipeline, watchdog)["SECRETS_ARN"] == SECRET_ARN
-    assert [one["Resource"] for one in granted(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [SECRET_ARN]
+    assert [one["Resource"] for one in granted_statements(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [
+        SECRET_ARN
+    ]
     assert "SECRETS_ARN" not in environment(pipeline, matching)  # only the watchdog calls Slack
 
 
 @rows
-def test_webhooks_get_egress_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: WorkerSpec):
-    pipeline = webhooks.app
+def test_webhooks_get_egress_without_a_secret(webhook_app: Synthesis, aws: Synthesis, row: WorkerSpec):
+    pipeline = webhook_app.app
     delivers = "webhooks" in row.calls_out
 
-    assert len(webhooks["network"].resources("AWS::EC2::NatGateway")) == 1
+    assert len(webhook_app["network"].resources("AWS::EC2::NatGateway")) == 1
     assert not secrets(pipeline)
-    assert subnets(webhooks, row) == ({"egress"} if delivers else {"private"})
+    assert subnets(webhook_app, row) == ({"egress"} if delivers else {"private"})
     assert (
         Settings.from_environment(
             {"WEBHOOKS_ENABLED": environment(pipeline, row).get("WEBHOOKS_ENABLED", "")}
@@ -202,8 +204,8 @@ def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
 
 
 @rows
-def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: WorkerSpec):
-    statements = granted(reaching.app, row, "ses:SendEmail")
+def test_only_notifying_workers_may_send_mail(internet_app: Synthesis, row: WorkerSpec):
+    statements = granted_statements(internet_app.app, row, "ses:SendEmail")
 
     if "notifications" in row.calls_out:
         (statement,) = statements
@@ -213,19 +215,19 @@ def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: WorkerSp
 
 
 @rows
-def test_settings_reach_every_function(reaching: Synthesis, row: WorkerSpec):
-    assert INTERNET.items() <= environment(reaching.app, row).items()
+def test_settings_reach_every_function(internet_app: Synthesis, row: WorkerSpec):
+    assert INTERNET.items() <= environment(internet_app.app, row).items()
 
 
-def test_bedrock_needs_neither_internet_nor_secret(bedrock: Synthesis):
-    assert not bedrock["network"].resources("AWS::EC2::NatGateway")
-    assert not secrets(bedrock.app)
-    assert endpoints(bedrock) == ALWAYS | {"bedrock-runtime"}
+def test_bedrock_needs_neither_internet_nor_secret(bedrock_app: Synthesis):
+    assert not bedrock_app["network"].resources("AWS::EC2::NatGateway")
+    assert not secrets(bedrock_app.app)
+    assert endpoints(bedrock_app) == ALWAYS | {"bedrock-runtime"}
 
 
 @rows
-def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row: WorkerSpec):
-    statements = granted(bedrock.app, row, "bedrock:InvokeModel")
+def test_only_model_callers_may_invoke_configured_model(bedrock_app: Synthesis, row: WorkerSpec):
+    statements = granted_statements(bedrock_app.app, row, "bedrock:InvokeModel")
 
     if "llm" not in row.calls_out:
         assert not statements
@@ -239,11 +241,11 @@ def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row:
 
 
 @rows
-def test_only_embedding_callers_may_invoke_embedding_model(embedding: Synthesis, row: WorkerSpec):
-    statements = granted(embedding.app, row, "bedrock:InvokeModel")
+def test_only_embedding_callers_may_invoke_embedding_model(embedding_app: Synthesis, row: WorkerSpec):
+    statements = granted_statements(embedding_app.app, row, "bedrock:InvokeModel")
 
-    assert not embedding["network"].resources("AWS::EC2::NatGateway")
-    assert endpoints(embedding) == ALWAYS | {"bedrock-runtime"}
+    assert not embedding_app["network"].resources("AWS::EC2::NatGateway")
+    assert endpoints(embedding_app) == ALWAYS | {"bedrock-runtime"}
     if "embeddings" not in row.calls_out:
         assert not statements
         return
@@ -267,23 +269,23 @@ def test_language_and_embedding_models_may_use_different_providers():
 
 
 @rows
-def test_only_ocr_workers_may_call_textract(textract: Synthesis, row: WorkerSpec):
-    statements = granted(textract.app, row, "textract:DetectDocumentText")
+def test_only_ocr_workers_may_call_textract(textract_app: Synthesis, row: WorkerSpec):
+    statements = granted_statements(textract_app.app, row, "textract:DetectDocumentText")
 
     assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
-    assert endpoints(textract) == ALWAYS | {"textract"}
-    assert not textract["network"].resources("AWS::EC2::NatGateway")
-    assert environment(textract.app, row)["OCR_PROVIDER"] == "textract"
+    assert endpoints(textract_app) == ALWAYS | {"textract"}
+    assert not textract_app["network"].resources("AWS::EC2::NatGateway")
+    assert environment(textract_app.app, row)["OCR_PROVIDER"] == "textract"
 
 
 @pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)
-def test_only_watchdog_gets_mappings_of_dependent_workers(paused: Synthesis, row: WorkerSpec):
-    pipeline = paused.app
+def test_only_watchdog_gets_mappings_of_dependent_workers(dependent_app: Synthesis, row: WorkerSpec):
+    pipeline = dependent_app.app
     mappings = {
-        pipeline.resolved(one["EventSourceArn"]): id_
+        pipeline.resolve(one["EventSourceArn"]): id_
         for id_, one in pipeline.resources("AWS::Lambda::EventSourceMapping").items()
     }
-    variables = pipeline.named("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
+    variables = pipeline.named_resource("AWS::Lambda::Function", row.resource_name)["Environment"]["Variables"]
 
     if row.name != "watchdog":
         assert "MAPPINGS" not in variables

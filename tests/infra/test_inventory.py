@@ -100,4 +100,4 @@ def test_listing_alarm_waits_for_daily_inventories(template: Template, aws: Synt
 
 
 def test_inventory_is_off_by_default(aws: Synthesis):
-    assert "InventoryConfigurations" not in aws.app.the("AWS::S3::Bucket")
+    assert "InventoryConfigurations" not in aws.app.only_resource("AWS::S3::Bucket")

@@ -15,20 +15,22 @@ RULE = "arn:AWS::Partition:ses:AWS::Region:AWS::AccountId:receipt-rule-set/count
 
 
 @pytest.fixture(scope="module")
-def receiving(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
+def mail_template(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
     folder: Path = tmp_path_factory.mktemp("mail")
     return synthesize(folder, {"mailDomain": "in.acme.example"}, dependencies).app
 
 
 def statements(template: Template) -> list[dict[str, Any]]:
     (policy,) = template.resources("AWS::S3::BucketPolicy").values()
-    return [template.resolved(statement) for statement in policy["PolicyDocument"]["Statement"]]
+    return [template.resolve(statement) for statement in policy["PolicyDocument"]["Statement"]]
 
 
-def test_mail_is_scanned_and_stored_unchanged(receiving: Template):
-    rule = receiving.resolved(receiving.the("AWS::SES::ReceiptRule"))
+def test_mail_is_scanned_and_stored_unchanged(mail_template: Template):
+    rule = mail_template.resolve(mail_template.only_resource("AWS::SES::ReceiptRule"))
 
-    assert rule["RuleSetName"] == receiving.the("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
+    assert (
+        rule["RuleSetName"] == mail_template.only_resource("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
+    )
     assert rule["Rule"] == {
         "Name": "inbox",
         "Enabled": True,
@@ -39,8 +41,8 @@ def test_mail_is_scanned_and_stored_unchanged(receiving: Template):
     }
 
 
-def test_only_own_receipt_rule_may_store_mail(receiving: Template):
-    (allowed,) = [statement for statement in statements(receiving) if statement["Effect"] == "Allow"]
+def test_only_own_receipt_rule_may_store_mail(mail_template: Template):
+    (allowed,) = [statement for statement in statements(mail_template) if statement["Effect"] == "Allow"]
 
     assert allowed["Principal"] == {"Service": "ses.amazonaws.com"}
     assert allowed["Action"] == "s3:PutObject"
@@ -48,10 +50,10 @@ def test_only_own_receipt_rule_may_store_mail(receiving: Template):
     assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": "AWS::AccountId", "aws:SourceArn": RULE}}
 
 
-def test_mx_record_is_a_stack_output(receiving: Template):
-    exchanger = receiving.document["Outputs"]["MailExchanger"]["Value"]
+def test_mx_record_is_a_stack_output(mail_template: Template):
+    exchanger = mail_template.document["Outputs"]["MailExchanger"]["Value"]
 
-    assert receiving.resolved(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
+    assert mail_template.resolve(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
 
 
 def test_bucket_policy_allows_nothing_without_mail_domain(aws: Synthesis):

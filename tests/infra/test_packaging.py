@@ -152,7 +152,7 @@ def test_declared_dependencies_match_imports():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     required = {re.split(r"[\[><=]", requirement)[0] for requirement in declared}
     sources = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]
-    modules = {name for source in sources for name in imported(source)}
+    modules = {name for source in sources for name in imported_modules(source)}
     of_distribution = packages_distributions()
     found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
     # Separate distributions that belong to a declared package.
@@ -160,7 +160,7 @@ def test_declared_dependencies_match_imports():
     assert {parts.get(name, name) for name in found} - {""} == required - {"tzdata"}  # data files, never imported
 
 
-def imported(source: Path) -> set[str]:
+def imported_modules(source: Path) -> set[str]:
     """Return the top-level names of the modules that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text())):

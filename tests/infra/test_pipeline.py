@@ -26,10 +26,10 @@ def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpe
         assert row.resource_name not in names
         return
 
-    queue = pipeline.named("AWS::SQS::Queue", row.resource_name)
-    dead_letters = pipeline.named("AWS::SQS::Queue", f"{row.resource_name}-dlq")
+    queue = pipeline.named_resource("AWS::SQS::Queue", row.resource_name)
+    dead_letters = pipeline.named_resource("AWS::SQS::Queue", f"{row.resource_name}-dlq")
 
-    assert pipeline.resolved(queue["RedrivePolicy"]) == {
+    assert pipeline.resolve(queue["RedrivePolicy"]) == {
         "deadLetterTargetArn": f"{row.resource_name}-dlq",
         "maxReceiveCount": 3,
     }
@@ -42,9 +42,9 @@ def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpe
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
 def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: WorkerSpec):
-    main, retries = (pipeline.named("AWS::SQS::Queue", name) for name in queues_of([row]))
+    main, retries = (pipeline.named_resource("AWS::SQS::Queue", name) for name in queues_of([row]))
 
-    assert pipeline.resolved(retries | {"QueueName": ""}) == pipeline.resolved(main | {"QueueName": ""})
+    assert pipeline.resolve(retries | {"QueueName": ""}) == pipeline.resolve(main | {"QueueName": ""})
 
 
 def test_only_queues_of_the_table_exist(pipeline: Template):
@@ -83,7 +83,7 @@ def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: 
         if mapping["FunctionName"] == {"Ref": function}
     ]
 
-    assert {pipeline.resolved(mapping["EventSourceArn"]) for mapping in found} == queues_feeding(row)
+    assert {pipeline.resolve(mapping["EventSourceArn"]) for mapping in found} == queues_feeding(row)
     assert len(found) == len(queues_feeding(row))
     for mapping in found:
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
@@ -92,7 +92,7 @@ def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: 
             row.batch_size,
             row.batching_window,
         )
-        queue = pipeline.named("AWS::SQS::Queue", pipeline.resolved(mapping["EventSourceArn"]))
+        queue = pipeline.named_resource("AWS::SQS::Queue", pipeline.resolve(mapping["EventSourceArn"]))
         assert queue["VisibilityTimeout"] >= 6 * row.timeout + row.batching_window
     received = sum(mapping["ScalingConfig"]["MaximumConcurrency"] for mapping in found)
     assert received <= function_of(pipeline, row)["ReservedConcurrentExecutions"]
@@ -174,18 +174,18 @@ def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: WorkerS
 
 
 @rows
-def test_local_function_signs_in_as_its_user(emulated: Template, row: WorkerSpec):
+def test_local_function_signs_in_as_its_user(local_pipeline: Template, row: WorkerSpec):
     user = "postgres" if row.database_user == "master" else row.database_user
 
-    assert environment_of(emulated, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
+    assert environment_of(local_pipeline, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
 
 
 @rows
 def test_log_group_has_worker_name_and_retention(pipeline: Template, row: WorkerSpec):
-    group = pipeline.named("AWS::Logs::LogGroup", f"/aws/lambda/{row.resource_name}")
+    group = pipeline.named_resource("AWS::Logs::LogGroup", f"/aws/lambda/{row.resource_name}")
 
     assert group["RetentionInDays"] == 90
-    assert pipeline.resolved(function_of(pipeline, row)["LoggingConfig"]) == {
+    assert pipeline.resolve(function_of(pipeline, row)["LoggingConfig"]) == {
         "LogGroup": f"/aws/lambda/{row.resource_name}"
     }
 
@@ -200,7 +200,7 @@ def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: WorkerSp
         found = alarms[f"{row.resource_name}-{alarm}"]
         assert found["AlarmDescription"].endswith(f"docs/runbook/{row.runbook_page(alarm)}.md")
         severity = "critical" if alarm is Alarm.ERRORS else "warning"
-        assert pipeline.resolved(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
+        assert pipeline.resolve(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
         threshold = THRESHOLDS["oldest-pending"] if alarm is Alarm.MESSAGE_AGE else 0
         assert (found["Threshold"], found["ComparisonOperator"]) == (threshold, "GreaterThanThreshold")
         if row.every == "hour":  # one failed hourly run must raise the alarm
@@ -216,7 +216,7 @@ def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
     ]
 
     assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
-    assert pipeline.resolved(alarm["Dimensions"]) == [{"Name": "QueueName", "Value": f"{row.resource_name}.QueueName"}]
+    assert pipeline.resolve(alarm["Dimensions"]) == [{"Name": "QueueName", "Value": f"{row.resource_name}.QueueName"}]
 
 
 @rows
@@ -236,7 +236,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
         "hidden": "ApproximateNumberOfMessagesNotVisible",
     }
     for part in parts:
-        assert pipeline.resolved(part["MetricStat"]["Metric"]["Dimensions"]) == [
+        assert pipeline.resolve(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
     # Longer than any live process holds a message: a worker's lease, or an attempt of the archiver.
@@ -251,10 +251,10 @@ def test_schedule_and_retries_match_the_row(pipeline: Template, row: WorkerSpec)
     (schedule,) = [one for one in schedules if one["Name"] == row.resource_name]
 
     assert schedule["ScheduleExpression"] == expression
-    assert pipeline.resolved(schedule["Target"]["Arn"]) == row.resource_name
+    assert pipeline.resolve(schedule["Target"]["Arn"]) == row.resource_name
     assert schedule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
     configs = pipeline.resources("AWS::Lambda::EventInvokeConfig").values()
-    (config,) = [one for one in configs if pipeline.resolved(one["FunctionName"]) == row.resource_name]
+    (config,) = [one for one in configs if pipeline.resolve(one["FunctionName"]) == row.resource_name]
     assert config["MaximumRetryAttempts"] == retries
     granted = list(pipeline.statements(pipeline.role(schedule["Target"]["RoleArn"])))
     assert granted == [
@@ -272,7 +272,7 @@ def test_migrations_run_before_functions_are_updated(pipeline: Template):
         assert (trigger in waits_for) == (name != row.name)
 
 
-def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated: Template):
+def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, local_pipeline: Template):
     def refusing(template: Template) -> list[str]:
         return [
             resource["Type"]
@@ -284,12 +284,12 @@ def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated
     assert sorted(refusing(pipeline)) == sorted(
         ["AWS::SQS::QueuePolicy"] * queues + ["AWS::S3::BucketPolicy"] + ["AWS::SNS::TopicPolicy"] * 2
     )
-    assert not refusing(emulated)
+    assert not refusing(local_pipeline)
 
 
 @rows
 def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: WorkerSpec):
-    outputs = {name: pipeline.resolved(output["Value"]) for name, output in pipeline.document["Outputs"].items()}
+    outputs = {name: pipeline.resolve(output["Value"]) for name, output in pipeline.document["Outputs"].items()}
 
     assert outputs["UploadsBucketName"] == BUCKET
     assert outputs[f"{row.logical_name}FunctionName"] == row.resource_name
@@ -306,14 +306,17 @@ def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: WorkerS
         )
 
 
-def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, emulated: Template, pipeline: Template):
+def test_local_cloud_has_same_workers_with_less_concurrency(
+    local: Synthesis, local_pipeline: Template, pipeline: Template
+):
     kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping")
 
     assert local.stacks == {"counterfoil-pipeline"}
     for kind in kinds:
-        assert len(emulated.resources(kind)) == len(pipeline.resources(kind))
+        assert len(local_pipeline.resources(kind)) == len(pipeline.resources(kind))
     concurrency = {
-        m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
+        m["ScalingConfig"]["MaximumConcurrency"]
+        for m in local_pipeline.resources("AWS::Lambda::EventSourceMapping").values()
     }
     assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.has_event_source_mapping}
-    assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]
+    assert not [f for f in local_pipeline.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

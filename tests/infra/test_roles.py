@@ -21,14 +21,14 @@ USER_POOL = "StateApiPeopleEFDF26F7"
 ACCOUNT = "arn:AWS::Partition:{}:AWS::Region:AWS::AccountId"
 
 
-def switching(*, local: bool) -> set[str]:
+def pause_actions(*, local: bool) -> set[str]:
     """Return the actions that pause a mapping. The local cloud authorizes Get as List."""
     return {"lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"} | (
         {"lambda:ListEventSourceMappings"} if local else set()
     )
 
 
-def granted(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
+def expected_permissions(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
     """Return the permissions of a row, without database and network access."""
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
@@ -54,19 +54,19 @@ def granted(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
     if row.pauses_mappings:
         mapping_arn = f"{ACCOUNT.format('lambda')}:event-source-mapping"  # mappings resolve to their function's name
         paused = {f"{mapping_arn}:{of.resource_name}" for of in queue_workers(WORKERS)}
-        grants |= {(action, mapping) for action in switching(local=batches) for mapping in paused}
+        grants |= {(action, mapping) for action in pause_actions(local=batches) for mapping in paused}
     objects = {f"{prefix}*" for prefix in row.reads}
     return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
 
 
-def allowed(template: Template, row: WorkerSpec) -> set[tuple[str, str]]:
+def allowed_permissions(template: Template, row: WorkerSpec) -> set[tuple[str, str]]:
     statements = template.statements(template.role_of(function_of(template, row)))
     return {
         (action, resource.rpartition(f"{BUCKET}/")[2]) for effect, action, resource in statements if effect == "Allow"
     }
 
 
-def written(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
+def role_statements(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
     """Return the statements of a row's role."""
     policies = template.role_of(function_of(template, row))["Policies"]
     return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
@@ -75,9 +75,9 @@ def written(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
 @rows
 def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: WorkerSpec):
     of_lambda = {(action, "*") for action in INTERFACES | TRACING}
-    rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
+    rest = allowed_permissions(pipeline, row) - expected_permissions(row, batches=False) - of_lambda
 
-    assert granted(row, batches=False) <= allowed(pipeline, row)
+    assert expected_permissions(row, batches=False) <= allowed_permissions(pipeline, row)
     ((action, resource),) = rest
     if row.database_user == "master":
         assert action == "secretsmanager:GetSecretValue"
@@ -89,13 +89,13 @@ def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: Worker
 
 
 @rows
-def test_local_role_grants_exactly_its_row_permissions(emulated: Template, row: WorkerSpec):
-    assert allowed(emulated, row) == granted(row, batches=True)
+def test_local_role_grants_exactly_its_row_permissions(local_pipeline: Template, row: WorkerSpec):
+    assert allowed_permissions(local_pipeline, row) == expected_permissions(row, batches=True)
 
 
 @rows
 def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: WorkerSpec):
-    conditions = [s["Condition"] for s in written(pipeline, row) if s["Action"] == "s3:ListBucketVersions"]
+    conditions = [s["Condition"] for s in role_statements(pipeline, row) if s["Action"] == "s3:ListBucketVersions"]
 
     prefixes = [f"{prefix}*" for prefix in row.lists]
     assert conditions == ([{"StringLike": {"s3:prefix": prefixes}}] if prefixes else [])
@@ -105,7 +105,7 @@ def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: WorkerS
 def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: WorkerSpec):
     named = [
         resource["Fn::Join"][1][-1]["Ref"]
-        for statement in written(pipeline, row)
+        for statement in role_statements(pipeline, row)
         if "lambda:UpdateEventSourceMapping" in statement["Action"]
         for resource in statement["Resource"]
     ]
@@ -132,5 +132,5 @@ def test_wildcards_are_limited_to_interfaces_and_traces(pipeline: Template, row:
     assert everything == traced | {(effect, action) for effect in ("Allow", "Deny") for action in INTERFACES}
     assert not [action for _, action, _ in pipeline.statements(role) if "*" in action]
     (denied,) = [s for p in role["Policies"] for s in p["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
-    function = pipeline.resolved(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
+    function = pipeline.resolve(denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"])
     assert function.endswith(f":function:{row.resource_name}")

@@ -49,7 +49,7 @@ DLQ_CONSUMER = replace(
 )
 
 
-def refusal(rows: Sequence[WorkerSpec]) -> str | None:
+def validation_error(rows: Sequence[WorkerSpec]) -> str | None:
     """Return the error of an invalid table, or None if it is valid."""
     try:
         validate(rows)
@@ -59,7 +59,7 @@ def refusal(rows: Sequence[WorkerSpec]) -> str | None:
 
 
 def test_project_table_is_valid():
-    assert refusal(WORKERS) is None
+    assert validation_error(WORKERS) is None
 
 
 def test_rows_match_the_folders_with_handlers():
@@ -86,7 +86,7 @@ def test_rows_match_the_folders_with_handlers():
     ],
 )
 def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
-    assert refusal([replace(SOURCE, **changes), SINK, CLOCK, DLQ_CONSUMER]) is None
+    assert validation_error([replace(SOURCE, **changes), SINK, CLOCK, DLQ_CONSUMER]) is None
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
         ({"permits": 0}, r"set permits to 1 or more"),
         ({"name": "Source"}, r"its name must be lower-case"),
         ({"name": "so-urce"}, r"its name must be lower-case"),
-        ({"sends_to": ("nobody",)}, r"sends_to names 'nobody', which is not a worker"),
-        ({"invokes": ("nobody",)}, r"invokes names 'nobody', which is not a worker"),
+        ({"sends_to": ("missing",)}, r"sends_to names 'missing', which is not a worker"),
+        ({"invokes": ("missing",)}, r"invokes names 'missing', which is not a worker"),
         ({"sends_to": ("clock",)}, r"sends_to names 'clock', which has no queue: remove it"),
         ({"sends_to": ("source",)}, r"remove its own name from sends_to"),
         ({"reads": ("uploads",)}, r"write the prefix 'uploads' in reads without a leading and with a trailing slash"),
@@ -136,7 +136,7 @@ def test_unsafe_row_is_rejected_with_a_fix(changes: dict[str, Any], message: str
 
 def test_retry_queue_counts_against_reserved_concurrency():
     requeueing = replace(SOURCE, retries="requeue")
-    assert refusal([replace(requeueing, maximum_concurrency=2)]) is None
+    assert validation_error([replace(requeueing, maximum_concurrency=2)]) is None
     with pytest.raises(WorkerTableError, match=r"raise reserved_concurrency from 4 to 8 .* its 2 mappings of 4"):
         validate([requeueing])
 
@@ -148,9 +148,9 @@ def test_retry_queue_requires_a_queue():
 
 
 def test_only_scheduled_workers_have_an_interval():
-    assert refusal([replace(CLOCK, every="hour")]) is None
+    assert validation_error([replace(CLOCK, every="hour")]) is None
     sentence = "Worker 'source': remove every, because no schedule starts it."
-    assert refusal([replace(SOURCE, every="hour"), SINK]) == sentence
+    assert validation_error([replace(SOURCE, every="hour"), SINK]) == sentence
 
 
 def test_retry_waits_require_the_requeue_policy():
@@ -165,7 +165,7 @@ def test_duplicate_row_name_is_rejected():
 
 def test_every_dlq_counts_against_consumer_concurrency():
     third = replace(SOURCE, name="third")
-    assert refusal([SOURCE, SINK, DLQ_CONSUMER]) is None
+    assert validation_error([SOURCE, SINK, DLQ_CONSUMER]) is None
 
     with pytest.raises(
         WorkerTableError, match=r"'dlq_consumer': raise reserved_concurrency from 4 to 6 .* its 3 mappings of 2"
@@ -201,7 +201,7 @@ def test_every_queue_includes_later_rows():
 def test_capped_table_is_valid_with_lower_concurrency():
     rows = capped(WORKERS, 2)
 
-    assert refusal(rows) is None
+    assert validation_error(rows) is None
     assert {row.maximum_concurrency for row in rows if row.has_event_source_mapping} == {2}
     assert {row.maximum_concurrency for row in rows if not row.has_event_source_mapping} == {0}
 
@@ -214,7 +214,7 @@ def test_worker_without_queue_rejects_depends_on():
 def test_shortened_timeouts_keep_the_table_valid():
     rows = {row.name: row for row in shortened(WORKERS, 20)}
 
-    assert refusal(tuple(rows.values())) is None
+    assert validation_error(tuple(rows.values())) is None
     assert (rows["matching"].timeout, rows["matching"].start_margin, rows["matching"].visibility) == (20, 5, 120)
     assert rows["dead_letters"].visibility == 120
     assert rows["watchdog"] == next(row for row in WORKERS if row.name == "watchdog")

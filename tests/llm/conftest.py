@@ -25,14 +25,14 @@ KEY = "sk-s3cr3t"
 class Time:
     """A clock that advances only during waits."""
 
-    left: float = inf
+    seconds_left: float = inf
     waits: list[float] = field(default_factory=list)
     canceled: Event = field(default_factory=Event)
     on_wait: Callable[[], None] = lambda: None
 
     def wait(self, event: Event, seconds: float) -> bool:
         self.waits.append(seconds)
-        self.left -= seconds
+        self.seconds_left -= seconds
         self.on_wait()
         return event.is_set()
 
@@ -41,7 +41,7 @@ class Time:
 class Guards:
     """Stub of the circuit breakers. Raises `error` if it is set."""
 
-    seen: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
     error: CounterfoilError | None = None
 
     @contextmanager
@@ -51,9 +51,9 @@ class Guards:
         try:
             yield
         except BaseException as error:
-            self.seen.append((name, type(error).__name__))
+            self.calls.append((name, type(error).__name__))
             raise
-        self.seen.append((name, "ok"))
+        self.calls.append((name, "ok"))
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def guards() -> Guards:
 
 
 @pytest.fixture
-def configured(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
-    """`configured(provider, **more)`: settings for the scripted server."""
+def configure(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
+    """`configure(provider, **fields)` returns settings for the scripted server."""
 
     def configure(provider: str, **fields: str) -> Settings:
         environment = {
@@ -98,11 +98,11 @@ def configured(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture
-def model(configured: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
+def model(configure: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
     """`model(provider, **settings)`: the language model, with instant waits."""
 
     def make(provider: str, **fields: str) -> Llm:
-        llm = Llm.from_settings(configured(provider, **fields), database, guards)
+        llm = Llm.from_settings(configure(provider, **fields), database, guards)
         assert llm is not None
         llm._wait = time.wait
         llm._clock = lambda: NOW

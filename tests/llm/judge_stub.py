@@ -51,7 +51,7 @@ def main() -> None:
     options = parser.parse_args()
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before threads start, because they inherit the mask
-    with Server(otherwise=judge, failing=options.failing, port=options.port) as server:
+    with Server(respond=judge, failure_rate=options.failing, port=options.port) as server:
         print(server.url, flush=True)  # noqa: T201  # the parent process reads the URL
         signal.sigwait(signals)
 

@@ -54,10 +54,10 @@ class Request:
         """The last user message, or the text to embed."""
         if self.api in ("openai-embeddings", "bedrock-embeddings"):
             return str(self.body["input" if self.api == "openai-embeddings" else "inputText"])
-        return self.said[-1][1]
+        return self.conversation[-1][1]
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def conversation(self) -> list[tuple[str, str]]:
         """The conversation as (role, text), without the system prompt."""
         text = (lambda content: content[0]["text"]) if self.api == "bedrock" else str
         turns = [(str(message["role"]), str(text(message["content"]))) for message in self.body["messages"]]
@@ -69,7 +69,7 @@ class Answer:
     """A successful response of the model."""
 
     text: str
-    cut_off: bool = False
+    truncated: bool = False
     refused: bool = False
     """The model or its content filter declined."""
 
@@ -86,7 +86,7 @@ class Raw:
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    how: Literal["well", "slow_headers", "slow_body", "stalled", "reset", "silent"] = "well"
+    behavior: Literal["well", "slow_headers", "slow_body", "stalled", "reset", "silent"] = "well"
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Server:
     def __init__(
         self,
         *script: Step,
-        otherwise: Callable[[Request], str] | None = None,
-        failing: float = 0.0,
+        respond: Callable[[Request], str] | None = None,
+        failure_rate: float = 0.0,
         seed: int = 0,
         port: int = 0,
         tls: ssl.SSLContext | None = None,
@@ -117,11 +117,11 @@ class Server:
         """Serve `script`, then answers of `otherwise`. A share of `failing` (0 to 1) of these fails."""
         self.script = list(script)
         self.requests: list[Request] = []
-        self.at_once = 0
+        self.max_concurrent_requests = 0
         """Maximum number of concurrent requests."""
         self._in_progress = 0
-        self._otherwise = otherwise
-        self._failing = failing
+        self._otherwise = respond
+        self._failing = failure_rate
         self._random = Random(seed)
         self._lock = Lock()
         self.ended = Event()
@@ -151,7 +151,7 @@ class Server:
         """Return the value of LLM_URL for a provider."""
         return f"{self.url}/v1" if provider == "openai" else self.url
 
-    def then(self, *steps: Step) -> None:
+    def add_steps(self, *steps: Step) -> None:
         """Append steps to the script."""
         with self._lock:
             self.script += steps
@@ -169,13 +169,13 @@ class Server:
                 return self._random.choice(mishaps)
         return Answer(self._otherwise(request))
 
-    def began(self) -> None:
+    def on_request_start(self) -> None:
         """Count a request as started."""
         with self._lock:
             self._in_progress += 1
-            self.at_once = max(self.at_once, self._in_progress)
+            self.max_concurrent_requests = max(self.max_concurrent_requests, self._in_progress)
 
-    def done(self) -> None:
+    def on_request_end(self) -> None:
         """Count a request as finished."""
         with self._lock:
             self._in_progress -= 1
@@ -198,12 +198,12 @@ class _Handler(BaseHTTPRequestHandler):
         api: Api = next((api for pattern, api in _PATHS if re.search(pattern, self.path)), "raw")
         body = json.loads(content) if api != "raw" else content
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self._scripted.began()
+        self._scripted.on_request_start()
         try:
             step = self._scripted.next(Request(api, self.path, headers, body))
             self._send(step if isinstance(step, Raw) else _ENCODERS[api](step))
         finally:
-            self._scripted.done()
+            self._scripted.on_request_end()
             self.close_connection = True
 
     def do_GET(self) -> None:
@@ -216,20 +216,22 @@ class _Handler(BaseHTTPRequestHandler):
         head = [f"HTTP/1.1 {raw.status} {'OK' if raw.status < 400 else 'Not so'}", "Content-Type: application/json"]
         head += [f"{name}: {value}" for name, value in raw.headers.items()]
         if "content-length" not in {name.lower() for name in raw.headers}:
-            head.append(f"Content-Length: {len(raw.body) + (1_000_000 if raw.how in {'slow_body', 'stalled'} else 0)}")
+            head.append(
+                f"Content-Length: {len(raw.body) + (1_000_000 if raw.behavior in {'slow_body', 'stalled'} else 0)}"
+            )
         top = "\r\n".join([*head, "Connection: close", "", ""]).encode()
-        if raw.how == "silent":
+        if raw.behavior == "silent":
             self._scripted.ended.wait(60)
-        elif raw.how == "slow_headers":
+        elif raw.behavior == "slow_headers":
             self._drip(top[:-2])
-        elif raw.how == "slow_body":
+        elif raw.behavior == "slow_body":
             self.wfile.write(top)
             self._drip(raw.body)
-        elif raw.how == "stalled":
+        elif raw.behavior == "stalled":
             self.wfile.write(top + raw.body)
             self.wfile.flush()
             self._scripted.ended.wait(60)
-        elif raw.how == "reset":
+        elif raw.behavior == "reset":
             self.wfile.write(top + raw.body[: len(raw.body) // 2])
             self.wfile.flush()
             # Only lingering for 0 seconds makes close() send a reset.
@@ -277,7 +279,7 @@ def _anthropic(step: Answer | Failure) -> Raw:
                 "role": "assistant",
                 "model": "claude",
                 "content": content,
-                "stop_reason": "max_tokens" if step.cut_off else "refusal" if step.refused else "end_turn",
+                "stop_reason": "max_tokens" if step.truncated else "refusal" if step.refused else "end_turn",
                 "stop_sequence": None,
                 "usage": {"input_tokens": 120, "output_tokens": 30},
             }
@@ -298,7 +300,7 @@ def _openai(step: Answer | Failure) -> Raw:
                     {
                         "index": 0,
                         "message": {"role": "assistant", "content": step.text or None},
-                        "finish_reason": "length" if step.cut_off else "content_filter" if step.refused else "stop",
+                        "finish_reason": "length" if step.truncated else "content_filter" if step.refused else "stop",
                     }
                 ],
                 "usage": {"prompt_tokens": 120, "completion_tokens": 30, "total_tokens": 150},
@@ -334,7 +336,11 @@ def _bedrock(step: Answer | Failure) -> Raw:
         return _json(
             {
                 "output": {"message": {"role": "assistant", "content": [{"text": step.text}] if step.text else []}},
-                "stopReason": "max_tokens" if step.cut_off else "guardrail_intervened" if step.refused else "end_turn",
+                "stopReason": "max_tokens"
+                if step.truncated
+                else "guardrail_intervened"
+                if step.refused
+                else "end_turn",
                 "usage": {"inputTokens": 120, "outputTokens": 30, "totalTokens": 150},
                 "metrics": {"latencyMs": 1},
             }

@@ -137,13 +137,13 @@ def test_zero_budget_allows_no_call(ask: Ask, model_server: Server):
 
 
 def test_failed_calls_count(ask: Ask, model_server: Server, admin: Connection):
-    model_server.then(Failure(503), Answer("no JSON"))
+    model_server.add_steps(Failure(503), Answer("no JSON"))
     ask()
     assert call_counts(admin) == [(NOW.date(), 3)]
 
 
 def test_budget_exhausted_between_attempts_raises_budget_error(ask: Ask, model_server: Server):
-    model_server.then(Failure(503))
+    model_server.add_steps(Failure(503))
     with pytest.raises(BudgetExceededError):
         ask(LLM_CALLS_PER_DAY="1")
 
@@ -165,13 +165,13 @@ def test_concurrent_calls_never_exceed_the_budget(
 
 
 def test_refused_question_does_not_affect_the_breaker(
-    configured: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
+    configure: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
 ):
     now = [NOW]
     breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
 
     def make_llm(**fields: str) -> Llm:
-        llm = Llm.from_settings(configured("openai", **fields), database, breakers)
+        llm = Llm.from_settings(configure("openai", **fields), database, breakers)
         assert llm is not None
         llm._clock, llm._wait = lambda: now[0], Time().wait
         return llm
@@ -179,7 +179,7 @@ def test_refused_question_does_not_affect_the_breaker(
     def ask(llm: Llm) -> Any:
         return llm.complete_json(question, Form, Deadline()).said
 
-    model_server.then(Failure(503))
+    model_server.add_steps(Failure(503))
     with pytest.raises(ServiceUnavailableError):
         ask(make_llm())
     with pytest.raises(BreakerOpenError):
@@ -187,7 +187,7 @@ def test_refused_question_does_not_affect_the_breaker(
     now[0] += timedelta(seconds=31)
     with pytest.raises(BudgetExceededError):
         ask(make_llm(LLM_CALLS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
-    model_server.then(Answer(GOOD))
+    model_server.add_steps(Answer(GOOD))
     assert ask(make_llm()) == Form(matches=[1])
 
 

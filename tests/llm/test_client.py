@@ -45,7 +45,7 @@ def provider(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def only(*names: str) -> pytest.MarkDecorator:
+def for_providers(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("provider", names, indirect=True)
 
 
@@ -54,9 +54,13 @@ def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, 
     """`ask(*script, **settings)`: ask one question that is answered by the script."""
 
     def attempt(*script: Step, **fields: str) -> Form:
-        model_server.then(*script)
+        model_server.add_steps(*script)
         fields = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | fields
-        return model(provider, **fields).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).said
+        return (
+            model(provider, **fields)
+            .complete_json(question, Form, Deadline(lambda: time.seconds_left, time.canceled))
+            .said
+        )
 
     return attempt
 
@@ -74,7 +78,7 @@ def recorded_calls(admin: Connection) -> list[tuple[Any, ...]]:
         Failure(429),
         Failure(500),
         Failure(503),
-        Raw(body=BODY * 9, how="reset"),
+        Raw(body=BODY * 9, behavior="reset"),
         Raw(body=BODY[:-9]),
         Raw(503, b"<html>Bad gateway</html>"),
         Answer("I am sorry."),
@@ -91,7 +95,7 @@ def test_transient_failure_is_retried(failure: Step, ask: Any, time: Time, model
 
 
 def test_slow_provider_is_retried(ask: Any, time: Time, model_server: Server):
-    slow = [Raw(body=BODY, how=how) for how in ("slow_headers", "slow_body")]
+    slow = [Raw(body=BODY, behavior=how) for how in ("slow_headers", "slow_body")]
     assert ask(*slow, GOOD, LLM_TOTAL_TIMEOUT_SECONDS="0.2") == Form(matches=[1])
     assert len(model_server.requests) == 3
 
@@ -113,7 +117,7 @@ def test_rejected_request_is_not_retried(status: int, ask: Any, time: Time, mode
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure(400, too_long=True), Answer('{"matches": [1', cut_off=True), Answer("", True)]
+    "failure", [Failure(400, too_long=True), Answer('{"matches": [1', truncated=True), Answer("", True)]
 )
 def test_context_overflow_is_not_retried(failure: Step, ask: Any, model_server: Server):
     with pytest.raises(ContextWindowError):
@@ -134,11 +138,11 @@ def test_missing_answer_is_not_an_empty_list(ask: Any, model_server: Server):
 def test_chat_returns_the_model_text(
     model: Make, provider: str, model_server: Server, question: LlmRequest, time: Time
 ):
-    model_server.then(Answer(""), Answer(" I am \x00 fine.\n"))
+    model_server.add_steps(Answer(""), Answer(" I am \x00 fine.\n"))
     message = replace(question, history=[ChatTurn("Hello", "Good day")])
-    reply = model(provider).chat(message, Deadline(lambda: time.left, time.canceled))
+    reply = model(provider).chat(message, Deadline(lambda: time.seconds_left, time.canceled))
     assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
-    assert [request.said[:-1] for request in model_server.requests] == [
+    assert [request.conversation[:-1] for request in model_server.requests] == [
         [("user", "Hello"), ("assistant", "Good day")]
     ] * 2
 
@@ -148,7 +152,7 @@ def test_chat_returns_the_model_text(
     [
         (Answer("No.", refused=True), PromptRejectedError),
         (Answer("", refused=True), PromptRejectedError),
-        (Answer("Once upon", cut_off=True), ContextWindowError),
+        (Answer("Once upon", truncated=True), ContextWindowError),
         (Failure(400, too_long=True), ContextWindowError),
         (Failure(400), PromptRejectedError),
     ],
@@ -162,9 +166,9 @@ def test_unanswerable_chat_is_not_retried(
     question: LlmRequest,
     time: Time,
 ):
-    model_server.then(failure, GOOD)
+    model_server.add_steps(failure, GOOD)
     with pytest.raises(error):
-        model(provider).chat(question, Deadline(lambda: time.left, time.canceled))
+        model(provider).chat(question, Deadline(lambda: time.seconds_left, time.canceled))
     assert model_server.script == [GOOD]
 
 
@@ -178,7 +182,7 @@ def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], mo
 # Delays, on a fake clock
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_delays_double_up_to_eight_seconds(ask: Any, time: Time):
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503), LLM_RETRY_BASE_SECONDS="5")
@@ -191,25 +195,25 @@ def test_retry_after_extends_the_delay(ask: Any, time: Time):
 
 
 def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, model_server: Server):
-    time.left = 60
+    time.seconds_left = 60
     with pytest.raises(ServiceUnavailableError) as error:
         ask(Failure(429, retry_after="60"), GOOD)
     assert (error.value.retry_after, time.waits, model_server.script) == (60, [], [GOOD])
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(("left", "attempts"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
 def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, model_server: Server):
-    time.left = left
+    time.seconds_left = left
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503))
     assert len(model_server.requests) == attempts
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
 def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, model_server: Server, admin: Connection):
-    time.left = left
+    time.seconds_left = left
     with pytest.raises(CancelledError):
         ask(GOOD)
     assert (model_server.requests, recorded_calls(admin)) == ([], [])
@@ -218,15 +222,15 @@ def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, model_s
 def test_own_time_limit_is_not_a_provider_failure(
     provider: str, model: Make, question: LlmRequest, guards: Guards, model_server: Server, admin: Connection
 ):
-    model_server.then(Raw(how="silent"))
+    model_server.add_steps(Raw(behavior="silent"))
     left = iter([1.0, 0.2, -0.1, -0.1])  # before, for and after the call
     with pytest.raises(CancelledError):
         model(provider).complete_json(question, Form, Deadline(lambda: next(left)))
-    assert guards.seen == [(f"llm:{provider}", "CancelledError")]
+    assert guards.calls == [(f"llm:{provider}", "CancelledError")]
     assert recorded_calls(admin) == [("canceled", None, None)]
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server):
     time.on_wait = time.canceled.set
     with pytest.raises(CancelledError):
@@ -234,7 +238,7 @@ def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server)
     assert (time.waits, model_server.script) == ([2], [GOOD])
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Server):
     time.canceled.set()
     with pytest.raises(CancelledError):
@@ -242,12 +246,12 @@ def test_canceled_attempt_makes_no_call(ask: Any, time: Time, model_server: Serv
     assert model_server.requests == []
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_cancellation_ends_a_real_wait(
-    provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
+    provider: str, configure: Callable[..., Settings], database: Database, guards: Guards, question: LlmRequest,
     model_server: Server,
 ):  # fmt: skip
-    llm = Llm.from_settings(configured(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
+    llm = Llm.from_settings(configure(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
     assert llm is not None
     canceled = Event()
     checks = count(1)
@@ -257,7 +261,7 @@ def test_cancellation_ends_a_real_wait(
             canceled.set()
         return inf
 
-    model_server.then(Failure(503))
+    model_server.add_steps(Failure(503))
     with pytest.raises(CancelledError, match="while waiting"):
         llm.complete_json(question, Form, Deadline(time_left, canceled))
 
@@ -268,10 +272,10 @@ def test_cancellation_ends_a_real_wait(
 def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards: Guards):
     ask(Failure(503), Answer("?"), GOOD)
     name = f"llm:{provider}"
-    assert guards.seen == [(name, "ServiceUnavailableError"), (name, "InvalidLlmResponseError"), (name, "ok")]
+    assert guards.calls == [(name, "ServiceUnavailableError"), (name, "InvalidLlmResponseError"), (name, "ok")]
 
 
-@only("anthropic")
+@for_providers("anthropic")
 def test_open_breaker_prevents_call_and_record(
     ask: Any, guards: Guards, model_server: Server, time: Time, admin: Connection
 ):
@@ -281,7 +285,7 @@ def test_open_breaker_prevents_call_and_record(
     assert (model_server.requests, time.waits, recorded_calls(admin)) == ([], [], [])
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(
     ("failure", "error"),
     [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidLlmResponseError)],
@@ -299,15 +303,15 @@ def test_breaker_opening_between_attempts_raises_last_error(
     assert model_server.script == [GOOD]
 
 
-@only("openai")
+@for_providers("openai")
 def test_failure_opens_breaker_for_the_next_question(
-    provider: str, configured: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
+    provider: str, configure: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
-    llm = Llm.from_settings(configured(provider), database, breakers)
+    llm = Llm.from_settings(configure(provider), database, breakers)
     assert llm is not None
     llm._wait = time.wait
-    model_server.then(Failure(503), Failure(503), GOOD)
+    model_server.add_steps(Failure(503), Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
         llm.complete_json(question, Form, Deadline())
     with pytest.raises(BreakerOpenError) as error:
@@ -331,13 +335,13 @@ def test_every_call_is_recorded(provider: str, ask: Any, question: LlmRequest, a
     assert {row[7] for row in rows} == {NOW}
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize(
     ("step", "outcome"),
     [
         (Failure(401), ("rejected", None, None)),
         (Failure(400, too_long=True), ("too_long", None, None)),
-        (Answer("{", cut_off=True), ("too_long", 120, 30)),
+        (Answer("{", truncated=True), ("too_long", 120, 30)),
     ],
 )
 def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin: Connection):
@@ -346,7 +350,7 @@ def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin
     assert recorded_calls(admin) == [outcome]
 
 
-@only("openai")
+@for_providers("openai")
 def test_answer_survives_a_failed_record_update(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
@@ -356,7 +360,7 @@ def test_answer_survives_a_failed_record_update(
     assert recorded_calls(admin) == [(None, None, None)]  # the call itself is recorded
 
 
-@only("openai")
+@for_providers("openai")
 def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
@@ -364,7 +368,7 @@ def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server
     assert model_server.requests == []
 
 
-@only("openai")
+@for_providers("openai")
 def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_server: Server):
     during: list[Any] = []
 
@@ -377,7 +381,7 @@ def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_serv
     assert during == [(None, None, None)]  # counted even if the process crashes now
 
 
-@only("openai")
+@for_providers("openai")
 @pytest.mark.parametrize("which", ["_begin", "_end"])
 def test_unknown_commit_writes_the_record_once(
     which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
@@ -415,20 +419,20 @@ def test_logs_omit_question_answer_and_key(
 def test_probe_is_one_small_guarded_call(
     provider: str, model: Make, model_server: Server, guards: Guards, admin: Connection, maintenance_database: Database
 ):
-    model_server.then(Answer("", cut_off=True))
+    model_server.add_steps(Answer("", truncated=True))
     llm = model(provider)
     llm._database = maintenance_database  # the role of the watchdog
     llm.probe()
     body = model_server.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]
-    assert (bound, guards.seen) == (client.PROBE_TOKENS, [(f"llm:{provider}", "ok")])
+    assert (bound, guards.calls) == (client.PROBE_TOKENS, [(f"llm:{provider}", "ok")])
     assert admin.execute("SELECT tenant_id, work_id, purpose, outcome FROM llm_call").fetchall() == [
         (None, None, "probe", "answered")
     ]
 
 
 def test_failed_probe_is_not_retried(provider: str, model: Make, model_server: Server, guards: Guards):
-    model_server.then(Failure(503), GOOD)
+    model_server.add_steps(Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
         model(provider).probe()
     assert model_server.script == [GOOD]

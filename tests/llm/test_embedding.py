@@ -33,8 +33,8 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settings(provider: str, model_server: Server, configured: Callable[..., Settings]) -> Settings:
-    configured("bedrock")  # sets the environment for the scripted server
+def settings(provider: str, model_server: Server, configure: Callable[..., Settings]) -> Settings:
+    configure("bedrock")  # sets the environment for the scripted server
     environment = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
     if provider == "openai":
         environment |= {"EMBEDDING_URL": f"{model_server.url}/v1/", "EMBEDDING_API_KEY": KEY}
@@ -49,7 +49,7 @@ def embed(
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:
-        model_server.then(*script)
+        model_server.add_steps(*script)
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
@@ -75,7 +75,7 @@ def test_request_matches_the_provider_api(provider: str, embed: Any, model_serve
 
 def test_embedding_call_has_own_breaker_and_record(provider: str, embed: Any, guards: Guards, admin: Connection):
     embed(Answer(json.dumps(VECTOR)))
-    assert guards.seen == [(f"llm:{provider}-embeddings", "ok")]
+    assert guards.calls == [(f"llm:{provider}-embeddings", "ok")]
     record = "SELECT purpose, provider, model, outcome, input_tokens, output_tokens FROM llm_call"
     assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
 

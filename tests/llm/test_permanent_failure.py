@@ -68,7 +68,7 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
         assert len(response["batchItemFailures"]) == 1
         assert (provider.calls, waits) == (3 * attempt, [2, 4] * attempt)
         delays.append(sqs.visibility["receipt"])
-        clock.pass_(seconds=delay)
+        clock.advance(seconds=delay)
 
     assert delays == [300, 1800, 0]
     row = life_cycle(admin, message.work_id)
@@ -84,7 +84,7 @@ def test_failing_question_exhausts_attempts_and_dead_letters(
     message, failing, started = pending(), Failing(), clock.now
 
     def wait(_: Event, seconds: float) -> bool:
-        clock.pass_(seconds=seconds)
+        clock.advance(seconds=seconds)
         return False
 
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)

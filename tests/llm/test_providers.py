@@ -24,11 +24,11 @@ from tests.llm.server import Answer, Failure, Raw, Server, Step
 Configure = Callable[..., Settings]
 
 
-def of(*names: str) -> pytest.MarkDecorator:
+def for_providers(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("provider", names, indirect=True)
 
 
-OVER_HTTP = of("anthropic", "openai")
+OVER_HTTP = for_providers("anthropic", "openai")
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -37,12 +37,12 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def reply(provider: str, configured: Configure, model_server: Server) -> Callable[..., Reply]:
+def reply(provider: str, configure: Configure, model_server: Server) -> Callable[..., Reply]:
     """`reply(*script, total=5.0, **settings)`: make one call."""
 
     def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
-        model_server.then(*script)
-        llm = _provider(configured(provider, **fields))
+        model_server.add_steps(*script)
+        llm = _provider(configure(provider, **fields))
         assert llm is not None
         return llm.reply("The rules.", "The case.", max_tokens=77, total=total)
 
@@ -66,13 +66,13 @@ def test_request_matches_the_provider_api(provider: str, reply: Any, model_serve
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
-def test_history_precedes_the_question(provider: str, configured: Configure, model_server: Server):
-    model_server.then(Answer("yes"))
-    llm = _provider(configured(provider))
+def test_history_precedes_the_question(provider: str, configure: Configure, model_server: Server):
+    model_server.add_steps(Answer("yes"))
+    llm = _provider(configure(provider))
     assert llm is not None
     llm.reply("The rules.", "And then?", history=[ChatTurn("Hello", "Good day")], max_tokens=77, total=5)
     request = model_server.requests[0]
-    assert request.said == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
+    assert request.conversation == [("user", "Hello"), ("assistant", "Good day"), ("user", "And then?")]
     assert request.system == "The rules."
 
 
@@ -88,7 +88,7 @@ def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, model_ser
 
 
 def test_truncated_answer_is_marked(reply: Any):
-    assert not reply(Answer('{"a"', cut_off=True)).is_complete
+    assert not reply(Answer('{"a"', truncated=True)).is_complete
 
 
 def test_declined_answer_is_marked(reply: Any):
@@ -167,13 +167,13 @@ def test_context_overflow_is_recognized(reply: Any):
 def test_slow_provider_times_out(how: Any, reply: Any):
     started_at = monotonic()
     with pytest.raises(ServiceUnavailableError):
-        reply(Raw(body=b'{"a": 1}', how=how), total=0.3)
+        reply(Raw(body=b'{"a": 1}', behavior=how), total=0.3)
     assert monotonic() - started_at < 1.5
 
 
 def test_connection_reset_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
-        reply(Raw(body=b'{"content": []}' * 50, how="reset"))
+        reply(Raw(body=b'{"content": []}' * 50, behavior="reset"))
 
 
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
@@ -184,65 +184,65 @@ def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any)
 
 
 @OVER_HTTP
-def test_missing_model_is_permanent_missing_key_transient(provider: str, configured: Configure):
+def test_missing_model_is_permanent_missing_key_transient(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
-        _provider(configured(provider, LLM_MODEL=""))
+        _provider(configure(provider, LLM_MODEL=""))
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
-        _provider(configured(provider, LLM_API_KEY=""))
+        _provider(configure(provider, LLM_API_KEY=""))
 
 
 @pytest.mark.parametrize("key", ["sk\n-1", "sk-ü", "sk\x00"])
 @OVER_HTTP
-def test_malformed_key_is_not_quoted(provider: str, key: str, configured: Configure):
+def test_malformed_key_is_not_quoted(provider: str, key: str, configure: Configure):
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY") as error:
-        _provider(configured(provider, LLM_API_KEY=key))
+        _provider(configure(provider, LLM_API_KEY=key))
     assert key not in str(error.value)
 
 
 @OVER_HTTP
-def test_invalid_url_is_rejected(provider: str, configured: Configure):
+def test_invalid_url_is_rejected(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
-        _provider(configured(provider, LLM_URL="api.example.com"))
+        _provider(configure(provider, LLM_URL="api.example.com"))
 
 
 @OVER_HTTP
-def test_repr_hides_the_key(provider: str, configured: Configure):
-    llm: Any = _provider(configured(provider))
+def test_repr_hides_the_key(provider: str, configure: Configure):
+    llm: Any = _provider(configure(provider))
     assert KEY not in repr(llm._api) + repr(llm) + str(vars(llm))
 
 
 # Provider-specific behavior
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_anthropic_overload_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(529))
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_oversized_anthropic_request_exceeds_the_context(reply: Any):
     with pytest.raises(ContextWindowError):
         reply(Failure(413))
 
 
-@of("anthropic")
+@for_providers("anthropic")
 def test_thinking_is_not_part_of_the_answer(reply: Any):
     body = b"""{"content": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "{}"}],
                 "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2}}"""
     assert reply(Raw(body=body)) == Reply("{}", True, 1, 2, temperature=0.0)
 
 
-@of("openai")
+@for_providers("openai")
 def test_missing_token_counts_become_zero(reply: Any):
     body = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
     assert reply(Raw(body=body)) == Reply("{}", True, 0, 0, temperature=0.0)
 
 
-@of("openai")
-def test_openai_uses_max_completion_tokens(provider: str, configured: Configure):
+@for_providers("openai")
+def test_openai_uses_max_completion_tokens(provider: str, configure: Configure):
     bounds = {
-        url: _provider(configured(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
+        url: _provider(configure(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
         for url in (
             "",
             "https://api.openai.com/v1",
@@ -253,25 +253,25 @@ def test_openai_uses_max_completion_tokens(provider: str, configured: Configure)
     assert list(bounds.values()) == ["max_completion_tokens"] * 3 + ["max_tokens"]
 
 
-@of("bedrock")
+@for_providers("bedrock")
 def test_bedrock_model_error_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError, match="ModelErrorException"):
         reply(Failure(424))
 
 
-@of("bedrock")
+@for_providers("bedrock")
 def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
     assert len(model_server.requests) == 1  # retries by botocore would not be counted
 
 
-@of("bedrock")
-def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configured: Configure):
+@for_providers("bedrock")
+def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
-        _provider(configured(provider, LLM_URL="https://example.com"))
+        _provider(configure(provider, LLM_URL="https://example.com"))
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
-        _provider(configured(provider, LLM_MODEL=""))
+        _provider(configure(provider, LLM_MODEL=""))
 
 
 # Error messages about prompts that exceed the context window

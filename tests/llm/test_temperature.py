@@ -34,9 +34,9 @@ def _clear_cache() -> Iterator[None]:
 
 
 @pytest.fixture
-def reply(provider: str, configured: Callable[..., Settings], model_server: Server) -> Callable[[], Reply]:
+def reply(provider: str, configure: Callable[..., Settings], model_server: Server) -> Callable[[], Reply]:
     def call() -> Reply:
-        llm = _provider(configured(provider))
+        llm = _provider(configure(provider))
         assert llm is not None
         return llm.reply("The rules.", "The case.", max_tokens=77, total=5)
 
@@ -52,19 +52,21 @@ def sent_temperature(body: dict[str, Any]) -> Any:
 
 
 def test_low_temperature_is_sent(reply: Any, model_server: Server):
-    model_server.then(Answer("yes"))
+    model_server.add_steps(Answer("yes"))
     assert reply().temperature == 0
     assert [sent_temperature(request.body) for request in model_server.requests] == [0]
 
 
 def test_model_without_temperature_support_is_remembered(provider: str, reply: Any, model_server: Server):
-    model_server.then(refusal(provider), Answer("yes"), Answer("yes"))
+    model_server.add_steps(refusal(provider), Answer("yes"), Answer("yes"))
     assert [reply().temperature for _ in range(2)] == [None, None]
     assert [sent_temperature(request.body) for request in model_server.requests] == [0, "its own", "its own"]
 
 
 def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, model_server: Server):
-    model_server.then(refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes"))
+    model_server.add_steps(
+        refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes")
+    )
     with pytest.raises(PromptRejectedError):
         reply()
     assert reply().temperature == 0

@@ -42,10 +42,10 @@ ROWS = {
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
     "match_decision": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, decision, decided_by, decided_at)
-                         VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
+                         VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'clerk', now())""",
     "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, decision, decided_by,
                                                 decided_at)
-                            VALUES (%(tenant)s, %(a)s, 'price_mismatch', 1, 2, 'accepted', 'somebody', now())""",
+                            VALUES (%(tenant)s, %(a)s, 'price_mismatch', 1, 2, 'accepted', 'clerk', now())""",
     "document_review": """INSERT INTO {}
         (document_id, tenant_id, type, ambiguous_matches, probability, weights_version, opened_at, changed_at)
                           VALUES (%(a)s, %(tenant)s, 'invoice', '[]', 0.5, 'w', now(), now())""",
@@ -81,18 +81,18 @@ ROWS = {
     "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, delta, last_at)
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
     "operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, last_step_at)
-                                VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())""",
+                                VALUES (%(tenant)s, 'retry', 1, 'clerk', now(), now())""",
     "operation_item": """WITH made AS (
                                          INSERT INTO operation (tenant_id, action, rate, requested_by,
                                                                             requested_at, last_step_at)
-                                         VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())
+                                         VALUES (%(tenant)s, 'retry', 1, 'clerk', now(), now())
                                          RETURNING id, tenant_id)
                                      INSERT INTO {} (operation_id, number, tenant_id, job_id)
                                      SELECT id, 1, tenant_id, id FROM made""",
     "dead_letter_audit": """INSERT INTO {} (tenant_id, job_id, action, actor, recorded_at)
-                            VALUES (%(tenant)s, %(id)s, 'retry', 'somebody', now())""",
+                            VALUES (%(tenant)s, %(id)s, 'retry', 'clerk', now())""",
     "audit_entry": """INSERT INTO {} (tenant_id, number, recorded_at, actor, action, targets, previous_hash, hash)
-                      SELECT %(tenant)s, coalesce(max(number), 0) + 1, now(), 'somebody', 'resolved', '{{}}', max(hash),
+                      SELECT %(tenant)s, coalesce(max(number), 0) + 1, now(), 'clerk', 'resolved', '{{}}', max(hash),
                              sha256('entry')
                       FROM (SELECT number, hash FROM audit_entry WHERE tenant_id = %(tenant)s
                             ORDER BY number DESC LIMIT 1) AS last""",
@@ -114,9 +114,9 @@ ROWS = {
     "document_deletion": """INSERT INTO {} (document_id, tenant_id, source_id, bucket, key, file_name, content_hash,
                                            received_at, deleted_at, deleted_by)
                            VALUES (%(id)s, %(tenant)s, %(source)s, 'uploads', 'key', 'name',
-                                   sha256(%(id)s::text::bytea), now(), now(), 'somebody')""",
+                                   sha256(%(id)s::text::bytea), now(), now(), 'clerk')""",
     "document_replacement": """INSERT INTO {} (tenant_id, bucket, key, document_id, requested_by, requested_at)
-                               VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
+                               VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'clerk', now())""",
     "document_duplicate_file": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
                         VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
@@ -160,10 +160,10 @@ ROWS = {
                   INSERT INTO {{}} (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
                   SELECT '2026-01-01', user_id, %(a)s, %(tenant)s, %(id)s, 1, 1, now(), now() FROM made""",
     "chat_session": """INSERT INTO {} (id, tenant_id, user_id, created_at)
-                       VALUES (%(id)s, %(tenant)s, 'somebody', now())""",
+                       VALUES (%(id)s, %(tenant)s, 'clerk', now())""",
     "chat_message": """WITH made AS (
                            INSERT INTO chat_session (id, tenant_id, user_id, created_at)
-                           VALUES (%(id)s, %(tenant)s, 'somebody', now()) RETURNING id, tenant_id)
+                           VALUES (%(id)s, %(tenant)s, 'clerk', now()) RETURNING id, tenant_id)
                        INSERT INTO {} (session_id, tenant_id, number, role, content, job_id, tokens, created_at)
                        SELECT id, tenant_id, 1, 'user', 'Hello', id, 5, now() FROM made""",
 }
@@ -194,7 +194,7 @@ class Tenant:
         connection.execute(SQL(ROWS[table]).format(Identifier(table)), values)
 
 
-def refused(connection: Connection, statement: str) -> bool:
+def is_refused(connection: Connection, statement: str) -> bool:
     try:
         connection.execute(statement.encode())
     except psycopg.errors.InsufficientPrivilege:

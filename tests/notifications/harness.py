@@ -30,7 +30,7 @@ class Sent:
 class FakeChannel:
     """A channel that records notices. `on_send` may raise, or act during a send."""
 
-    addresses: Sequence[str] = ("somebody",)
+    addresses: Sequence[str] = ("on-call",)
     sent: list[Sent] = field(default_factory=list)
     on_send: Callable[[], None] = lambda: None
 

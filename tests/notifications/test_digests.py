@@ -24,7 +24,7 @@ def test_five_hundred_equal_failures_send_two_messages(fail: Fail, run: Run, cha
     documents = fail(times=500)
     for _ in range(15):
         run()
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert channel.headlines == [
         "A document of acme failed in matching",
         "499 more documents of acme failed in matching",
@@ -41,10 +41,10 @@ def test_five_minutes_of_failures_send_two_messages(fail: Fail, run: Run, channe
         if second % 60 == 0:
             run()
         fail()
-        clock.pass_(seconds=1)
+        clock.advance(seconds=1)
     for _ in range(10):
         run()
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert channel.headlines == [
         "A document of acme failed in matching",
         "299 more documents of acme failed in matching",
@@ -55,9 +55,9 @@ def test_digest_waits_until_its_window_ends(fail: Fail, run: Run, channel: FakeC
     fail()
     run()
     fail()
-    clock.pass_(seconds=299)
+    clock.advance(seconds=299)
     assert run().notices == 0
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
     assert run().notices == 1
     assert len(channel.sent) == 2
 
@@ -68,7 +68,7 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
         if minute < 15:
             fail(times=10)
         counts.append(run().notices)
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert [minute for minute, count in enumerate(counts) if count] == [0, 5, 10, 15]
     assert channel.headlines == [
         "A document of acme failed in matching",
@@ -81,11 +81,11 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
 def test_failure_after_quiet_window_is_sent_immediately(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
-    clock.pass_(seconds=301)
+    clock.advance(seconds=301)
     fail(times=30)
     run()
     assert channel.headlines == ["A document of acme failed in matching"] * 2
-    clock.pass_(seconds=300)
+    clock.advance(seconds=300)
     run()
     assert channel.headlines[2:] == ["29 more documents of acme failed in matching"]
 
@@ -94,16 +94,16 @@ def test_digest_of_one_failure_has_singular_wording(fail: Fail, run: Run, channe
     fail()
     run()
     fail()
-    clock.pass_(seconds=300)
+    clock.advance(seconds=300)
     run()
     assert channel.headlines == ["A document of acme failed in matching"] * 2
 
 
 def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail(times=50)
-    clock.pass_(hours=3)
+    clock.advance(hours=3)
     run()
-    clock.pass_(seconds=300)
+    clock.advance(seconds=300)
     run()
     assert channel.headlines == [
         "A document of acme failed in matching",
@@ -134,7 +134,7 @@ def test_failures_without_a_tenant_are_grouped_too(fail: Fail, run: Run, channel
     fail(None, times=20)
     for _ in range(10):
         run()
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
     assert channel.headlines == ["A document failed in matching", "19 more documents failed in matching"]
 
 
@@ -160,6 +160,6 @@ def test_zero_window_sends_everything_on_next_run(
     notifier = make_notifier({"pager": channel}, notification_digest_interval_seconds=0)
     fail(times=3)
     for _ in range(2):
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
         notifier.run(lambda: 60)
     assert channel.headlines == ["A document of acme failed in matching", "2 more documents of acme failed in matching"]

@@ -40,7 +40,7 @@ def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
     return make_message
 
 
-def answering(answer: str) -> Callable[[TenantAttempt], NoReturn]:
+def fail_with_answer(answer: str) -> Callable[[TenantAttempt], NoReturn]:
     def work(_: TenantAttempt) -> NoReturn:
         raise InvalidLlmResponseError("The model's answer is not valid JSON", preview=answer)
 
@@ -57,7 +57,9 @@ def test_notification_omits_the_quoted_model_answer(
     channel: FakeChannel,
 ):
     message = last_attempt()
-    make_consumer(database, answering(MODEL_ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
+    make_consumer(database, fail_with_answer(MODEL_ANSWERS[0]), clock).handle(
+        event(record(message, receives=3)), Context()
+    )
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
     facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
@@ -78,7 +80,9 @@ def test_bad_model_answers_share_a_fingerprint(
     database: Database, sqs: FakeSqs, clock: Clock, last_attempt: Pending, run: Run, channel: FakeChannel
 ):
     for answer in MODEL_ANSWERS:
-        make_consumer(database, answering(answer), clock).handle(event(record(last_attempt(), receives=3)), Context())
+        make_consumer(database, fail_with_answer(answer), clock).handle(
+            event(record(last_attempt(), receives=3)), Context()
+        )
     run()
     assert len(channel.sent) == 1
 
@@ -99,7 +103,7 @@ def test_lost_worker_notification_omits_earlier_error(
         matching_lease_expires_at=clock() - timedelta(minutes=5),
         matching_error=f"The model's answer is not valid JSON: '{MODEL_ANSWERS[0]}'",
     )
-    make_consumer(database, answering(""), clock).handle(event(record(message, receives=3)), Context())
+    make_consumer(database, fail_with_answer(""), clock).handle(event(record(message, receives=3)), Context())
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
     run()
     (error,) = [fact.value for fact in channel.sent[0].text.facts if fact.label == "Error"]

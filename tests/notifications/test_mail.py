@@ -49,7 +49,7 @@ def ses(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
         yield stubber
 
 
-def expected(recipient: str, text: Any = ANY) -> dict[str, Any]:
+def expected_request(recipient: str, text: Any = ANY) -> dict[str, Any]:
     return {
         "FromEmailAddress": SENDER,
         "Destination": {"ToAddresses": [recipient]},
@@ -72,7 +72,7 @@ def expected(recipient: str, text: Any = ANY) -> dict[str, Any]:
 def test_failure_is_mailed_to_each_admin_separately(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'ann@acme.example')", [acme])
     for recipient in ("ann@acme.example", "ops@example.com"):
-        ses.add_response("send_email", {"MessageId": "1"}, expected(recipient))
+        ses.add_response("send_email", {"MessageId": "1"}, expected_request(recipient))
     fail()
     assert run().sent == 2
     ses.assert_no_pending_responses()
@@ -80,7 +80,7 @@ def test_failure_is_mailed_to_each_admin_separately(fail: Fail, run: Run, ses: S
 
 def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'OPS@example.com')", [acme])
-    ses.add_response("send_email", {"MessageId": "1"}, expected("OPS@example.com"))
+    ses.add_response("send_email", {"MessageId": "1"}, expected_request("OPS@example.com"))
     fail()
     assert run().sent == 1
 
@@ -103,14 +103,14 @@ def test_refused_mail_is_retried_later(
     fail()
     ses.add_client_error("send_email", code, "Email address is not verified: ann@acme.example", status)
     if is_retried:
-        ses.add_response("send_email", {"MessageId": "1"}, expected("ops@example.com"))
+        ses.add_response("send_email", {"MessageId": "1"}, expected_request("ops@example.com"))
     stats = run()
     assert (stats.failed, stats.sent) == (1, int(is_retried))
     errors = [error for (error,) in deliveries(admin, "error") if error]
     assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
     for _ in range(2 - is_retried):
         ses.add_response("send_email", {"MessageId": "2"})
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert run().sent == 2 - is_retried
 
 

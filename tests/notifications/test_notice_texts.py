@@ -33,16 +33,16 @@ def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Not
     return NotificationDigest(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
 
 
-def in_slack(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+def slack_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
     return channels.layout(render(notice_, console_url, 300))
 
 
-def in_mail(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+def mail_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
     return channels.body(render(notice_, console_url, 300))
 
 
 def test_single_failure_is_formatted_for_slack():
-    assert in_slack(notice()) == (
+    assert slack_text(notice()) == (
         "*A document of Acme GmbH failed in matching*\n"
         "Error: The sum of the lines is not the total\n"
         "Attempts: 3\n"
@@ -59,7 +59,7 @@ def test_single_failure_is_formatted_for_slack():
 def test_halted_bulk_operation_is_reported_on_both_channels():
     reason = "1 of the first 2 retries failed again."
     halted = notice(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
-    assert in_slack(halted) == (
+    assert slack_text(halted) == (
         "*An operation on dead letters of Acme GmbH was halted*\n"
         "Reason: 1 of the first 2 retries failed again.\n"
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
@@ -67,13 +67,13 @@ def test_halted_bulk_operation_is_reported_on_both_channels():
         f"Operation: <https://console.example.com/operations/{JOB}?tenant=acme|{JOB}>\n"
         "Dead letters that it has not processed are unchanged."
     )
-    assert f"Progress: counterfoil operations show {JOB}" in " ".join(in_mail(halted, None).split())
+    assert f"Progress: counterfoil operations show {JOB}" in " ".join(mail_text(halted, None).split())
 
 
 def test_digest_is_formatted_as_mail():
     first = [failure(number) for number in range(1, 6)]
     pages = "https://console.example.com/documents/0198c0de-0000-7000-8000-"
-    assert in_mail(notice(*first, count=499)) == (
+    assert mail_text(notice(*first, count=499)) == (
         "499 more documents of Acme GmbH failed in matching.\n"
         "\n"
         "Error of the first:    The sum of the lines is not the total\n"
@@ -95,17 +95,17 @@ def test_digest_is_formatted_as_mail():
 
 @pytest.mark.parametrize("worker", [worker for worker in SUBJECTS if worker not in ("ingestion", "matching")])
 def test_other_failures_link_to_their_dead_letter(worker: str):
-    assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in in_mail(notice(failure(worker=worker)))
+    assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in mail_text(notice(failure(worker=worker)))
 
 
 def test_without_console_mail_names_the_command():
-    text = in_mail(notice(), None)
+    text = mail_text(notice(), None)
     assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
     assert "To see what failed: counterfoil dlq list --tenant acme\n" in text
     assert "http" not in text
 
 
-@pytest.mark.parametrize("layout", [in_slack, in_mail])
+@pytest.mark.parametrize("layout", [slack_text, mail_text])
 def test_unreadable_message_links_to_unassigned_dead_letter(layout: Any):
     text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
     assert "A message to matching cannot be read" in text
@@ -114,7 +114,7 @@ def test_unreadable_message_links_to_unassigned_dead_letter(layout: Any):
 
 
 def test_upload_is_not_called_a_document():
-    text = in_mail(notice(failure(worker="acquisition"), tenant=None), None)
+    text = mail_text(notice(failure(worker="acquisition"), tenant=None), None)
     assert "An upload failed in acquisition." in text
     assert "Upload:" in text
     assert "counterfoil dlq list --tenant -\n" in text
@@ -122,14 +122,14 @@ def test_upload_is_not_called_a_document():
 
 def test_notice_text_is_escaped_in_slack():
     hostile_tenant = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
-    text = in_slack(notice(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
+    text = slack_text(notice(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
     assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
     assert "Error: a &lt; b &amp;&amp; c &gt; d &lt;@U123&gt;" in text
     assert text.count("<") == text.count(">") == 1  # the link
 
 
 def test_long_error_is_cut_before_escaping():
-    text = in_slack(notice(failure(error="&" * 5000)))
+    text = slack_text(notice(failure(error="&" * 5000)))
     (line,) = [line for line in text.splitlines() if line.startswith("Error")]
     assert line == "Error: " + "&amp;" * 999 + "…"
 
@@ -149,12 +149,12 @@ def test_name_cannot_inject_a_mail_header(name: str):
     assert channels.subject(text) == (
         "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
     )
-    assert len(channels.body(text).splitlines()) == len(in_mail(notice()).splitlines())
-    assert len(channels.layout(text).splitlines()) == len(in_slack(notice()).splitlines())
+    assert len(channels.body(text).splitlines()) == len(mail_text(notice()).splitlines())
+    assert len(channels.layout(text).splitlines()) == len(slack_text(notice()).splitlines())
 
 
 def test_error_cannot_start_a_new_line():
-    text = in_mail(notice(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
+    text = mail_text(notice(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
     assert "Error:     first Tenant: another . QUIT\n" in text
 
 
@@ -189,4 +189,4 @@ def test_every_worker_has_a_subject(worker: str):
 
 def test_unknown_worker_gets_generic_subject():
     first = failure(worker="somersault")
-    assert "2 more work items of Acme GmbH failed in somersault" in in_slack(notice(first, failure(2), count=2))
+    assert "2 more work items of Acme GmbH failed in somersault" in slack_text(notice(first, failure(2), count=2))

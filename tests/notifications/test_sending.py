@@ -21,7 +21,7 @@ UNAVAILABLE = ServiceUnavailableError("hooks.example.com answered with HTTP 503"
 MakeNotifier = Callable[..., Notifier]
 
 
-def counted(admin: Connection, table: str) -> int:
+def count_rows(admin: Connection, table: str) -> int:
     row = admin.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
     assert row is not None
     return int(row[0])
@@ -37,7 +37,7 @@ def test_sent_notice_is_recorded_and_counted(
     stats = run()
     assert (stats.notices, stats.sent, stats.failed) == (1, 1, 0)
     assert deliveries(admin, "channel", "recipient", "attempts", "sent_at", "error") == [
-        ("pager", "somebody", 1, clock(), None)
+        ("pager", "on-call", 1, clock(), None)
     ]
     assert metrics(capsys.readouterr().out) == [("NotificationsSent", "pager", 1)]
 
@@ -121,7 +121,7 @@ def test_delivery_locked_by_another_watchdog_is_skipped(
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     assert run().failed == 2
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     with admin.transaction():
         admin.execute("SELECT FROM notification_delivery ORDER BY next_attempt_at, digest_id LIMIT 1 FOR UPDATE")
         assert run().sent == 1
@@ -184,7 +184,7 @@ def test_failed_delivery_is_retried_with_growing_delays(
     for _ in range(30):
         if run().failed or not attempt_times:
             attempt_times.append((clock() - start).total_seconds())
-        clock.pass_(seconds=10)
+        clock.advance(seconds=10)
     assert attempt_times == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
     assert on_send.calls == 4
     assert len(channel.sent) == 1
@@ -223,7 +223,7 @@ def test_failing_channel_does_not_affect_others(
     assert len(channel.sent) == 5
     assert (stats.sent, stats.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
     for _ in range(20):
-        clock.pass_(minutes=1)
+        clock.advance(minutes=1)
         notifier.run(lambda: 60)
     assert len(channel.sent) == 5
 
@@ -274,7 +274,7 @@ def test_one_recipients_failure_does_not_affect_others(
     fail()
     notifier.run(lambda: 60)
     (first,) = channel.sent
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     notifier.run(lambda: 60)
     assert {sent.recipient for sent in channel.sent} == set(channel.addresses)
     assert channel.sent[1].recipient != first.recipient
@@ -307,13 +307,13 @@ def test_notice_is_abandoned_after_three_days(
     start = clock()
     while clock() <= start + GIVE_UP_AFTER:
         run()
-        clock.pass_(minutes=10)
+        clock.advance(minutes=10)
     capsys.readouterr()
     calls_before = on_send.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
     assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
-    clock.pass_(days=1)
+    clock.advance(days=1)
     assert (run().abandoned, on_send.calls) == (0, calls_before)
     assert 70 < calls_before < 85  # hourly, after the first minutes
 
@@ -356,9 +356,9 @@ def test_without_channels_failures_are_only_recorded(
     fail(times=20)
     for _ in range(10):
         without_channels.run(lambda: 60)
-        clock.pass_(minutes=1)
-    assert counted(admin, "failure_event WHERE digest_id IS NULL") == 0
-    assert (counted(admin, "failure_event"), counted(admin, "notification_delivery")) == (20, 0)
+        clock.advance(minutes=1)
+    assert count_rows(admin, "failure_event WHERE digest_id IS NULL") == 0
+    assert (count_rows(admin, "failure_event"), count_rows(admin, "notification_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
     assert channel.sent == []  # adding a channel does not send old failures
 
@@ -372,10 +372,12 @@ def test_old_notices_are_purged_with_their_rows(
     make_notifier({}).run(lambda: 60)
     clock.now += RETENTION
     assert run().purged == 0
-    clock.pass_(seconds=1)
+    clock.advance(seconds=1)
     fail()
     assert run().purged == 2
-    assert [counted(admin, table) for table in ("notification_digest", "failure_event", "notification_delivery")] == [
+    assert [
+        count_rows(admin, table) for table in ("notification_digest", "failure_event", "notification_delivery")
+    ] == [
         1,
         1,
         1,
@@ -390,11 +392,11 @@ def test_tenant_admins_get_only_their_failures(
         admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s)", [tenant_id, email])
     fail()
     run()
-    assert {sent.recipient for sent in channel.sent} == {"somebody", "ann@acme.example", "bob@acme.example"}
+    assert {sent.recipient for sent in channel.sent} == {"on-call", "ann@acme.example", "bob@acme.example"}
     channel.sent.clear()
     fail(None)
     run()
-    assert [sent.recipient for sent in channel.sent] == ["somebody"]
+    assert [sent.recipient for sent in channel.sent] == ["on-call"]
 
 
 def test_notifier_with_worker_role_is_rejected(

@@ -59,7 +59,7 @@ def test_failed_response_is_recorded_and_retried(
     ((error_text, next_attempt_at),) = deliveries(admin, "error", "next_attempt_at")
     assert error_text.startswith(error)
     assert next_attempt_at == clock() + timedelta(seconds=30)
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert run().sent == 1
     assert webhook.requests[0] == webhook.requests[1]
     assert webhook.keys[0] == webhook.keys[1] is not None
@@ -74,9 +74,9 @@ def test_throttling_webhook_is_retried_after_its_delay(
     assert run().failed == 1
     assert len(webhook.requests) == 1  # the other notice is not attempted in this run
     assert max(deliveries(admin, "next_attempt_at")) == (clock() + timedelta(seconds=600),)
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert run().sent == 1
-    clock.pass_(minutes=9)
+    clock.advance(minutes=9)
     assert run().sent == 1
 
 
@@ -89,7 +89,7 @@ def test_hanging_webhook_times_out(
     assert run().failed == 1
     assert deliveries(admin, "error") == [("127.0.0.1 did not answer within 0.2 seconds",)]
     webhook.may_answer.set()
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert run().sent == 1
 
 
@@ -102,7 +102,7 @@ def test_failing_webhook_opens_breaker_and_recovers(
     deferred = 0
     for _ in range(120):
         deferred += run().deferred
-        clock.pass_(seconds=10)
+        clock.advance(seconds=10)
     assert len(webhook.requests) == 5 + 6
     assert deferred > 0
     assert sum(attempts for (attempts,) in deliveries(admin, "attempts")) == 5 + 6
@@ -119,7 +119,7 @@ def test_open_breaker_defers_posts_without_an_attempt(
     assert run().deferred == 1
     assert webhook.requests == []
     assert deliveries(admin, "attempts", "next_attempt_at") == [(0, clock() + timedelta(seconds=30))]
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     assert run().sent == 1
 
 
@@ -202,7 +202,7 @@ def test_notices_wait_for_the_webhook_address(
     assert len(errors) == 2
     assert [error.startswith(expected) for error in errors if error is not None] == [True]
     manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
-    clock.pass_(hours=1)
+    clock.advance(hours=1)
     assert notifier.run(lambda: 60).sent == 2
 
 
@@ -240,5 +240,5 @@ def test_hanging_secrets_manager_times_out(
     assert notifier.run(lambda: 60).failed == 1
     release.set()
     monkeypatch.setattr(channels, "SECRET_SECONDS", 30)
-    clock.pass_(minutes=1)
+    clock.advance(minutes=1)
     assert notifier.run(lambda: 60).sent == 1

@@ -40,7 +40,7 @@ def pin(
     """Pin a day's pool of these people. Return the ids of its shards."""
     shard_size = -(-len(users) // shards)
     parts = [sorted(users)[first : first + shard_size] for first in range(0, len(users), shard_size)]
-    packed = [_packed(admin, part) for part in parts]
+    packed = [_packed_rows(admin, part) for part in parts]
     pool_id = make_pool(
         admin,
         tenant_id,
@@ -70,7 +70,7 @@ def queue(
     )
 
 
-def _packed(admin: Connection, users: Sequence[UUID]) -> bytes:
+def _packed_rows(admin: Connection, users: Sequence[UUID]) -> bytes:
     with admin.cursor(binary=True) as cursor:
         cursor.execute("SELECT packed_row FROM profile WHERE user_id = ANY(%s) ORDER BY user_id", [list(users)])
         return b"".join(packed for (packed,) in cursor)
@@ -109,7 +109,7 @@ def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str |
     return {user_id: (status, offers, error) for user_id, status, offers, error in records}
 
 
-def offered(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
+def offered_candidates(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
     """Return each user's offered candidates, in order."""
     candidates_by_user: dict[UUID, list[UUID]] = {}
     rows = admin.execute("SELECT user_id, candidate_id FROM offers WHERE date = %s ORDER BY user_id, rank", [day])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from counterfoil.offers.compute import EARTH_KM, UNLIMITED_REACH, Pool, compute, squared_line, top_k
 from counterfoil.offers.pool import PACKED_EXCLUSION, UNIT
 from counterfoil.offers.schedule import Rules
-from tests.offers import oracle
+from tests.offers import reference_offers
 from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
 
 DAY = date(2026, 11, 23)
@@ -24,7 +24,7 @@ ANYWHERE = 20_100
 RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
 
 
-def computed(
+def compute_offers(
     pool: Sequence[Person],
     users: Sequence[Person] | None = None,
     excluded: Sequence[tuple[int, UUID]] = (),
@@ -44,9 +44,9 @@ def computed(
     return [pairs[start:end] for start, end in zip([0, *offsets], offsets, strict=False)]
 
 
-def offered(*pool: Person, **fields: Any) -> list[list[int]]:
+def offered_ids(*pool: Person, **fields: Any) -> list[list[int]]:
     """Return each user's offered ids as numbers."""
-    return [[candidate.int for candidate, _ in user_offers] for user_offers in computed(pool, **fields)]
+    return [[candidate.int for candidate, _ in user_offers] for user_offers in compute_offers(pool, **fields)]
 
 
 _cities = [(52.5, 13.4), (52.6, 13.5), (48.1, 11.6), (-17.8, 179.9), (-17.8, -179.9), (89.9, 0.0), (89.9, 180.0)]
@@ -80,29 +80,29 @@ def test_offers_equal_the_reference_implementation(
     excluded = data.draw(st.lists(st.tuples(st.integers(0, len(users) - 1), ids), max_size=10).map(sorted))
     rules = replace(RULES, offers=offers, candidates=candidates)
 
-    result = computed(pool, users, excluded, rules)
+    result = compute_offers(pool, users, excluded, rules)
 
     for number, user in enumerate(users):
         not_to = {candidate for to, candidate in excluded if to == number}
-        assert result[number] == oracle.offers(pool, user, not_to, rules, DAY)
+        assert result[number] == reference_offers.offers(pool, user, not_to, rules, DAY)
 
 
 def test_lower_id_wins_among_equal_scores():
     persons = [Person(UUID(int=number)) for number in (7, 3, 5, 1, 6, 2, 4)]
 
-    assert offered(*persons)[0] == [1, 2, 3, 4, 5]
-    assert offered(*persons)[3] == [2, 3, 4, 5, 6]
+    assert offered_ids(*persons)[0] == [1, 2, 3, 4, 5]
+    assert offered_ids(*persons)[3] == [2, 3, 4, 5, 6]
 
 
-def test_person_alone_gets_no_offers():
-    assert offered(Person(UUID(int=1))) == [[]]
+def test_only_person_of_a_pool_gets_no_offers():
+    assert offered_ids(Person(UUID(int=1))) == [[]]
 
 
-def test_unsought_person_is_not_offered():
+def test_preferences_of_user_exclude_candidates():
     woman, user = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
-    assert offered(woman, user, man) == [[2], [1], []]
+    assert offered_ids(woman, user, man) == [[2], [1], []]
 
 
 def test_preferences_must_match_both_ways():
@@ -112,10 +112,10 @@ def test_preferences_must_match_both_ways():
     )
     nonbinary = Person(UUID(int=3), gender=NONBINARY, seeks_genders=MAN)
 
-    assert offered(man, woman, nonbinary) == [[2], [1], []]
+    assert offered_ids(man, woman, nonbinary) == [[2], [1], []]
 
 
-def test_person_with_invalid_trait_is_left_out():
+def test_person_with_invalid_trait_is_excluded():
     invalid_person = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
     pool = people(Person(UUID(int=1)), invalid_person, Person(UUID(int=3)))
 
@@ -139,14 +139,14 @@ def test_minimum_age_is_reached_on_the_birthday(birth_date: int, day: date, comb
     older = Person(UUID(int=1), min_age=26)
     young = Person(UUID(int=2), birth_date=birth_date)
 
-    assert offered(older, young, day=day) == ([[2], [1]] if combined else [[], []])
+    assert offered_ids(older, young, day=day) == ([[2], [1]] if combined else [[], []])
 
 
 def test_neighbors_across_the_antimeridian_are_near():
     east = Person(UUID(int=1), -17.8, 179.99, max_distance_km=3)
     west = Person(UUID(int=2), -17.8, -179.99, max_distance_km=3)
 
-    assert offered(east, west) == [[2], [1]]
+    assert offered_ids(east, west) == [[2], [1]]
 
 
 @pytest.mark.parametrize(("max_distance_km", "combined"), [(111, False), (112, True)])
@@ -155,14 +155,14 @@ def test_smaller_reach_of_two_people_applies(max_distance_km: int, combined: boo
     near = Person(UUID(int=1), 50, 8, max_distance_km=max_distance_km)
     far = Person(UUID(int=2), 51, 8, max_distance_km=ANYWHERE)
 
-    assert offered(near, far) == ([[2], [1]] if combined else [[], []])
+    assert offered_ids(near, far) == ([[2], [1]] if combined else [[], []])
 
 
 def test_unlimited_reach_spans_the_globe():
     near = Person(UUID(int=1), 40.4, -3.7, max_distance_km=ANYWHERE)
     far = Person(UUID(int=2), -40.4, 176.3, max_distance_km=ANYWHERE)
 
-    assert computed([near, far]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
+    assert compute_offers([near, far]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
 
 
 def test_equal_traits_score_highest_and_opposites_lowest():
@@ -170,11 +170,11 @@ def test_equal_traits_score_highest_and_opposites_lowest():
     same = Person(UUID(int=2), traits=(45, -10) * 8)
     opposite = Person(UUID(int=3), birth_date=1960_01_01, traits=(-90, 20) * 8)
 
-    assert computed([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
+    assert compute_offers([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
 def test_users_of_another_pool_are_offered_its_people():
-    assert computed([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
+    assert compute_offers([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 
 def test_duplicate_person_in_pool_is_rejected():

@@ -9,7 +9,7 @@ from counterfoil.offers import schedule as due_module
 from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, NoSuchDateError, current, due, due_on
 
 
-def at(text: str) -> datetime:
+def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -18,13 +18,13 @@ def dates(now: datetime, *zones: str, queued: frozenset[tuple[str, date]] = froz
 
 
 def test_zone_is_due_from_nine_oclock():
-    assert dates(at("2026-01-05T07:59:59"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-04")]
-    assert dates(at("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
+    assert dates(utc("2026-01-05T07:59:59"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-04")]
+    assert dates(utc("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
 
 
 def test_date_follows_the_zones_calendar():
     zones = ("Pacific/Kiritimati", "UTC", "Pacific/Pago_Pago")
-    assert dates(at("2026-01-05T19:30:00"), *zones) == [
+    assert dates(utc("2026-01-05T19:30:00"), *zones) == [
         ("Pacific/Kiritimati", "2026-01-06"),
         ("UTC", "2026-01-05"),
         ("Pacific/Pago_Pago", "2026-01-04"),
@@ -33,13 +33,13 @@ def test_date_follows_the_zones_calendar():
 
 def test_queued_date_is_not_due_again():
     queued = frozenset({("UTC", date(2026, 1, 5)), ("Asia/Kolkata", date(2026, 1, 4))})
-    assert dates(at("2026-01-05T12:00:00"), "UTC", "Asia/Kolkata", queued=queued) == [("Asia/Kolkata", "2026-01-05")]
+    assert dates(utc("2026-01-05T12:00:00"), "UTC", "Asia/Kolkata", queued=queued) == [("Asia/Kolkata", "2026-01-05")]
 
 
 def test_missed_date_is_due_for_one_day():
     queued = frozenset({("UTC", date(2026, 1, 4))})
-    assert dates(at("2026-01-06T08:59:59"), "UTC", queued=queued) == [("UTC", "2026-01-05")]
-    assert dates(at("2026-01-06T09:00:00"), "UTC", queued=queued) == [("UTC", "2026-01-06")]
+    assert dates(utc("2026-01-06T08:59:59"), "UTC", queued=queued) == [("UTC", "2026-01-05")]
+    assert dates(utc("2026-01-06T09:00:00"), "UTC", queued=queued) == [("UTC", "2026-01-06")]
     longest = due_on("Europe/Berlin", date(2026, 10, 24))  # 25 hours
     assert dates(longest.offered_at + CATCH_UP_WINDOW, "Europe/Berlin") == [("Europe/Berlin", "2026-10-24")]
     assert dates(longest.offered_at + CATCH_UP_WINDOW + timedelta(seconds=1), "Europe/Berlin") == []
@@ -47,33 +47,33 @@ def test_missed_date_is_due_for_one_day():
 
 def test_skipped_date_is_never_due():
     before, after = due_on("Pacific/Apia", date(2011, 12, 29)), due_on("Pacific/Apia", date(2011, 12, 31))
-    assert before.expires_at == after.offered_at == at("2011-12-30T19:00:00")
+    assert before.expires_at == after.offered_at == utc("2011-12-30T19:00:00")
     with pytest.raises(NoSuchDateError):
         due_on("Pacific/Apia", date(2011, 12, 30))
-    hours = [at("2011-12-29T00:00:00") + timedelta(hours=hour) for hour in range(67)]
+    hours = [utc("2011-12-29T00:00:00") + timedelta(hours=hour) for hour in range(67)]
     days = {current("Pacific/Apia", hour).date.day for hour in hours}
     assert days == {28, 29, 31}
 
 
 def test_repeated_date_is_due_once():
     """Kwajalein set its clocks back by 23 hours at the end of September 30, 1969."""
-    hours = [at("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
+    hours = [utc("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
     result = [current("Kwajalein", hour) for hour in hours]
     days = [record.date for record in result]
     assert days == sorted(days)
     twice = due_on("Kwajalein", date(1969, 9, 30))
-    assert (twice.offered_at, twice.expires_at) == (at("1969-09-29T22:00:00"), at("1969-10-01T21:00:00"))
+    assert (twice.offered_at, twice.expires_at) == (utc("1969-09-29T22:00:00"), utc("1969-10-01T21:00:00"))
     assert result.count(twice) == 47
 
 
 def test_unknown_zone_is_due_at_nine_utc():
-    now = at("2026-01-05T09:00:00")
+    now = utc("2026-01-05T09:00:00")
     assert due(now, ["Mars/Olympus"], set()) == [Due("Mars/Olympus", date(2026, 1, 5), now, now + timedelta(days=1))]
 
 
 def test_dates_are_contiguous_in_any_query_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(due_module, "_latest", {})
-    hours = [at("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
+    hours = [utc("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
     forward = [current("America/New_York", hour) for hour in hours]
     backward = [current("America/New_York", hour) for hour in hours[::-1]]
     assert forward == backward[::-1]

@@ -99,7 +99,7 @@ def test_unreached_cap_changes_nothing():
 
 
 @given(parts=st.integers(1, 7), most=st.integers(1, 9), after=st.integers(0, 6))
-def test_shards_share_capped_places_evenly_in_rotation(parts: int, most: int, after: int):
+def test_shards_share_capped_slots_evenly_in_rotation(parts: int, most: int, after: int):
     day = date(2026, 11, 23)
 
     shared = np.array([assign_slots(7, part, parts, most, day) for part in range(parts)])

@@ -13,7 +13,7 @@ import pytest
 from counterfoil.offers.compute import Pool
 from counterfoil.offers.pool import ProfileArrays
 from counterfoil.offers.schedule import VERSION
-from tests.offers.generated import DAY, POOL, RULES, digest, generated, written
+from tests.offers.profile_generator import DAY, POOL, RULES, digest, generate_profiles, offer_texts
 
 GOLDEN = json.loads((POOL.parent / "offers.json").read_text())
 """For `VERSION`: the offers of some users of a fixed pool, and the digest of all."""
@@ -24,8 +24,8 @@ def golden_people() -> ProfileArrays:
     return ProfileArrays.read(POOL.read_bytes())
 
 
-def test_offers_never_change(golden_people: ProfileArrays):
-    texts = written(Pool(golden_people, DAY), golden_people)
+def test_offers_equal_the_golden_values(golden_people: ProfileArrays):
+    texts = offer_texts(Pool(golden_people, DAY), golden_people)
 
     assert GOLDEN["version"] == VERSION
     assert [json.loads(text) for text in texts[: len(GOLDEN["offers"])]] == GOLDEN["offers"]
@@ -33,17 +33,17 @@ def test_offers_never_change(golden_people: ProfileArrays):
 
 
 @pytest.mark.parametrize("rules", [{"most_offered": 5}, {"candidates": 40}], ids=["capped", "narrow"])
-def test_offers_under_other_rules_never_change(golden_people: ProfileArrays, rules: dict[str, int]):
+def test_offers_under_other_rules_equal_golden_values(golden_people: ProfileArrays, rules: dict[str, int]):
     (name,) = rules
 
-    assert digest(written(Pool(golden_people, DAY), golden_people, replace(RULES, **rules))) == GOLDEN[name]
+    assert digest(offer_texts(Pool(golden_people, DAY), golden_people, replace(RULES, **rules))) == GOLDEN[name]
 
 
 @pytest.mark.parametrize("users", [1, 7, 100, 499])
 def test_offers_do_not_depend_on_shards(golden_people: ProfileArrays, users: int):
     pool, texts = Pool(golden_people, DAY), list[bytes]()
     for start in range(0, len(golden_people), users):
-        texts += written(pool, ProfileArrays(golden_people.rows[start : start + users]))
+        texts += offer_texts(pool, ProfileArrays(golden_people.rows[start : start + users]))
 
     assert digest(texts) == GOLDEN["digest"]
 
@@ -53,7 +53,7 @@ def test_offers_do_not_depend_on_input_order(golden_people: ProfileArrays, seed:
     shuffled = np.random.default_rng(seed).permutation(len(golden_people))
     pool = Pool(ProfileArrays(golden_people.rows[shuffled]), DAY)
 
-    texts = written(pool, ProfileArrays(golden_people.rows[shuffled]))
+    texts = offer_texts(pool, ProfileArrays(golden_people.rows[shuffled]))
 
     assert digest(texts[at] for at in np.argsort(shuffled)) == GOLDEN["digest"]
 
@@ -73,7 +73,7 @@ def test_offers_do_not_depend_on_input_order(golden_people: ProfileArrays, seed:
 def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str]):
     root = Path(__file__).parents[2]
     completed = subprocess.run(
-        [sys.executable, "-m", "tests.offers.generated"],
+        [sys.executable, "-m", "tests.offers.profile_generator"],
         cwd=root,
         env={**os.environ, **environment},
         capture_output=True,
@@ -85,10 +85,10 @@ def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str
 
 
 def test_offers_do_not_depend_on_batch_size():
-    people = generated(3000)
+    people = generate_profiles(3000)
     pool = Pool(people, DAY)
 
-    combined = written(pool, people)
+    combined = offer_texts(pool, people)
 
-    assert combined[:50] == written(pool, ProfileArrays(people.rows[:50]))
-    assert combined[-1:] == written(pool, ProfileArrays(people.rows[-1:]))
+    assert combined[:50] == offer_texts(pool, ProfileArrays(people.rows[:50]))
+    assert combined[-1:] == offer_texts(pool, ProfileArrays(people.rows[-1:]))

@@ -140,7 +140,7 @@ def test_pool_stores_rules_times_and_version(harness: PinningHarness, admin: Con
     assert stored[1:] == (BERLIN.offered_at, BERLIN.expires_at, 1, NOW)
 
 
-def test_a_pool_is_pinned_once(harness: PinningHarness):
+def test_pool_is_pinned_once(harness: PinningHarness):
     for _ in range(25):
         harness.add_person()
     assert len(harness.pin()) == 3
@@ -168,7 +168,7 @@ def test_concurrent_pins_pin_a_pool_once(harness: PinningHarness):
     assert harness.counts() == [1, 3, 25, 3]
 
 
-def at_once(
+def run_concurrently(
     harness: PinningHarness, first: Due, between: Callable[[], None], second: Due
 ) -> tuple[Sequence[OutboxMessage], Sequence[OutboxMessage]]:
     """Pin two pools. The second starts before the first commits, after `between`."""
@@ -185,7 +185,7 @@ def at_once(
 def test_moving_during_pinning_yields_one_job(harness: PinningHarness):
     moving_user, staying_user, other = harness.add_person(), harness.add_person(), harness.add_person("Europe/Lisbon")
 
-    at_once(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
+    run_concurrently(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
 
     assert harness.jobs() == {moving_user: "Europe/Berlin", staying_user: "Europe/Berlin", other: "Europe/Lisbon"}
     assert sorted(users for _, users in harness.shards()) == sorted([sorted([moving_user, staying_user]), [other]])
@@ -198,14 +198,14 @@ def test_unique_constraint_prevents_second_job_per_date(harness: PinningHarness,
     moving_user = harness.add_person()
 
     with pytest.raises(RejectedStatementError, match="matchmaking_jobs_date_user_id_key"):
-        at_once(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
+        run_concurrently(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
 
     assert harness.admin.execute("SELECT user_id, timezone FROM matchmaking_jobs").fetchall() == [
         (moving_user, "Europe/Berlin")
     ]
 
 
-def test_user_deleted_during_pinning_is_left_out(harness: PinningHarness):
+def test_user_deleted_during_pinning_is_excluded(harness: PinningHarness):
     leaving_user, staying_user = harness.add_person(), harness.add_person()
 
     with ThreadPoolExecutor(1) as thread:
@@ -245,7 +245,7 @@ def test_waiting_query_reads_no_jobs_of_other_days(harness: PinningHarness, admi
 def test_pool_without_remaining_people_is_not_pinned(harness: PinningHarness):
     moving_user = harness.add_person()
 
-    _, messages = at_once(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
+    _, messages = run_concurrently(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
 
     assert messages == []
     assert harness.counts() == [1, 1, 1, 1]

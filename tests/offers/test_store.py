@@ -15,7 +15,7 @@ from counterfoil.offers.store import ShardInput, Written
 from tests.delivery.conftest import tenant
 from tests.delivery.harness import rows
 from tests.factories import NOW, make_profile, make_shard
-from tests.offers.harness import DAY, jobs, make_people, offered, pin, queue, results, user
+from tests.offers.harness import DAY, jobs, make_people, offered_candidates, pin, queue, results, user
 
 __all__ = ["tenant"]
 
@@ -67,7 +67,7 @@ def test_pool_people_follow_the_shard_order(database: Database, admin: Connectio
         assert store.pool_people(connection, first.pool_id) == (first.profiles or b"") + (second.profiles or b"")
 
 
-def test_deleted_users_are_left_out_on_reread(database: Database, admin: Connection, tenant: UUID):
+def test_deleted_users_are_excluded_on_reread(database: Database, admin: Connection, tenant: UUID):
     make_people(admin, tenant, (1, 3))
     with database.tenant(tenant) as connection:
         numbers, people = store.reload_profiles(connection, [user(1), user(2), user(3)])
@@ -158,7 +158,7 @@ def test_offers_are_written_to_jobs_and_rows(database: Database, admin: Connecti
         3: ("completed", [str(user(3)), 1], None),
         **dict.fromkeys((4, 5, 6), ("pending", None, None)),
     }
-    assert offered(admin) == {user(1): [user(5), user(4)], user(3): [user(1)]}
+    assert offered_candidates(admin) == {user(1): [user(5), user(4)], user(3): [user(1)]}
     (row,) = [row for row in rows(admin, "offer_shard") if row["name"] == "0"]
     assert (row["completed"], row["failed"]) == (3, 0)
 
@@ -180,7 +180,7 @@ def test_deleted_user_gets_no_offers(database: Database, admin: Connection, tena
 
     assert write(database, tenant, shards[0], results([(user(1), [user(5)]), (user(2), [user(5)])])).completed == 1
 
-    assert offered(admin) == {user(2): [user(5)]}
+    assert offered_candidates(admin) == {user(2): [user(5)]}
 
 
 def test_failed_users_are_quarantined_and_others_served(

@@ -164,7 +164,7 @@ class Simulation:
 
 def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
     """Simulates one random zone of each group with equal clocks."""
-    rng = random.Random(random.getrandbits(32))
+    rng = random.Random(random.getrandbits(32))  # pytest-randomly seeds and reports it
     world = Simulation({rng.choice(zones): LocalDays.of(changes) for changes, zones in zones_by_changes.items()}, rng)
 
     world.run()

@@ -42,7 +42,7 @@ class OffersHarness:
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
-        self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
+        self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, seconds_left: float = 300
     ) -> list[str]:
         """Send each message in its own batch. Return the ids of failed messages."""
         consumer = make_consumer(
@@ -56,11 +56,11 @@ class OffersHarness:
         )
         failed = []
         for queued_message in messages:
-            response = consumer.handle(event(record(queued_message)), Context(left))
+            response = consumer.handle(event(record(queued_message)), Context(seconds_left))
             failed += [str(failure["itemIdentifier"]) for failure in response["batchItemFailures"]]
         return failed
 
-    def owed(self) -> list[Message]:
+    def pending_messages(self) -> list[Message]:
         """Return the latest message of each pending shard."""
         records = self.admin.execute(
             "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
@@ -78,7 +78,7 @@ class OffersHarness:
         stored_jobs = jobs(self.admin)
         return {number: stored_jobs[user(number)][0] for number in PEOPLE if user(number) in stored_jobs}
 
-    def spoil(self, *numbers: int) -> None:
+    def invalidate_profiles(self, *numbers: int) -> None:
         """Give these people an invalid trait."""
         self.admin.execute(
             "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
@@ -90,5 +90,5 @@ def message(shard_id: UUID, send_number: int = 0) -> Message:
 
 
 @pytest.fixture
-def day(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
+def offers_harness(database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: Any) -> OffersHarness:
     return OffersHarness(database, admin, clock, tenant)

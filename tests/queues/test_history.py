@@ -38,7 +38,7 @@ def acme(admin: Connection) -> Tenant:
 
 
 @pytest.fixture
-def other(admin: Connection) -> Tenant:
+def other_tenant(admin: Connection) -> Tenant:
     return Tenant(admin, "other")
 
 
@@ -138,12 +138,12 @@ def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, a
 
 
 def test_history_is_ordered_per_tenant_and_overall(
-    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other: Tenant
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other_tenant: Tenant
 ):
     record_ended(acme.id, ago=60)
     record_ended(acme.id, ago=2, times=3)
     record_ended(acme.id, "failed", ago=2)
-    record_ended(other.id, ago=2, times=4)
+    record_ended(other_tenant.id, ago=2, times=4)
     record_ended(None, "skipped", ago=1)  # unassigned: counts only in the total
     record_minute()
     tenant_series, overall_series = history(database, acme.id).series, history(database).series
@@ -160,7 +160,7 @@ def test_history_is_ordered_per_tenant_and_overall(
         overall_series.skipped[58:],
     ) == (1, [7, 0], [1, 0], [0, 1])
     assert {len(series) for series in vars(overall_series).values()} == {60}
-    assert sum(history(database, other.id).series.succeeded) == 4
+    assert sum(history(database, other_tenant.id).series.succeeded) == 4
 
 
 def test_history_covers_last_complete_hour(
@@ -201,7 +201,7 @@ def test_run_is_bounded_and_next_continues(
 
 
 def test_deleted_tenant_does_not_stop_run(
-    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other: Tenant
+    database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other_tenant: Tenant
 ):
     record_ended(acme.id)
     record_ended(uuid4())  # a deleted tenant
@@ -280,8 +280,8 @@ def test_backlog_is_unknown_without_watchdog(
         assert last_hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
 
 
-def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other: Tenant):
-    for tenant in (acme, acme, other):
+def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other_tenant: Tenant):
+    for tenant in (acme, acme, other_tenant):
         make_task(admin, tenant.id, status="in-progress")
     make_document(admin, acme.id, matching_status="in-progress")
     with database.delivery() as connection:

@@ -35,7 +35,7 @@ def stored_pauses(database: Database) -> dict[str, QueuePause]:
         return list_pauses(connection)
 
 
-def paused(database: Database, account: Account) -> QueuePause:
+def pause_tasks(database: Database, account: Account) -> QueuePause:
     """Pause the tasks queue and apply the pause in Lambda."""
     pause = request_pause(database, pause_request())
     assert apply_pause(database, "tasks", account.mappings["tasks"])
@@ -49,7 +49,7 @@ def reconcile(database: Database, account: Account) -> list[str]:
 
 
 def test_pause_disables_only_mappings_of_its_queue(database: Database, account: Account):
-    paused(database, account)
+    pause_tasks(database, account)
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert account.states("matching") == ["Enabled"]
     stored = stored_pauses(database)["tasks"]
@@ -57,7 +57,7 @@ def test_pause_disables_only_mappings_of_its_queue(database: Database, account: 
 
 
 def test_resume_enables_mappings(database: Database, account: Account):
-    paused(database, account)
+    pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1, by="ann"))
     assert apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Enabled"]
@@ -66,7 +66,7 @@ def test_resume_enables_mappings(database: Database, account: Account):
 
 
 def test_repeated_pause_changes_nothing(database: Database, account: Account):
-    first = paused(database, account)
+    first = pause_tasks(database, account)
     repeated = request_pause(database, pause_request(by="ann", version=0))
     assert repeated is not None
     assert (repeated.changed_by, repeated.version) == (first.changed_by, first.version)
@@ -81,7 +81,7 @@ def test_resume_without_pause_stores_nothing(database: Database):
 
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_outdated_version_raises_conflict(version: int, database: Database, account: Account):
-    paused(database, account)
+    pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1))
     with pytest.raises(PauseConflictError):
         request_pause(database, pause_request(version=version))
@@ -89,7 +89,7 @@ def test_outdated_version_raises_conflict(version: int, database: Database, acco
 
 
 def test_pauses_are_audited_as_unassigned(database: Database, account: Account):
-    paused(database, account)
+    pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1, by="ann"))
     with database.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
@@ -114,7 +114,7 @@ def test_unapplied_request_is_reconciled(database: Database, account: Account):
 
 
 def test_mapping_enabled_by_deployment_is_disabled_again(database: Database, account: Account):
-    paused(database, account)
+    pause_tasks(database, account)
     account.switch_directly("tasks", enabled=True)
     assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
@@ -123,7 +123,7 @@ def test_mapping_enabled_by_deployment_is_disabled_again(database: Database, acc
 
 def test_externally_disabled_mapping_stays_disabled(database: Database, account: Account):
     account.switch_directly("matching", enabled=False)
-    paused(database, account)
+    pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
     account.switch_directly("tasks", enabled=False)
@@ -133,7 +133,7 @@ def test_externally_disabled_mapping_stays_disabled(database: Database, account:
 
 def test_recently_resumed_queue_is_reconciled(database: Database, account: Account):
     """A delayed call of a crashed process may still disable its mappings."""
-    paused(database, account)
+    pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
     account.switch_directly("tasks", enabled=False)

@@ -36,7 +36,7 @@ def run(payload: dict[str, Any], *, egress: Egress | None = None, seconds: float
     return HTTP_REQUEST.run(attempt, HTTP_REQUEST.read(payload), Services(egress=egress))
 
 
-def allowed() -> Egress:
+def local_egress() -> Egress:
     return Egress(("127.0.0.0/8",))
 
 
@@ -46,11 +46,11 @@ def test_http_request_is_off_by_default() -> None:
 
 
 def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
-    http_server.then(Raw(201, "grüß\x00".encode()))
+    http_server.add_steps(Raw(201, "grüß\x00".encode()))
 
     response = run(
         {"method": "POST", "url": f"{http_server.url}/path?x=1", "headers": {"X-Key": "k"}, "body": "grüß"},
-        egress=allowed(),
+        egress=local_egress(),
     )
 
     assert response == {"status": 201, "content_type": "application/json", "body": "grüß\ufffd", "truncated": False}
@@ -69,9 +69,9 @@ def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
     ],
 )
 def test_error_status_decides_the_error_type(http_server: Server, response: Raw, error: type[Exception]) -> None:
-    http_server.then(response)
+    http_server.add_steps(response)
     with pytest.raises(error):
-        run({"url": http_server.url}, egress=allowed())
+        run({"url": http_server.url}, egress=local_egress())
     assert len(http_server.requests) == 1
 
 
@@ -90,9 +90,9 @@ def test_error_status_decides_the_error_type(http_server: Server, response: Raw,
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
 )
 def test_response_body_is_truncated_to_the_limit(http_server: Server, body: bytes, expected: str | None) -> None:
-    http_server.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
+    http_server.add_steps(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
 
-    response = run({"url": http_server.url}, egress=allowed())
+    response = run({"url": http_server.url}, egress=local_egress())
 
     assert len(validate_size(response, "result")) <= MAX_PAYLOAD_BYTES
     assert response["truncated"] == (expected is not None)
@@ -100,9 +100,9 @@ def test_response_body_is_truncated_to_the_limit(http_server: Server, body: byte
 
 
 def test_compressed_response_is_truncated_while_inflating(http_server: Server) -> None:
-    http_server.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
+    http_server.add_steps(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
 
-    response = run({"url": http_server.url}, egress=allowed())
+    response = run({"url": http_server.url}, egress=local_egress())
 
     assert (response["body"], response["truncated"]) == ("x" * MAX_BODY_BYTES, True)
 
@@ -153,7 +153,7 @@ def test_missing_egress_error_names_the_setting() -> None:
 
 def test_no_request_starts_without_enough_time(http_server: Server) -> None:
     with pytest.raises(CancelledError):
-        run({"url": http_server.url}, egress=allowed(), seconds=1)
+        run({"url": http_server.url}, egress=local_egress(), seconds=1)
     assert http_server.requests == []
 
 
@@ -180,4 +180,4 @@ def test_no_request_starts_without_enough_time(http_server: Server) -> None:
 )
 def test_invalid_payload_is_rejected(payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidPayloadError):
-        run(payload, egress=allowed())
+        run(payload, egress=local_egress())

@@ -110,7 +110,7 @@ def test_every_rule_has_a_mutant() -> None:
         assert any(not getattr(mutant, rule.name) for mutant in MUTANTS.values()), rule.name
 
 
-def in_order(state: State) -> State:
+def canonical(state: State) -> State:
     """Sort messages and consumers, and drop deleted messages without consumers."""
     messages = [one for one in state.messages if one.consumers or one.place != DELETED]
     messages = sorted(one._replace(consumers=tuple(sorted(one.consumers))) for one in messages)
@@ -120,7 +120,7 @@ def in_order(state: State) -> State:
 def test_reduction_preserves_reachable_states() -> None:
     bounds = Bounds(crashes=1, copies=0, revisions=0, messages=3)
     reduction = Reduction(RULES)
-    reduced, whole = Search(RULES, bounds, reduction), Search(RULES, bounds, in_order)
+    reduced, whole = Search(RULES, bounds, reduction), Search(RULES, bounds, canonical)
 
     assert reduced.run().counterexample is None
     assert whole.run().counterexample is None

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from counterfoil.documents.sandbox.process import TOO_COMPLEX
-from tests import bombs
+from tests import decompression_bombs
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 from tools.extract import extract
 from tools.sample_generator.bulk import deals
@@ -127,7 +127,7 @@ def test_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_bomb_does_not_stop_the_others(folder: Path):
-    (folder / "bomb.pdf").write_bytes(bombs.pdf_in_two_stages())
+    (folder / "bomb.pdf").write_bytes(decompression_bombs.pdf_in_two_stages())
     bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))
     assert bomb["error"] == TOO_COMPLEX
     assert hybrid["method"] == "embedded-xml"

@@ -34,7 +34,7 @@ CONCURRENT = "concurrent ingestions in the workers' logs"
 DEAD_LETTER_QUEUE = "counterfoil-ingestion-dlq"
 
 
-def at(seconds: float) -> datetime:
+def time_at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
@@ -43,13 +43,21 @@ def record(worker: str, position: int, **changes: Any) -> Record:
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(
-            worker, f"{worker}-{position}", UUID(int=position), "succeeded", 1, at(0), at(turn), at(turn), at(turn + 1)
+            worker,
+            f"{worker}-{position}",
+            UUID(int=position),
+            "succeeded",
+            1,
+            time_at(0),
+            time_at(turn),
+            time_at(turn),
+            time_at(turn + 1),
         ),
         **changes,
     )
 
 
-def perfect() -> ReplayData:
+def expected_data() -> ReplayData:
     """Return the expected results."""
     children = [
         Document(UUID(int=position), True, 2 * position, 2 * position + 1, number, "succeeded", "succeeded", 2)
@@ -69,18 +77,18 @@ def failed_checks(found: ReplayData) -> set[str]:
 
 
 def test_expected_results_pass_all_checks():
-    assert failed_checks(perfect()) == set()
+    assert failed_checks(expected_data()) == set()
 
 
 def with_document(position: int, **changes: Any) -> ReplayData:
-    found = perfect()
+    found = expected_data()
     documents = list(found.documents)
     documents[position] = replace(documents[position], **changes)
     return replace(found, documents=documents)
 
 
 def with_record(position: int, **changes: Any) -> ReplayData:
-    found = perfect()
+    found = expected_data()
     recorded = list(found.records)
     recorded[position] = replace(recorded[position], **changes)
     return replace(found, records=recorded)
@@ -101,12 +109,12 @@ def with_record(position: int, **changes: Any) -> ReplayData:
         (with_record(2, outcome="retry"), {"outcomes"}),
         (with_record(2, work_id=UUID(int=1)), {"work items processed twice"}),
         (with_record(2, claimed=None), {ORDER}),
-        (with_record(5, permitted=at(-1)), {ORDER}),
-        (with_record(5, claimed=at(0.5)), {ORDER, CONCURRENT}),
-        (replace(perfect(), dead_letters=1), {"dead letters"}),
-        (replace(perfect(), notifications=1), {"failure notifications"}),
-        (replace(perfect(), queued={DEAD_LETTER_QUEUE: 1}), {"messages left in queues and dead-letter queues"}),
-        (replace(perfect(), downloads_at_once=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
+        (with_record(5, permitted=time_at(-1)), {ORDER}),
+        (with_record(5, claimed=time_at(0.5)), {ORDER, CONCURRENT}),
+        (replace(expected_data(), dead_letters=1), {"dead letters"}),
+        (replace(expected_data(), notifications=1), {"failure notifications"}),
+        (replace(expected_data(), queued={DEAD_LETTER_QUEUE: 1}), {"messages left in queues and dead-letter queues"}),
+        (replace(expected_data(), downloads_at_once=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
     ],
 )
 def test_each_defect_fails_its_check(found: ReplayData, names: set[str]):
@@ -114,22 +122,22 @@ def test_each_defect_fails_its_check(found: ReplayData, names: set[str]):
 
 
 def test_lost_document_fails_checks():
-    found = perfect()
+    found = expected_data()
     assert {"documents", "children ingested and matched", "each invoice number once"} <= failed_checks(
         replace(found, documents=[*found.documents[:3], *found.documents[4:]])
     )
 
 
 def test_second_log_record_fails_checks():
-    found = perfect()
+    found = expected_data()
     twice = replace(found, records=[*found.records, record("ingestion", 1)])
     assert {"work items processed twice", "messages of ingestion and matching"} <= failed_checks(twice)
 
 
 def test_unreached_concurrency_limit_fails_its_check():
-    found = perfect()
+    found = expected_data()
     one_by_one = [
-        replace(one, permitted=at(position), claimed=at(position), ended=at(position + 1))
+        replace(one, permitted=time_at(position), claimed=time_at(position), ended=time_at(position + 1))
         for position, one in enumerate(found.records)
     ]
     assert failed_checks(replace(found, records=one_by_one)) == {"concurrency limit reached, so messages waited"}
@@ -137,7 +145,7 @@ def test_unreached_concurrency_limit_fails_its_check():
 
 def test_simultaneous_end_and_start_do_not_overlap():
     assert max_concurrent([record("ingestion", position) for position in range(7)]) == CONCURRENCY_LIMIT
-    assert max_concurrent([record("ingestion", position, claimed=at(0)) for position in range(7)]) == 7
+    assert max_concurrent([record("ingestion", position, claimed=time_at(0)) for position in range(7)]) == 7
     assert max_concurrent([record("ingestion", 0, claimed=None)]) == 0
 
 
@@ -166,7 +174,9 @@ def test_outcomes_are_parsed_from_log():
         "",
     ]
     first, second = records(log)
-    assert first == Record("ingestion", "m-1", UUID(int=1), "succeeded", 1, at(0), at(1), at(1.5), at(4))
+    assert first == Record(
+        "ingestion", "m-1", UUID(int=1), "succeeded", 1, time_at(0), time_at(1), time_at(1.5), time_at(4)
+    )
     assert (first.waited, first.is_in_order) == (1, True)
     assert (second.work_id, second.claimed, second.is_in_order) == (None, None, False)
 

@@ -11,42 +11,42 @@ from tools import setup
 
 
 @pytest.fixture
-def prepared() -> list[str]:
+def finished_steps() -> list[str]:
     return []
 
 
 @pytest.fixture
-def prepare(tmp_path: Path, prepared: list[str]) -> Callable[[], None]:
+def prepare(tmp_path: Path, finished_steps: list[str]) -> Callable[[], None]:
     """Return a function that prepares a folder from one lock file."""
     (tmp_path / "lock").write_text("1")
 
     def once() -> None:
-        setup.run_once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), lambda: prepared.append("done"))
+        setup.run_once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), lambda: finished_steps.append("done"))
 
     return once
 
 
-def test_finished_step_is_skipped(prepare: Callable[[], None], prepared: list[str]):
+def test_finished_step_is_skipped(prepare: Callable[[], None], finished_steps: list[str]):
     prepare()
     prepare()
-    assert prepared == ["done"]
+    assert finished_steps == ["done"]
 
 
-def test_changed_lock_file_repeats_step(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+def test_changed_lock_file_repeats_step(prepare: Callable[[], None], finished_steps: list[str], tmp_path: Path):
     prepare()
     (tmp_path / "lock").write_text("2")
     prepare()
-    assert prepared == ["done", "done"]
+    assert finished_steps == ["done", "done"]
 
 
-def test_interrupted_step_is_repeated(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+def test_interrupted_step_is_repeated(prepare: Callable[[], None], finished_steps: list[str], tmp_path: Path):
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         setup.run_once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), interrupted)
     prepare()
-    assert prepared == ["done"]
+    assert finished_steps == ["done"]
 
 
 def test_old_python_is_rejected(monkeypatch: pytest.MonkeyPatch):

@@ -35,7 +35,7 @@ class OutputScenario:
     def request(
         self, payload: Any = CLUSTER_PAYLOAD, subject: Any = "cluster", subject_id: UUID | None = None
     ) -> list[OutboxMessage]:
-        self.clock.pass_(seconds=1)
+        self.clock.advance(seconds=1)
         with self.database.tenant(self.tenant_id) as connection:
             id_ = subject_id or self.cluster
 

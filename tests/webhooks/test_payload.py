@@ -31,7 +31,7 @@ def lines(job_: OutputJob) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(to_csv_rows(job_).decode(), newline="")))
 
 
-def test_version_1_bytes_never_change():
+def test_version_1_bytes_are_unchanged():
     """Retries after a deployment send the same bytes; changes need a new version."""
     assert body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
         b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
@@ -51,7 +51,7 @@ def test_each_revision_has_its_own_key():
 
 
 @pytest.mark.parametrize("number", ["0.1", "1.10", "100000000000000000000.01", "1e-400", "-0"])
-def test_no_number_is_rounded(number: str):
+def test_numbers_are_not_rounded(number: str):
     assert f'"data": {{"n": {number}}}}}'.encode() in body(job(f'{{"n": {number}}}'))
 
 

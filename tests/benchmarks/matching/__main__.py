@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "quality": lambda: _quality(options.folder, options.errors),
         "peers": lambda: _peers(options.folder),
         "text": lambda: _text(options.folder / "er"),
-        "waiting": _waiting,
+        "waiting": _llm_latency,
     }
     report = {name: found for name in PARTS if name in options.only and (found := parts[name]())}
     if options.json:
@@ -170,7 +170,7 @@ def _text(folder: Path) -> Report:
     return report
 
 
-def _waiting() -> Report:
+def _llm_latency() -> Report:
     found = llm_latency.measure()
     typer.echo(
         f"{llm_latency.DOCUMENTS} ambiguous documents in one invocation,"

@@ -14,7 +14,7 @@ from tests.benchmarks.matching.pairs import Half, records
 _SETS = ("others", "seller_ids", "buyer_ids", "articles", "words", "prices", "quantities", "lines")
 
 
-def trained(training: Half) -> Callable[[Half], list[float]]:
+def train(training: Half) -> Callable[[Half], list[float]]:
     """Train a classifier on labels. Return a function that scores pairs."""
     linker = dedupe.RecordLink(_variables(), num_cores=1)
     linker.classifier.n_jobs = 1  # a single process, because its memory is measured

@@ -53,12 +53,14 @@ def mistakes(labeled: LabeledSet, matched: Matched) -> Iterator[Mistake]:
         if found.type in KINDS
     }
     for edge in sorted(matched.edges.keys() - labeled.edges, key=sorted):
-        yield _false(edge, known, names, matched)
+        yield _false_link(edge, known, names, matched)
     for edge in sorted(labeled.edges - matched.edges.keys(), key=sorted):
-        yield _missed(edge, known, read, names, matched)
+        yield _missed_link(edge, known, read, names, matched)
 
 
-def _false(edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str, str], matched: Matched) -> Mistake:
+def _false_link(
+    edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str, str], matched: Matched
+) -> Mistake:
     evidence = matched.edges[edge]
     child = known[names[evidence["child"]]]
     (parent,) = (known[name] for name in edge if name != child.id)
@@ -77,7 +79,7 @@ def _false(edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str,
     )
 
 
-def _missed(
+def _missed_link(
     edge: Edge,
     known: Mapping[str, LabeledDocument],
     read: Mapping[str, Document],

@@ -42,7 +42,7 @@ _DATABASE = "waiting"
 
 
 @dataclass(frozen=True)
-class Waited:
+class LatencyResult:
     """Results of one invocation."""
 
     permits: int
@@ -58,9 +58,9 @@ class Waited:
 _ROW = next(row for row in WORKERS if row.name == "matching")
 
 
-def measure() -> Waited:
+def measure() -> LatencyResult:
     """Run one invocation with ten ambiguous documents and the deployed permits."""
-    with temporary_server() as server, Server(otherwise=_answer) as model:
+    with temporary_server() as server, Server(respond=_answer) as model:
         url = server.create_database(_DATABASE)
         apply(url, MIGRATIONS)
         settings = _settings(model)
@@ -79,7 +79,7 @@ def measure() -> Waited:
             seconds = time.perf_counter() - began
             row = admin.execute("SELECT count(*) FROM document_match WHERE decided_by = 'llm'").fetchone()
         assert row is not None
-        return Waited(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
+        return LatencyResult(_ROW.permits, seconds, row[0], len(model.requests), model.max_concurrent_requests)
 
 
 def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
@@ -91,13 +91,13 @@ def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
             order(f"47{number}11", when, supplier=seller, lines=[line(str(when) * 6, description=goods)])
             for when, goods in ((1, "Shovel"), (2, "Violin"))
         ]
-    office = TenantHarness(database, admin, documents)
-    office.match_all()
+    harness = TenantHarness(database, admin, documents)
+    harness.match_all()
     invoices = [
-        office.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))
+        harness.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))
         for number, (firm, document) in enumerate(zip(_FIRMS, documents[::2], strict=True))
     ]
-    ids = [office.ids[position] for position in invoices]
+    ids = [harness.ids[position] for position in invoices]
     admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = ANY(%s)", [ids])
     return ids
 

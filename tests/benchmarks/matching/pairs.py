@@ -61,17 +61,19 @@ def _record(doc: Document, number: str | None, third: list[str]) -> Record:
         "kind": doc.kind,
         "number": number,
         "tail": None if number is None else "".join(filter(str.isdigit, number))[-4:] or None,
-        "others": _stated(found for kind in third for ref in doc.named.get(kind, ()) if (found := _canonical(ref))),
+        "others": _unique_values(
+            found for kind in third for ref in doc.named.get(kind, ()) if (found := _canonical(ref))
+        ),
         **_party("seller", doc.seller),
         **_party("buyer", doc.buyer),
         "day": doc.day,
         "currency": doc.currency,
         "net": doc.net,
-        "articles": _stated(code for line in doc.lines for code in (line.article, line.buyer_article) if code),
-        "words": _stated(word for line in doc.lines for word in line.text.split()),
-        "prices": _stated(f"{line.price:.4f}" for line in doc.lines if line.price is not None),
-        "quantities": _stated(f"{line.quantity:g}" for line in doc.lines if line.quantity is not None),
-        "lines": _stated(_goods(line) for line in doc.lines),
+        "articles": _unique_values(code for line in doc.lines for code in (line.article, line.buyer_article) if code),
+        "words": _unique_values(word for line in doc.lines for word in line.text.split()),
+        "prices": _unique_values(f"{line.price:.4f}" for line in doc.lines if line.price is not None),
+        "quantities": _unique_values(f"{line.quantity:g}" for line in doc.lines if line.quantity is not None),
+        "lines": _unique_values(_goods(line) for line in doc.lines),
     }
 
 
@@ -79,7 +81,7 @@ def _party(side: str, party: Party) -> Record:
     return {
         f"{side}_name": party.name.core if party.name else None,
         f"{side}_vat": party.vat,
-        f"{side}_ids": _stated(f"{field} {value}" for field, value in party.identifiers.items()),
+        f"{side}_ids": _unique_values(f"{field} {value}" for field, value in party.identifiers.items()),
     }
 
 
@@ -87,7 +89,7 @@ def _goods(line: Line) -> str:
     return f"{line.buyer_article or line.article or line.text} {line.quantity or 0:g} {line.unit}"
 
 
-def _stated(values: Iterator[str]) -> list[str] | None:
+def _unique_values(values: Iterator[str]) -> list[str] | None:
     return sorted(set(values)) or None
 
 

@@ -93,14 +93,14 @@ def splink(_: Half) -> Callable[[Half], Scores]:
     """Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
     from tests.benchmarks.matching import splink_baseline
 
-    return splink_baseline.estimated
+    return splink_baseline.train_unlabeled
 
 
 def splink_labeled(training: Half) -> Callable[[Half], Scores]:
     """Fellegi-Sunter model with m and u counted from labels."""
     from tests.benchmarks.matching import splink_baseline
 
-    estimates = splink_baseline.counted(training)
+    estimates = splink_baseline.estimate_from_labels(training)
     return lambda half: splink_baseline.scores(half, estimates)
 
 
@@ -108,7 +108,7 @@ def dedupe(training: Half) -> Callable[[Half], Scores]:
     """Distances and classifier of dedupe, trained with labels."""
     from tests.benchmarks.matching import dedupe_baseline
 
-    return dedupe_baseline.trained(training)
+    return dedupe_baseline.train(training)
 
 
 PEERS: dict[str, Peer] = {

@@ -57,7 +57,7 @@ def across(samples: Sequence[Sample]) -> Iterator[Scored]:
         others = [other for other in samples if other is not sample and other.can_train]
         if others:
             training = [tenant for other in others for tenant in tenants(other.labeled)]
-            yield _scored(sample.labeled, sample.origin, " and ".join(other.name for other in others), training)
+            yield _score_set(sample.labeled, sample.origin, " and ".join(other.name for other in others), training)
 
 
 def within(sample: Sample) -> Iterator[Scored]:
@@ -65,7 +65,7 @@ def within(sample: Sample) -> Iterator[Scored]:
     known = {f"{sample.name}/{tenant.name}": tenant for tenant in tenants(sample.labeled)}
     for part in by_tenant(sample.labeled):
         training = [tenant for name, tenant in known.items() if name != part.name]
-        yield _scored(part, sample.origin, "its other tenants", training)
+        yield _score_set(part, sample.origin, "its other tenants", training)
 
 
 def average(scored: Iterable[Scored]) -> Figures:
@@ -93,7 +93,7 @@ def _mean(agreements: Sequence[Agreement]) -> Agreement:
     )
 
 
-def _scored(labeled: LabeledSet, origin: str, learned_from: str, taught: Sequence[Tenant]) -> Scored:
+def _score_set(labeled: LabeledSet, origin: str, learned_from: str, taught: Sequence[Tenant]) -> Scored:
     assert labeled.edges is not None
     assert labeled.clusters is not None
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))

@@ -22,7 +22,7 @@ Estimates = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 """m and u of the levels, by comparison."""
 
 
-def estimated(half: Half) -> list[float]:
+def train_unlabeled(half: Half) -> list[float]:
     """Return match weights estimated by expectation maximization, without labels.
 
     u is estimated on the same pairs because they share a key. Splink's usual source of u, random pairs, lowers F1 by
@@ -31,20 +31,20 @@ def estimated(half: Half) -> list[float]:
     linker = _linker(half, {})
     linker.training.estimate_u_using_random_sampling(max_pairs=_SAMPLE, seed=1)
     linker.training.estimate_parameters_using_expectation_maximisation(block_on("pair"), fix_u_probabilities=False)
-    return _predicted(linker, half)
+    return _match_weights(linker, half)
 
 
 def scores(half: Half, estimates: Estimates) -> list[float]:
     """Return match weights with given m and u."""
-    return _predicted(_linker(half, estimates), half)
+    return _match_weights(_linker(half, estimates), half)
 
 
-def counted(half: Half) -> Estimates:
+def estimate_from_labels(half: Half) -> Estimates:
     """Count m and u from labels, with half a pair added at each level."""
     truth = half.truth
     rows = _linker(half, {}, retain=True).inference.predict().as_record_list()
     found = {}
-    for name, sorts in _compared().items():
+    for name, sorts in _agreement_levels().items():
         seen = {True: Counter[int](), False: Counter[int]()}
         for row in rows:
             seen[truth[row["unique_id_l"]]][row[f"gamma_{name}"]] += 1
@@ -56,7 +56,7 @@ def counted(half: Half) -> Estimates:
     return found
 
 
-def _predicted(linker: Any, half: Half) -> list[float]:
+def _match_weights(linker: Any, half: Half) -> list[float]:
     found = {row["unique_id_l"]: row["match_weight"] for row in linker.inference.predict().as_record_list()}
     return [found[position] for position in range(len(half.pairs))]
 
@@ -73,7 +73,7 @@ def _linker(half: Half, estimates: Estimates, *, retain: bool = False) -> Any:
     ]
     settings = SettingsCreator(
         link_type="link_only",
-        comparisons=[_comparison(name, sorts, estimates.get(name)) for name, sorts in _compared().items()],
+        comparisons=[_comparison(name, sorts, estimates.get(name)) for name, sorts in _agreement_levels().items()],
         blocking_rules_to_generate_predictions=[block_on("pair")],
         retain_matching_columns=retain,
         max_iterations=_ROUNDS,
@@ -90,7 +90,7 @@ def _comparison(name: str, sorts: Sequence[Any], estimate: tuple[Sequence[float]
     return found
 
 
-def _compared() -> dict[str, list[Any]]:
+def _agreement_levels() -> dict[str, list[Any]]:
     """Return the agreement levels above `else` by feature, best first."""
     found: dict[str, list[Any]] = {
         "kind": [

@@ -63,7 +63,7 @@ def measure(folder: Path, task: Task) -> Similarity:
     true = {(row["D1"], row["D2"]) for row in _read(folder / task.name / "gt.csv", task.delimiter)}
     began = time.perf_counter()
     alike = similarities([_text(row, task.fields) for row in left], [_text(row, task.fields) for row in right])
-    pairs = list(assigned(alike))
+    pairs = list(assign_pairs(alike))
     seconds = time.perf_counter() - began
 
     def agreement(*, forced: bool) -> Agreement:
@@ -88,7 +88,7 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
     return np.asarray((vectors[: len(left)] @ vectors[len(left) :].T).toarray(), dtype=np.float64)
 
 
-def assigned(alike: _Table) -> Iterator[tuple[int, int, bool]]:
+def assign_pairs(alike: _Table) -> Iterator[tuple[int, int, bool]]:
     """Yield row, column, and whether one of them has no better partner."""
     from scipy.optimize import linear_sum_assignment
 

@@ -29,7 +29,7 @@ _LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text))
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Results of one archive."""
 
     documents: int
@@ -60,7 +60,7 @@ def scale(
             Path(directory).chmod(0o711)
             embedded = PostgresServer(Path(directory) / "postgres")
             try:
-                with _started(embedded) as server:
+                with _running_server(embedded) as server:
                     found.append(_measure(server, size, tenants, new))
             finally:
                 embedded.remove()
@@ -70,23 +70,23 @@ def scale(
 
 
 @contextmanager
-def _started(embedded: PostgresServer) -> Iterator[Server]:
+def _running_server(embedded: PostgresServer) -> Iterator[Server]:
     """Start a server with fsync and the shared buffers of the deployed RDS instance (`data.py`).
 
     RDS uses a quarter of the memory, in huge pages. The kind of pages is printed.
     """
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
-    pages = int(_setting(_restarted(embedded), "shared_memory_size_in_huge_pages"))
-    with huge_pages.reserved(pages):
-        server = _restarted(embedded)
+    pages = int(_setting(_restart(embedded), "shared_memory_size_in_huge_pages"))
+    with huge_pages.reserve(pages):
+        server = _restart(embedded)
         kind = "huge" if _setting(server, "huge_pages_status") == "on" else "small (root can reserve huge ones)"
         print(f"PostgreSQL: shared_buffers {_setting(server, 'shared_buffers')}, in {kind} pages")  # noqa: T201
         yield server
         embedded.stop()
 
 
-def _restarted(embedded: PostgresServer) -> Server:
+def _restart(embedded: PostgresServer) -> Server:
     embedded.stop()
     return embedded.start(durable=True)
 
@@ -97,7 +97,7 @@ def _setting(server: Server, name: str) -> str:
         return value
 
 
-def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured:
+def _measure(server: Server, documents: int, tenants: int, new: int) -> Measurements:
     made = [archive.Tenant(number, size) for number, size in enumerate(archive.sizes(documents, tenants))]
     largest = list(archive.Tenant(0, made[0].size).documents())
     newest = sorted(largest, key=lambda doc: (doc.received_at, doc.id))[-min(new, len(largest) // 10) :]
@@ -119,17 +119,17 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured
             name: connection.execute(_SIZE, [name]).fetchall()[0][0] for name in ("document", "document_key", *INDEXES)
         }
         levels = {name: connection.execute(_LEVELS, [name]).fetchall()[0][0] for name in INDEXES}
-        built = {name: _built(connection, name) for name in INDEXES}
-    return Measured(documents, search, speeds, megabytes, built, levels)
+        built = {name: _index_seconds(connection, name) for name in INDEXES}
+    return Measurements(documents, search, speeds, megabytes, built, levels)
 
 
-def _built(connection: psycopg.Connection, index: str) -> float:
+def _index_seconds(connection: psycopg.Connection, index: str) -> float:
     began = perf_counter()
     connection.execute(SQL("REINDEX INDEX {}").format(Identifier(index)))
     return perf_counter() - began
 
 
-def _report(found: Measured) -> None:
+def _report(found: Measurements) -> None:
     search = found.search
     print(f"SELECT 1: {search.select_1_p50:.3f} ms")  # noqa: T201
     print(f"search: p50 {search.p50:.2f} ms, p95 {search.p95:.2f} ms, {search.ratio:.0f} times SELECT 1")  # noqa: T201
@@ -145,7 +145,7 @@ def _report(found: Measured) -> None:
         print(f"{name}: rebuilt in {found.built[name]:.1f} s, {found.levels[name]} levels above the leaves")  # noqa: T201
 
 
-def _compare(small: Measured, large: Measured) -> None:
+def _compare(small: Measurements, large: Measurements) -> None:
     """Print how costs grow with the archive, and project them to ten times its size."""
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio

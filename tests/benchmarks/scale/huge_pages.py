@@ -8,7 +8,7 @@ RESERVED = Path("/proc/sys/vm/nr_hugepages")
 
 
 @contextmanager
-def reserved(number: int) -> Iterator[None]:
+def reserve(number: int) -> Iterator[None]:
     """Reserve additional huge pages temporarily, if the kernel has any. Requires root."""
     try:
         before = int(RESERVED.read_text())

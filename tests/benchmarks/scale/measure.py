@@ -59,10 +59,10 @@ def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
-        alone = [_timed(lambda: seen.execute("SELECT 1").fetchone())[0] for _ in range(1000)]
+        alone = [_time_call(lambda: seen.execute("SELECT 1").fetchone())[0] for _ in range(1000)]
         for child in children:
-            keys = _sought(child)
-            seconds, holders = _timed(partial(_holders, seen, child, keys))
+            keys = _search_keys(child)
+            seconds, holders = _time_call(partial(_holders, seen, child, keys))
             ids = {id_ for held in holders.values() for id_ in held}
             took.append(seconds)
             found += child.order in ids
@@ -77,14 +77,14 @@ def _holders(connection: Connection, child: ArchiveDocument, keys: Collection[Ke
     )
 
 
-def _sought(child: ArchiveDocument) -> frozenset[Key]:
+def _search_keys(child: ArchiveDocument) -> frozenset[Key]:
     read = document(child.id, child.received_at, child.kind, child.data)
     return keyed.referenced_numbers(read) | keyed.transaction_keys(
         read, tuple(kind for kind in PARENT_KINDS[child.kind] if kind in SEARCHED_KINDS)
     )
 
 
-def _timed(call: Callable[[], T]) -> tuple[float, T]:
+def _time_call(call: Callable[[], T]) -> tuple[float, T]:
     began = perf_counter()
     result = call()
     return perf_counter() - began, result
@@ -108,7 +108,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class _Matched:
+class _MatchResult:
     """Results of one process after its first batches, in seconds of a shared clock."""
 
     documents: int
@@ -138,7 +138,7 @@ def _p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20)[-1]
 
 
-def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
+def _match(url: str, ids: Sequence[UUID], size: int) -> _MatchResult:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     raise_gc_threshold()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
@@ -157,7 +157,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
         if len(settled) != len(ids):
             message = f"The log has {len(settled)} documents instead of {len(ids)}"
             raise RuntimeError(message)
-        return _Matched(len(ids) - first, began, ended, took, settled[first:])
+        return _MatchResult(len(ids) - first, began, ended, took, settled[first:])
 
 
 def _seconds(stages: Mapping[str, str]) -> float:
@@ -166,7 +166,7 @@ def _seconds(stages: Mapping[str, str]) -> float:
 
 def _handle(consumer: Consumer, batch: Sequence[UUID]) -> float:
     messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in batch]
-    seconds, response = _timed(partial(consumer.handle, event(*messages), Context()))
+    seconds, response = _time_call(partial(consumer.handle, event(*messages), Context()))
     if response["batchItemFailures"]:
         raise RuntimeError(f"Not matched: {response}")
     return seconds

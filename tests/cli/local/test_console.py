@@ -17,7 +17,7 @@ from cli.local.tenants import Tenant
 URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"
 
 
-class TakenError(Exception):
+class UserExistsError(Exception):
     """`UsernameExistsException` of the Cognito client."""
 
 
@@ -29,7 +29,7 @@ class People:
     console_url: str = URL
     passwords: dict[str, str | None] = field(default_factory=dict)
     groups: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set, {"admin": set(), "viewer": set()}))
-    exceptions: Any = field(default_factory=lambda: SimpleNamespace(UsernameExistsException=TakenError))
+    exceptions: Any = field(default_factory=lambda: SimpleNamespace(UsernameExistsException=UserExistsError))
 
     def client(self, _service: str) -> "People":
         return self
@@ -37,7 +37,7 @@ class People:
     def admin_create_user(self, *, Username: str, MessageAction: str, **_rest: Any) -> None:  # noqa: N803
         assert MessageAction == "SUPPRESS"
         if Username in self.passwords:
-            raise TakenError
+            raise UserExistsError
         self.passwords[Username] = None
 
     def admin_set_user_password(self, *, Username: str, Password: str, **_rest: Any) -> None:  # noqa: N803

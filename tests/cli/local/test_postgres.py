@@ -315,7 +315,7 @@ def test_error_names_the_missing_package(embedded: PostgresServer, monkeypatch: 
         start(embedded)
 
 
-def interrupted(program: str, *, at_its_end: bool) -> type[subprocess.Popen[bytes]]:
+def interrupting_popen(program: str, *, at_its_end: bool) -> type[subprocess.Popen[bytes]]:
     """Return a Popen class whose first wait for `program` is interrupted, as by Ctrl-C.
 
     The interrupt comes while the child runs or, with `at_its_end`, right after it has ended.
@@ -340,7 +340,7 @@ def interrupted(program: str, *, at_its_end: bool) -> type[subprocess.Popen[byte
 def test_an_interrupted_start_leaves_no_process(
     program: str, at_its_end: bool, embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    popen = interrupted(program, at_its_end=at_its_end)
+    popen = interrupting_popen(program, at_its_end=at_its_end)
     with monkeypatch.context() as patch:
         patch.setattr(module, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": popen}))
         with pytest.raises(KeyboardInterrupt):

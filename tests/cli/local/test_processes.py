@@ -55,7 +55,7 @@ def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
     assert other.poll() is None
 
 
-def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
+def test_single_process_can_be_ended(start: Start, tmp_path: Path):
     emulator, deployment = start(tmp_path), start(tmp_path, CloudProcess.DEPLOYMENT)
     assert processes.end_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
     deployment.wait(timeout=10)

@@ -34,14 +34,14 @@ class Pool(People):
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Any:
+def user_pool(tmp_path: Path) -> Any:
     made: Any = Pool()
     made.place = CloudFolder(tmp_path)
     made.state = SimpleNamespace(emulator=SimpleNamespace(secret="a secret"))
     return made
 
 
-def sent_tokens(pool: Any, name: str = "kim", refused: tuple[str, ...] = ()) -> list[str]:
+def sent_tokens(user_pool: Any, name: str = "kim", refused: tuple[str, ...] = ()) -> list[str]:
     """Return the tokens that a command sends. The gateway rejects those in `refused`."""
     sent: list[str] = []
 
@@ -49,63 +49,63 @@ def sent_tokens(pool: Any, name: str = "kim", refused: tuple[str, ...] = ()) -> 
         sent.append(request.headers["Authorization"].removeprefix("Bearer "))
         return httpx.Response(401 if sent[-1] in refused else 200)
 
-    with httpx.Client(auth=LocalSignIn(pool, name), transport=httpx.MockTransport(answer)) as client:
+    with httpx.Client(auth=LocalSignIn(user_pool, name), transport=httpx.MockTransport(answer)) as client:
         client.get("http://api.example/api/admin/dlq")
     return sent
 
 
-def test_command_signs_in_once_as_admin(pool: Any) -> None:
-    assert sent_tokens(pool) == sent_tokens(pool) == pool.issued
-    assert len(pool.issued) == 1
-    assert pool.groups["admin"] == pool.groups["tenant:*"] == {"kim@cli.counterfoil.example"}
+def test_command_signs_in_once_as_admin(user_pool: Any) -> None:
+    assert sent_tokens(user_pool) == sent_tokens(user_pool) == user_pool.issued
+    assert len(user_pool.issued) == 1
+    assert user_pool.groups["admin"] == user_pool.groups["tenant:*"] == {"kim@cli.counterfoil.example"}
 
 
-def test_sessions_are_private_and_deleted_with_the_cloud(pool: Any) -> None:
-    sent_tokens(pool)
-    (kept,) = pool.place.folder.iterdir()
-    assert kept == pool.place.sessions
+def test_sessions_are_private_and_deleted_with_the_cloud(user_pool: Any) -> None:
+    sent_tokens(user_pool)
+    (kept,) = user_pool.place.folder.iterdir()
+    assert kept == user_pool.place.sessions
     assert kept.stat().st_mode & 0o777 == 0o600
-    pool.place.clear()
+    user_pool.place.clear()
     assert not kept.exists()
 
 
-def test_expiring_token_is_not_used(pool: Any) -> None:
-    pool.seconds = 50
-    assert sent_tokens(pool) + sent_tokens(pool) == pool.issued
-    assert len(pool.issued) == 2
+def test_expiring_token_is_not_used(user_pool: Any) -> None:
+    user_pool.seconds = 50
+    assert sent_tokens(user_pool) + sent_tokens(user_pool) == user_pool.issued
+    assert len(user_pool.issued) == 2
 
 
-def test_rejected_token_is_renewed_once(pool: Any) -> None:
-    sent_tokens(pool)
-    before = pool.issued[0]
-    assert sent_tokens(pool, refused=(before,)) == pool.issued == [before, pool.issued[1]]
-    assert sent_tokens(pool) == [pool.issued[1]]
+def test_rejected_token_is_renewed_once(user_pool: Any) -> None:
+    sent_tokens(user_pool)
+    before = user_pool.issued[0]
+    assert sent_tokens(user_pool, refused=(before,)) == user_pool.issued == [before, user_pool.issued[1]]
+    assert sent_tokens(user_pool) == [user_pool.issued[1]]
 
 
-def test_rejected_new_token_is_not_sent_again(pool: Any) -> None:
+def test_rejected_new_token_is_not_sent_again(user_pool: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Session, "of", classmethod(lambda cls, _: cls("kim", "new", time.time() + 3600)))
-        assert sent_tokens(pool, refused=("new",)) == ["new"]
+        assert sent_tokens(user_pool, refused=("new",)) == ["new"]
 
 
-def test_each_name_is_a_separate_user(pool: Any) -> None:
-    sent_tokens(pool, "kim")
-    sent_tokens(pool, "Kim Ö. Example")
-    known = LocalSignIn(pool, "anybody")
-    subjects = [f"subject of {email}" for email in pool.passwords]
+def test_each_name_is_a_separate_user(user_pool: Any) -> None:
+    sent_tokens(user_pool, "kim")
+    sent_tokens(user_pool, "Kim Ö. Example")
+    known = LocalSignIn(user_pool, "anybody")
+    subjects = [f"subject of {email}" for email in user_pool.passwords]
     assert [known.name_of(subject) for subject in (*subjects, "a program")] == ["kim", "Kim Ö. Example", None]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"kim": {"token": 1}}', '{"kim": 3}'])
-def test_invalid_session_file_is_replaced(pool: Any, text: str) -> None:
-    pool.place.sessions.write_text(text)
-    assert sent_tokens(pool) == pool.issued
+def test_invalid_session_file_is_replaced(user_pool: Any, text: str) -> None:
+    user_pool.place.sessions.write_text(text)
+    assert sent_tokens(user_pool) == user_pool.issued
 
 
-def test_unwritable_folder_is_reported(pool: Any) -> None:
-    pool.place = CloudFolder(pool.place.folder / "gone")
+def test_unwritable_folder_is_reported(user_pool: Any) -> None:
+    user_pool.place = CloudFolder(user_pool.place.folder / "gone")
     with pytest.raises(CloudError, match="cannot use"):
-        sent_tokens(pool)
+        sent_tokens(user_pool)
 
 
 def test_names_have_distinct_addresses() -> None:

@@ -11,7 +11,7 @@ from counterfoil.documents.mail import archive
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.attachments import Attachment, SkippedAttachment, archive_attachments
 from counterfoil.errors import InvalidDocumentError
-from tests.mails import PDF, XML
+from tests.mail_factory import PDF, XML
 
 
 def zip_of(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:

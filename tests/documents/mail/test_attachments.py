@@ -26,7 +26,7 @@ from counterfoil.documents.mail.attachments import (
 from counterfoil.documents.mail.message import envelope, parse, recipients
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 from tests.documents.mail.test_archive import zip_of
-from tests.mails import LOGO, PDF, SCAN, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, SCAN, XML, mail, received_mail
 
 ROOT = Path(__file__).parents[3]
 
@@ -127,7 +127,7 @@ TOKENS = [
 
 
 @st.composite
-def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+def mutations(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     """Seed with random pieces removed, repeated, overwritten or inserted."""
     content = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 8))):
@@ -152,7 +152,7 @@ fuzzing = settings(max_examples=300, deadline=2000, suppress_health_check=[Healt
 
 
 @fuzzing
-@given(st.one_of(mutated(SEEDS), st.binary(max_size=500)))
+@given(st.one_of(mutations(SEEDS), st.binary(max_size=500)))
 def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
     try:
         for address in recipients(content):
@@ -169,7 +169,7 @@ def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
 
 
 @fuzzing
-@given(st.one_of(mutated([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
+@given(st.one_of(mutations([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
 def test_any_archive_bytes_unpack_or_raise_known_error(content: bytes):
     with suppress(CounterfoilError):
         check(list(archive_attachments(Archive(content))))
@@ -215,7 +215,7 @@ def test_hostile_mail_stays_within_memory_and_time_limits(name: str):
         from base64 import b64encode
         from counterfoil.documents.mail import attachments, message
         from counterfoil.errors import CounterfoilError
-        from tests.memory import peak_megabytes
+        from tests.peak_memory import peak_megabytes
 
         head, pdf = b"From: a@b.example\\nTo: c@d.example\\n", b"Content-Type: application/pdf; name=a.pdf\\n"
         content = {HOSTILE[name]}

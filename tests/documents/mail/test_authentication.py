@@ -3,7 +3,7 @@
 import pytest
 
 from counterfoil.documents.mail.message import NO_RESULTS, SenderAuthentication, parse, sender_authentication
-from tests.mails import authentication_results, mail, received_mail
+from tests.mail_factory import authentication_results, mail, received_mail
 
 FORGED = authentication_results() + "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
 

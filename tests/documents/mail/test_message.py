@@ -7,7 +7,7 @@ import pytest
 from counterfoil.documents.mail.attachments import Attachment, mail_attachments
 from counterfoil.documents.mail.message import MAIL_TOO_COMPLEX, MAX_MAIL_BYTES, envelope, is_mail, parse
 from counterfoil.errors import CancelledError, InvalidDocumentError
-from tests.mails import LOGO, PDF, XML, mail, received_mail
+from tests.mail_factory import LOGO, PDF, XML, mail, received_mail
 
 HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n"
 

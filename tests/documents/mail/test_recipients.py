@@ -5,7 +5,7 @@ import pytest
 from counterfoil.documents.mail.message import MAX_RECIPIENTS, recipients
 
 
-def found(*fields: str) -> tuple[str, ...]:
+def parse_recipients(*fields: str) -> tuple[str, ...]:
     return recipients("\r\n".join([*fields, "Subject: to nobody@else.example", "", "To: text@body.example"]).encode())
 
 
@@ -32,7 +32,7 @@ def found(*fields: str) -> tuple[str, ...]:
     ],
 )
 def test_recipient_is_found_in_any_address_header(field: str):
-    assert found(field) == ("in@acme.example",)
+    assert parse_recipients(field) == ("in@acme.example",)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_recipient_is_found_in_any_address_header(field: str):
     ],
 )
 def test_sender_headers_and_invalid_addresses_are_ignored(field: str):
-    assert found(field) == ()
+    assert parse_recipients(field) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_sender_headers_and_invalid_addresses_are_ignored(field: str):
     ],
 )
 def test_display_names_and_comments_are_not_addresses(field: str):
-    assert found(field) == ("in@acme.example",)
+    assert parse_recipients(field) == ("in@acme.example",)
 
 
 def test_delivered_to_comes_first_without_duplicates():
-    assert found(
+    assert parse_recipients(
         "To: a@x.example, b@x.example",
         "Received: by y.example for c@x.example; today",
         "Cc: A@x.example, c@x.example",
@@ -86,7 +86,7 @@ def test_delivered_to_comes_first_without_duplicates():
 def test_recipients_are_limited_to_the_maximum():
     many = ", ".join(f"Somebody Else <somebody.else.{n}@x.example>" for n in range(MAX_RECIPIENTS + 1))
 
-    assert len(found(f"To: {many}")) == MAX_RECIPIENTS
+    assert len(parse_recipients(f"To: {many}")) == MAX_RECIPIENTS
 
 
 def test_truncated_header_returns_recipients_so_far():

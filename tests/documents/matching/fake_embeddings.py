@@ -77,7 +77,7 @@ def _line(description: str, quantity: str, price: str) -> dict[str, str]:
     }
 
 
-def in_english(
+def english_order(
     make: Callable[..., SampleDocument] = order, number: str = "4711", when: int = 0, **fields: Any
 ) -> SampleDocument:
     """Return an order of bolts and washers in English, with the supplier's English name."""
@@ -85,7 +85,7 @@ def in_english(
     return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
 
 
-def in_german(
+def german_invoice(
     make: Callable[..., SampleDocument] = invoice, number: str = "R-9", when: int = 10, **fields: Any
 ) -> SampleDocument:
     """Return an invoice in German for the same goods, without references, with the supplier's German name."""
@@ -98,12 +98,12 @@ def two_languages(seed: int, size: int) -> list[SampleDocument]:
     """Return random documents plus eight that match only by their embeddings."""
     return [
         *random_samples(seed, size),
-        in_english(),
-        in_german(),
-        in_english(number="5000", when=120),
-        in_german(number="R-10", when=128),
-        in_german(number="R-11", when=129, received=140),
-        in_english(number="6000", when=260),
-        in_english(number="6001", when=261),
-        in_german(number="R-12", when=270),
+        english_order(),
+        german_invoice(),
+        english_order(number="5000", when=120),
+        german_invoice(number="R-10", when=128),
+        german_invoice(number="R-11", when=129, received=140),
+        english_order(number="6000", when=260),
+        english_order(number="6001", when=261),
+        german_invoice(number="R-12", when=270),
     ]

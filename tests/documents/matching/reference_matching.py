@@ -1,4 +1,4 @@
-"""Reference implementation of matching: decides all documents of a tenant at once, without a database.
+"""Reference implementation of matching: decides all documents of a tenant together.
 
 The matcher decides one document at a time and reuses earlier decisions. Its result must equal this one.
 """

@@ -25,7 +25,7 @@ def cases() -> list[SampleDocument]:
     return [*samples, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
 
 
-def unrelated(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
+def unrelated_documents(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
     """Return documents of suppliers without common numbers or articles."""
     return [
         kind(
@@ -59,13 +59,13 @@ def test_grouped_matching_equals_single_matching(
     assert outcome(grouped) == outcome(one_by_one)
 
 
-def test_unrelated_documents_are_written_at_once(database: Database, admin: Connection) -> None:
-    harness = TenantHarness(database, admin, unrelated(order, number="{}"))
+def test_unrelated_documents_are_written_together(database: Database, admin: Connection) -> None:
+    harness = TenantHarness(database, admin, unrelated_documents(order, number="{}"))
 
     assert harness.match_together(range(10)) == set(range(10))
 
 
-def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin: Connection) -> None:
+def test_invoices_of_one_supplier_are_written_together(database: Database, admin: Connection) -> None:
     numbers = [str(number) for number in range(4711, 4721)]
     harness = TenantHarness(
         database, admin, [*map(order, numbers), *(invoice(f"R-{number}", po_reference=number) for number in numbers)]
@@ -76,7 +76,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
     assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
-def test_documents_overcrowding_a_key_are_left_out(
+def test_documents_overcrowding_a_key_are_omitted(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -116,7 +116,7 @@ def test_crowding_before_write_forces_new_decision(
     assert harness.write(pending_match).decided_again is needs_new_decision
 
 
-def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: Connection) -> None:
+def test_invoice_grouped_with_its_order_is_omitted(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
 
     assert harness.match_together([0, 1]) == {0}
@@ -125,8 +125,8 @@ def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: C
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
-    other = unrelated(order, number="{}")[0]
+def test_partner_matched_before_write_omits_document(database: Database, admin: Connection) -> None:
+    other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
     assert harness.match_together([1, 2], between=lambda: harness.match(0)) == {2}
@@ -135,8 +135,8 @@ def test_partner_matched_before_write_leaves_document_out(database: Database, ad
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_while_waiting_leaves_document_out(database: Database, admin: Connection) -> None:
-    other = unrelated(order, number="{}")[0]
+def test_partner_matched_while_waiting_omits_document(database: Database, admin: Connection) -> None:
+    other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
     locked = Event()
 
@@ -163,7 +163,7 @@ def test_partner_matched_while_waiting_leaves_document_out(database: Database, a
     assert harness.links() == {(0, 1)}
 
 
-def test_decision_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
+def test_decision_before_write_omits_document(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match_all()
 
@@ -185,7 +185,10 @@ def test_sequential_groups_match_each_other(database: Database, admin: Connectio
 def test_group_search_needs_few_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, invoices = unrelated(order, number="{}"), unrelated(invoice, number="R-{}", po_reference="{}")
+    orders, invoices = (
+        unrelated_documents(order, number="{}"),
+        unrelated_documents(invoice, number="R-{}", po_reference="{}"),
+    )
     harness = TenantHarness(database, admin, [*orders, *invoices])
     harness.match_all(range(10))
 

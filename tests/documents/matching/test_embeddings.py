@@ -20,8 +20,8 @@ from tests.documents.matching.fake_embeddings import (
     answer,
     embedder,
     embedding_of,
-    in_english,
-    in_german,
+    english_order,
+    german_invoice,
     two_languages,
 )
 from tests.documents.matching.reference_matching import ReferenceMatching
@@ -30,13 +30,13 @@ from tests.documents.matching.tenant_harness import NOW, TenantHarness
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
 
-PAIR = [in_english(), in_german()]
+PAIR = [english_order(), german_invoice()]
 CONCURRENCY = (1, 4)
 
 
 @pytest.fixture
 def model() -> Iterator[Server]:
-    with Server(otherwise=answer) as server:
+    with Server(respond=answer) as server:
         yield server
 
 
@@ -97,9 +97,9 @@ def test_embeddings_match_documents_across_languages(database: Database, admin: 
     assert {pair: by for pair, (by, _) in harness.edges().items()} == {(0, 1): "content"}
 
 
-@pytest.mark.parametrize("order_of_arrival", [[0, 1], [1, 0]])
-def test_embedding_match_works_in_either_arrival_order(order_of_arrival: list[int], harness: TenantHarness):
-    harness.match_all(order_of_arrival)
+@pytest.mark.parametrize("arrival_order", [[0, 1], [1, 0]])
+def test_embedding_match_works_in_either_arrival_order(arrival_order: list[int], harness: TenantHarness):
+    harness.match_all(arrival_order)
     assert harness.links() == {(0, 1)}
 
 
@@ -123,17 +123,17 @@ def test_edges_follow_the_embeddings_stored_so_far(
     seed: int, concurrency: int, database: Database, admin: Connection
 ) -> None:
     samples = two_languages(seed, 16)
-    order_of_arrival = Random(seed).sample(range(len(samples)), len(samples))
+    arrival_order = Random(seed).sample(range(len(samples)), len(samples))
     harness = TenantHarness(database, admin, samples)
-    with Server(otherwise=answer, failing=0.8, seed=seed) as failing:
+    with Server(respond=answer, failure_rate=0.8, seed=seed) as failing:
         harness.embedder = embedder(database, failing)
-        harness.match_all(order_of_arrival, concurrency)
+        harness.match_all(arrival_order, concurrency)
     first = stored_embeddings(harness)
     assert 0 < len(first) < len(samples)
     assert harness.edges() == expected_edges(samples, first)
-    with Server(otherwise=answer) as model:
+    with Server(respond=answer) as model:
         harness.embedder = embedder(database, model)
-        harness.match_all(reversed(order_of_arrival), concurrency)
+        harness.match_all(reversed(arrival_order), concurrency)
     assert stored_embeddings(harness).keys() == set(range(len(samples)))
     assert harness.edges() == expected_edges(samples, stored_embeddings(harness))
 
@@ -154,11 +154,11 @@ def test_rejecting_another_order_keeps_embedding_match(harness: TenantHarness):
 
 
 def test_embedding_added_after_search_forces_new_decision(database: Database, admin: Connection):
-    harness = TenantHarness(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
+    harness = TenantHarness(database, admin, [PAIR[0], german_invoice(order, "4712", 0), PAIR[1]])
     harness.match_all([1, 2])
     assert harness.links() == {(1, 2)}
     pending_match = harness.search(1)
-    with Server(otherwise=answer) as model:
+    with Server(respond=answer) as model:
         embedder(database, model).embed(database, harness.tenant_id, harness.ids[2])
     assert harness.write(pending_match).decided_again
 
@@ -174,7 +174,7 @@ def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantH
 
 def test_equal_texts_are_embedded_once(harness: TenantHarness, model: Server):
     harness.match_all()
-    duplicate = harness.file(in_german(number="R-10"))
+    duplicate = harness.file(german_invoice(number="R-10"))
     harness.match_all()
     assert len(model.requests) == 2
     assert stored_embeddings(harness)[duplicate] == stored_embeddings(harness)[1]
@@ -210,10 +210,10 @@ def test_new_model_replaces_embeddings_and_keys(database: Database, harness: Ten
 
 def test_changed_descriptions_replace_embedding_and_keys(harness: TenantHarness, model: Server, admin: Connection):
     harness.match_all()
-    changed = in_english()
+    changed = english_order()
     changed.data["line_items"][0]["description"] = changed.data["line_items"][1]["description"] = "paint"
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), harness.ids[0]])
-    model.then(Failure(400))
+    model.add_steps(Failure(400))
     harness.match(0)
     assert (harness.links(), keys_by_vector(harness, 0)) == (set(), set())
     harness.match(0)
@@ -258,7 +258,7 @@ def test_document_deleted_during_call_stores_no_embedding(harness: TenantHarness
 def test_model_failure_does_not_fail_the_document(
     steps: list[Any], harness: TenantHarness, model: Server, capsys: pytest.CaptureFixture[str]
 ):
-    model.then(*steps)
+    model.add_steps(*steps)
     assert isinstance(harness.match(0), matching.MatchResult)
     assert len(model.requests) == len(steps)
     assert '"EmbeddingsSkipped": [1.0]' in capsys.readouterr().out
@@ -311,6 +311,6 @@ def test_embedding_uses_at_most_half_the_remaining_time(database: Database, harn
     clock = iter([10.0, 10.0, 5.5])
     make: Callable[[], Any] = harness.embedder.make
     short = matching.Embedder("openai/m", make, Deadline(lambda: next(clock, 5.5)))
-    model.then(Failure(503, retry_after="3"))
+    model.add_steps(Failure(503, retry_after="3"))
     short.embed(harness.database, harness.tenant_id, harness.ids[0])
     assert (len(model.requests), stored_embeddings(harness)) == (1, {})

@@ -10,7 +10,7 @@ from counterfoil.documents.matching.score import FeatureEvidence, Score, current
 from tests.documents.matching.samples import delivery, invoice, line, order, read
 
 
-def test_each_level_has_its_own_words():
+def test_each_level_has_a_distinct_phrase():
     levels = list(current().general[True])
     rendered = {(feature, words(code)) for feature, code in levels}
     assert len(rendered) == len(levels)
@@ -49,7 +49,7 @@ def test_reasoning_names_the_shared_number():
     assert "Same order number 4711." in reasoning(match(billed, delivered, "through"), billed, delivered)
 
 
-def test_reasoning_counts_the_lines_that_agree():
+def test_reasoning_counts_the_agreeing_lines():
     ordered = read(order(lines=[line("A-1"), line("A-2")]), 1)
     billed = read(invoice(lines=[line("A-1"), line("A-2"), line("B-9", "7", "99.00")]), 2)
     assert _sentence(Feature.LINES, "most+several", billed, ordered) == "2 of 3 lines agree."

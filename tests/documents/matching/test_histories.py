@@ -1,4 +1,4 @@
-"""Any history of a tenant's documents has the same result as matching all of them at once."""
+"""Any history of a tenant's documents has the same result as matching all of them together."""
 
 from collections.abc import Iterator
 from random import Random
@@ -125,7 +125,7 @@ class History(RuleBasedStateMachine):
         }
 
 
-def test_any_history_equals_matching_all_at_once(database: Database, admin: Connection) -> None:
+def test_any_history_equals_matching_all_together(database: Database, admin: Connection) -> None:
     machine = type("Histories", (History,), {"database": database, "admin": admin})
     run_state_machine_as_test(
         machine,

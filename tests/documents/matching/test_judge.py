@@ -108,7 +108,7 @@ def test_decided_invoice_skips_the_judge(harness: TenantHarness, model_server: S
 
 
 def test_choice_becomes_an_edge_with_reasoning(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     row = admin.execute("SELECT confidence, decided_by, reasoning, evidence FROM document_match").fetchone()
     assert row is not None
@@ -120,7 +120,7 @@ def test_choice_becomes_an_edge_with_reasoning(harness: TenantHarness, model_ser
 
 
 def test_no_choice_leaves_match_ambiguous(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer())
+    model_server.add_steps(answer())
     harness.match(2)
     assert harness.links() == set()
     assert harness.reason(2) == "Two documents fit equally: order 4711, order 4711."
@@ -131,7 +131,7 @@ def test_no_choice_leaves_match_ambiguous(harness: TenantHarness, model_server: 
 def test_low_confidence_choice_creates_no_match(
     confidence: str, links: set[Any], harness: TenantHarness, model_server: Server
 ):
-    model_server.then(answer(CHOICE | {"confidence": confidence}))
+    model_server.add_steps(answer(CHOICE | {"confidence": confidence}))
     harness.match(2)
     assert harness.links() == links
 
@@ -151,14 +151,14 @@ def test_low_confidence_choice_creates_no_match(
     ],
 )
 def test_answer_outside_offered_candidates_is_retried(invalid: Answer, harness: TenantHarness, model_server: Server):
-    model_server.then(invalid, answer(CHOICE))
+    model_server.add_steps(invalid, answer(CHOICE))
     harness.match(2)  # the bad answer is retried, and the next one counts
     assert (harness.links(), model_server.script) == ({(0, 2)}, [])
 
 
 def test_document_id_is_not_a_valid_candidate(harness: TenantHarness, model_server: Server, admin: Connection):
     named = answer(CHOICE | {"candidate": str(harness.ids[0])})
-    model_server.then(named, named, named)
+    model_server.add_steps(named, named, named)
     with pytest.raises(InvalidLlmResponseError, match="schema validation"):
         harness.match(2)
     assert (harness.links(), stored_answers(admin)) == (set(), [])
@@ -170,14 +170,14 @@ def test_document_id_is_not_a_valid_candidate(harness: TenantHarness, model_serv
 def test_failing_model_decides_nothing_and_raises(
     failure: Failure, error: type[Exception], harness: TenantHarness, model_server: Server, admin: Connection
 ):
-    model_server.then(failure, failure, failure)
+    model_server.add_steps(failure, failure, failure)
     with pytest.raises(error):
         harness.match(2)
     assert (harness.links(), stored_answers(admin)) == (set(), [])
 
 
 def test_model_text_is_cleaned_before_storage(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(
+    model_server.add_steps(
         Answer('{"matches": [{"candidate": "A1", "confidence": "high", "reasoning": "a\\u0000b\\n%s"}]}' % ("x" * 900))
     )
     harness.match(2)
@@ -187,7 +187,7 @@ def test_model_text_is_cleaned_before_storage(harness: TenantHarness, model_serv
 
 
 def test_model_cannot_mark_a_question_as_refused(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(Answer(json.dumps({"matches": [CHOICE], "refused": "by me"})))
+    model_server.add_steps(Answer(json.dumps({"matches": [CHOICE], "refused": "by me"})))
     harness.match(2)
     assert (stored_answers(admin), harness.links()) == ([{"matches": [CHOICE]}], {(0, 2)})
 
@@ -206,7 +206,7 @@ def test_one_question_covers_all_ambiguities_of_a_document(
     harness = TenantHarness(database, admin, [*double, invoice(po_reference=["4711", "4712"], lines=[])], make_judge)
     harness.match_all(range(4))
     second = CHOICE | {"candidate": "B2"}
-    model_server.then(answer(CHOICE, second))
+    model_server.add_steps(answer(CHOICE, second))
     harness.match(4)
     assert len(model_server.requests) == 1
     assert [group["named_number"] for group in case_of(model_server.requests[0])["groups"]] == [
@@ -216,7 +216,7 @@ def test_one_question_covers_all_ambiguities_of_a_document(
     assert len(harness.links()) == 2
 
 
-def test_named_order_with_poor_fit_is_judged(
+def test_referenced_order_with_poor_fit_is_judged(
     database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge
 ):
     poor_fit = [order("4711"), invoice(po_reference="4711", lines=[line("Z-9")])]
@@ -225,7 +225,7 @@ def test_named_order_with_poor_fit_is_judged(
     assert separate.links() == set()
     harness = TenantHarness(database, admin, poor_fit, make_judge)
     harness.match(0)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(1)
     assert harness.links() == {(0, 1)}
 
@@ -252,7 +252,7 @@ def test_too_many_candidates_skip_the_judge(
 
 
 def test_reviewers_decision_skips_the_judge(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
     harness.file(duplicate_of(2))
@@ -264,7 +264,7 @@ def test_rejected_candidate_is_not_offered(harness: TenantHarness, model_server:
     third = harness.file(duplicate_of(2))
     harness.match(third)
     harness.decide(2, 0, "rejected")
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     offered = case_of(model_server.requests[0])["groups"][0]["candidates"]
     assert [candidate["says"]["order_date"] for candidate in offered] == ["2026-03-03", "2026-03-04"]
@@ -274,12 +274,12 @@ def test_rejected_candidate_is_not_offered(harness: TenantHarness, model_server:
 def test_rejected_answer_is_removed_and_judged_again(harness: TenantHarness, model_server: Server):
     third = harness.file(duplicate_of(2))
     harness.match(third)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert harness.links() == {(0, 2)}
     assert harness.decide(2, 0, "rejected").unasked == {harness.ids[2]}
     assert (harness.links(), harness.reviews()) == (set(), {2: [[1, 3]]})
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert (harness.links(), harness.reviews(), len(model_server.requests)) == ({(1, 2)}, {}, 2)
 
@@ -295,7 +295,7 @@ def test_document_text_cannot_close_the_case_tag(
         database, admin, [*TWICE[:2], invoice(po_reference="4711", lines=[], notes=evil)], make_judge
     )
     harness.match_all([0, 1])
-    model_server.then(answer())
+    model_server.add_steps(answer())
     harness.match(2)
     request = model_server.requests[0]
     assert (request.user.count("<case>"), request.user.count("</case>"), request.user.count("<")) == (1, 1, 2)
@@ -307,7 +307,7 @@ def test_question_length_is_bounded(database: Database, admin: Connection, model
     long = invoice(po_reference="4711", lines=[], notes="x" * 1_000_000, remarks=[{"text": "y" * 500}] * 10_000)
     harness = TenantHarness(database, admin, [*TWICE[:2], long], make_judge)
     harness.match_all([0, 1])
-    model_server.then(answer())
+    model_server.add_steps(answer())
     harness.match(2)
     assert len(model_server.requests[0].user) < 20_000
 
@@ -316,7 +316,7 @@ def test_question_length_is_bounded(database: Database, admin: Connection, model
 
 
 def test_same_question_is_sent_once(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     for _ in range(3):
         harness.match(2)
     assert len(model_server.requests) == 1
@@ -327,7 +327,7 @@ def test_same_question_is_sent_once(harness: TenantHarness, model_server: Server
 def test_stored_answer_counts_without_the_model(
     harness: TenantHarness, model_server: Server, database: Database, admin: Connection
 ):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.judge = None
     harness.match(2)
@@ -335,10 +335,10 @@ def test_stored_answer_counts_without_the_model(
 
 
 def test_new_candidate_makes_a_new_question(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.file(duplicate_of(2))
-    model_server.then(answer(CHOICE | {"candidate": "A3"}))
+    model_server.add_steps(answer(CHOICE | {"candidate": "A3"}))
     harness.match(3)
     assert len(model_server.requests) == 2
     assert len(case_of(model_server.requests[1])["groups"][0]["candidates"]) == 3
@@ -346,13 +346,13 @@ def test_new_candidate_makes_a_new_question(harness: TenantHarness, model_server
 
 
 def test_changed_data_makes_a_new_question(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     admin.execute(
         """UPDATE document SET structured_data = structured_data || '{"notes": "for the second one"}' WHERE id = %s""",
         [harness.ids[2]],
     )
-    model_server.then(answer(CHOICE | {"candidate": "A2"}))
+    model_server.add_steps(answer(CHOICE | {"candidate": "A2"}))
     harness.match(2)
     assert harness.links() == {(1, 2)}
 
@@ -372,7 +372,7 @@ def test_first_of_two_concurrent_answers_wins(
 
     judge = make_judge()
     harness.judge = lambda: SlowJudge(judge.llm, judge.model, judge.now, judge.deadline)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert harness.links() == {(1, 2)}
 
@@ -382,7 +382,7 @@ def test_equal_document_replaces_candidate_without_new_question(
 ):
     earlier = duplicate_of(0)._replace(received_at=duplicate_of(0).received_at - timedelta(days=1))
     harness = TenantHarness(database, admin, [*TWICE, earlier], make_judge)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match_all([0, 1, 2])
     assert harness.links() == {(0, 2)}
     harness.match(3)  # the first candidate is a copy of document 3, so the question is the same
@@ -408,7 +408,7 @@ def test_model_is_called_outside_transactions(harness: TenantHarness, model_serv
 
 
 def test_new_candidate_before_write_defers_the_match(harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     pending_match = harness.search(2, harness.judge)
     position = harness.file(duplicate_of(2))
     harness.write(harness.search(position))
@@ -416,7 +416,7 @@ def test_new_candidate_before_write_defers_the_match(harness: TenantHarness, mod
         harness.write(pending_match)  # the question has changed and has no answer
     assert deferral.value.until - NOW == timedelta(seconds=5)  # more documents may be arriving
     assert (harness.links(), len(model_server.requests)) == (set(), 1)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.match(position)
     assert (harness.links(), len(model_server.requests)) == ({(0, 2)}, 2)
@@ -443,11 +443,11 @@ def test_judged_edges_do_not_depend_on_arrival_order(
         positions = list(range(len(samples)))
         Random(f"{seed} {start}").shuffle(positions)
         harness.match_all(positions, 1 if start == 0 else concurrency)
-        judged_edges.append((harness.edges(), harness.clusters(), _judged(harness, admin)))
+        judged_edges.append((harness.edges(), harness.clusters(), _judged_edges(harness, admin)))
     assert judged_edges[1:] == judged_edges[:-1]
 
 
-def _judged(harness: TenantHarness, admin: Connection) -> set[Any]:
+def _judged_edges(harness: TenantHarness, admin: Connection) -> set[Any]:
     names = {id_: position for position, id_ in enumerate(harness.ids)}
     rows = admin.execute(
         "SELECT document_a_id, document_b_id, confidence, reasoning FROM document_match"

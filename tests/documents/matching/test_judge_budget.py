@@ -88,12 +88,12 @@ def test_question_over_budget_is_sent_another_day(
 ):
     harness.judge = budget(1, days_later=0)
     other = harness.file(sample_invoice(7))
-    model_server.then(answer())
+    model_server.add_steps(answer())
     harness.match(other)  # uses today's only question
     harness.match(2)
     assert (stored_answers(admin), harness.reason(2)) == ([{"matches": []}], f"{EQUAL} {SPENT.format(1)}")
     harness.judge = budget(1, days_later=1)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert (harness.reason(2), len(stored_answers(admin))) == (None, 2)
     assert (0, 2) in harness.links()
@@ -101,7 +101,7 @@ def test_question_over_budget_is_sent_another_day(
 
 def test_stored_answer_needs_no_budget(harness: TenantHarness, model_server: Server, budget: Budget):
     harness.judge = budget(1)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.judge = budget(0)
     harness.match(2)
@@ -117,12 +117,12 @@ def test_answers_within_document_budget_count(
     harness.match_all()
     third = harness.file(duplicate_of(2))
     harness.judge = budget(a_document=2)
-    model_server.then(answer(CHOICE), answer(CHOICE))
+    model_server.add_steps(answer(CHOICE), answer(CHOICE))
     harness.match(third)
     assert {pair[1] for pair in harness.links()} == {2, 3}
     assert list(harness.reviews()) == [4]
     assert "today's budget of 2 questions for one document" in (harness.reason(4) or "")
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(4)  # has its own budget
     assert harness.reviews() == {}
 
@@ -137,12 +137,12 @@ def test_without_budget_new_candidate_does_not_defer(harness: TenantHarness):
 
 def test_new_candidate_makes_judged_match_ambiguous_again(harness: TenantHarness, model_server: Server, budget: Budget):
     harness.judge = budget(1)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.match(harness.file(duplicate_of(2)))
     assert (harness.links(), harness.reviews()) == (set(), {2: [[0, 1, 3]]})
     harness.judge = budget(1, days_later=1)
-    model_server.then(answer(CHOICE))
+    model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert (harness.links(), harness.reviews()) == ({(0, 2)}, {})
 

@@ -40,18 +40,18 @@ M = TypeVar("M", bound=BaseModel)
         (Failure(400), "127.0.0.1 answered with HTTP 400"),
         (Failure(422), "127.0.0.1 answered with HTTP 422"),
         (Failure(400, too_long=True), "127.0.0.1 answered with HTTP 400: the prompt is longer than the model reads"),
-        (Answer('{"matches": [', cut_off=True), "The answer was cut off, at 30 tokens"),
+        (Answer('{"matches": [', truncated=True), "The answer was cut off, at 30 tokens"),
     ],
 )
 def test_refused_question_leaves_neighbor_ambiguous(
     refusal: Step, stored_refusal: str, harness: TenantHarness, model_server: Server, admin: Connection
 ):
-    model_server.then(refusal)
+    model_server.add_steps(refusal)
     with pytest.raises(RejectedRequestError):
         harness.match(2)  # its own question was refused, so a reviewer must decide
     assert stored_answers(admin) == []
     unaffected = harness.file(duplicate_of(2))
-    model_server.then(refusal)
+    model_server.add_steps(refusal)
     assert isinstance(harness.match(unaffected), matching.MatchResult)
     assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
     assert len(model_server.requests) == 2
@@ -69,20 +69,20 @@ def test_refused_neighbor_keeps_its_certain_matches(
         database, admin, [*TWICE[:2], order("4712", lines=[goods_line(2)]), two_numbers], make_judge
     )
     harness.match_all([0, 1, 2])
-    model_server.then(Failure(400))
+    model_server.add_steps(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(3)
-    model_server.then(Failure(400))
+    model_server.add_steps(Failure(400))
     harness.match(harness.file(duplicate_of(4)))
     assert harness.links() == {(2, 3)}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, model_server: Server, admin: Connection):
-    model_server.then(Failure(400))
+    model_server.add_steps(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(2)
-    model_server.then(Failure(status))
+    model_server.add_steps(Failure(status))
     with pytest.raises(RejectedRequestError, match=str(status)):
         harness.match(harness.file(duplicate_of(2)))
     assert stored_answers(admin) == []

@@ -14,7 +14,7 @@ def finds(child: Document, parent: Document) -> bool:
     return bool(lookup_keys & keyed.keys(parent))
 
 
-def misspelled(party: dict[str, str]) -> dict[str, str]:
+def misspell(party: dict[str, str]) -> dict[str, str]:
     return {"name": f"X{party['name'][1:]}"}
 
 
@@ -33,7 +33,7 @@ def test_parties_find_documents_of_recent_quarters() -> None:
         read(invoice(seller=SELLER | {"name": "Other"}, lines=unmatched_lines)), read(order())
     )  # by the VAT ID
     assert not finds(read(invoice(when=900, lines=unmatched_lines)), read(order()))
-    assert not finds(read(invoice(seller=misspelled(SELLER), lines=unmatched_lines)), read(order()))
+    assert not finds(read(invoice(seller=misspell(SELLER), lines=unmatched_lines)), read(order()))
 
 
 def test_vat_id_matches_with_or_without_country() -> None:
@@ -73,7 +73,7 @@ def test_at_most_two_other_names_are_keys() -> None:
 
 
 def test_articles_find_partner_despite_misspelled_number_and_parties() -> None:
-    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
+    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspell(SELLER), "buyer": misspell(BUYER)}
     assert finds(read(invoice(**damaged)), read(order()))
     assert finds(read(delivery(**damaged)), read(order()))
     assert not finds(read(invoice(**damaged, when=900)), read(order()))
@@ -83,7 +83,7 @@ def test_description_words_find_partner_without_article_numbers() -> None:
     def goods_lines(text: str) -> list[dict[str, Any]]:
         return [{name: value for name, value in line("A", description=text).items() if name != "article_number"}]
 
-    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspelled(SELLER), "buyer": misspelled(BUYER)}
+    damaged: dict[str, Any] = {"po_reference": "1174", "seller": misspell(SELLER), "buyer": misspell(BUYER)}
     bought = read(order(lines=goods_lines("Hydraulic coupling, 3/4 in, brass")))
     assert finds(read(invoice(**damaged, lines=goods_lines("Coupling (brass), 3/4 inch"))), bought)
     assert not finds(read(invoice(**damaged, lines=goods_lines("Garden hose 3/4 in"))), bought)
@@ -91,7 +91,7 @@ def test_description_words_find_partner_without_article_numbers() -> None:
 
 def test_article_keys_ignore_line_order() -> None:
     lines_ = [line(f"A-{number}") for number in range(40)]
-    backwards = invoice(lines=lines_[::-1], seller=misspelled(SELLER), buyer=misspelled(BUYER))
+    backwards = invoice(lines=lines_[::-1], seller=misspell(SELLER), buyer=misspell(BUYER))
     article_keys = {key for key in keyed.keys(read(backwards)) if "#" in key.value}
     assert len(article_keys) == 4
     assert finds(read(backwards), read(order(lines=lines_)))
@@ -103,7 +103,7 @@ def test_removed_key_finds_documents_to_rematch() -> None:
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
-def test_order_finds_invoices_seeking_it() -> None:
+def test_order_finds_invoices_that_search_for_orders() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
     assert keyed.search_keys(late, ["purchase_order"]) & keyed.seekers(read(order()))
     assert not keyed.search_keys(late, ["contract"]) & keyed.seekers(read(order()))

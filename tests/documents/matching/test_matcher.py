@@ -195,7 +195,7 @@ def test_unrelated_match_forces_no_new_decision(database: Database, admin: Conne
     assert not harness.write(pending_match).decided_again
 
 
-def test_edge_added_during_reading_shows_from_one_end(database: Database, admin: Connection) -> None:
+def test_edge_added_during_search_lacks_its_reverse(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     first, second = harness.ids
@@ -207,7 +207,7 @@ def test_edge_added_during_reading_shows_from_one_end(database: Database, admin:
     assert (context.edges(first), [edge.pair for edge in context.edges(second)]) == ([], [Pair.of(first, second)])
 
 
-def test_half_seen_edge_forces_new_decision(database: Database, admin: Connection) -> None:
+def test_edge_without_its_reverse_forces_new_decision(database: Database, admin: Connection) -> None:
     far = order("X-9", 400, seller={"name": "Far"})
     harness = TenantHarness(
         database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far]
@@ -343,7 +343,7 @@ def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connectio
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
-def test_incremental_matching_equals_matching_at_once(database: Database, admin: Connection, seed: int) -> None:
+def test_incremental_matching_equals_matching_together(database: Database, admin: Connection, seed: int) -> None:
     samples = random_samples(seed, 30)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()

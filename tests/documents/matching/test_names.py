@@ -234,6 +234,6 @@ _WORDS = [
 
 
 @given(st.lists(st.sampled_from(_WORDS)))
-def test_words_in_any_order_leave_a_name(words: list[str]) -> None:
+def test_any_words_yield_a_core(words: list[str]) -> None:
     parsed = name(" ".join(words))
     assert bool(parsed.core) == any(word not in {"&", "(", ")", ","} for word in words)

@@ -21,7 +21,7 @@ from counterfoil.documents.matching.normalize import (
     vat_id,
     words,
 )
-from tests.documents.matching.fake_embeddings import embedding_of, in_english, in_german, vector_of
+from tests.documents.matching.fake_embeddings import embedding_of, english_order, german_invoice, vector_of
 from tests.documents.matching.samples import SampleDocument, invoice, line, order
 
 
@@ -269,7 +269,7 @@ def test_embedded_text_is_bounded():
     assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalize.LONGEST_TEXT
 
 
-def test_lone_surrogate_has_a_hash():
+def test_lone_surrogate_can_be_hashed():
     assert len(normalize.text_hash("\ud800")) == 32
 
 
@@ -286,7 +286,7 @@ def test_document_without_embedding_yields_no_bucket_keys():
 
 
 def test_buckets_are_keys_like_parties_and_articles():
-    parent, child = in_english(), in_german()
+    parent, child = english_order(), german_invoice()
     stated = keys.keys(read(parent, embedding_of(parent))) - keys.keys(read(parent))
     assert len(stated) == normalize.BANDS
     assert {key.type for key in stated} == {"deal:purchase_order"}

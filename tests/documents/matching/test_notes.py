@@ -21,13 +21,13 @@ def notes(harness: TenantHarness) -> list[str | None]:
     return [harness.reason(position) for position in range(len(harness.ids))]
 
 
-@pytest.mark.parametrize("order_of_arrival", list(permutations(range(3))))
+@pytest.mark.parametrize("arrival_order", list(permutations(range(3))))
 def test_connected_documents_have_no_note(
-    database: Database, admin: Connection, order_of_arrival: tuple[int, ...]
+    database: Database, admin: Connection, arrival_order: tuple[int, ...]
 ) -> None:
     harness = TenantHarness(database, admin, SAMPLES)
 
-    harness.match_all(order_of_arrival)
+    harness.match_all(arrival_order)
 
     assert len(set(harness.clusters())) == 1
     assert notes(harness) == [None, None, None]

@@ -36,13 +36,13 @@ def probability(*samples: SampleDocument) -> float:
     return match_probabilities([score(read(invoice_), read(sample, 2)) for sample in orders])[0]
 
 
-def test_named_fitting_order_is_certain() -> None:
+def test_referenced_fitting_order_is_certain() -> None:
     score_ = score(read(invoice(po_reference="4711")), read(order("4711")))
     assert score_.named
     assert match_probabilities([score_])[0] > 0.99
 
 
-def test_unnamed_fitting_order_is_certain_by_content() -> None:
+def test_unreferenced_fitting_order_is_certain_by_content() -> None:
     score_ = score(read(invoice()), read(order()))
     assert not score_.named
     assert (

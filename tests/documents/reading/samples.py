@@ -54,7 +54,7 @@ def extraction_response(**changes: Any) -> Answer:
     return Answer(json.dumps({name: value for name, value in (READ | changes).items() if value is not None}))
 
 
-def printed(*pages: Sequence[str]) -> bytes:
+def text_pdf(*pages: Sequence[str]) -> bytes:
     """PDF with these lines on each page."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=10)
@@ -65,7 +65,7 @@ def printed(*pages: Sequence[str]) -> bytes:
     return bytes(pdf.output())
 
 
-def scanned(count: int = 1) -> bytes:
+def scanned_pdf(count: int = 1) -> bytes:
     """PDF of image-only pages."""
     pdf = FPDF(unit="pt", format="A4")
     for shade in range(count):
@@ -92,12 +92,12 @@ def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tif
     return file.getvalue()
 
 
-def recognized(content: bytes, confidence: float = 99.0) -> list[Raw]:
+def textract_responses(content: bytes, confidence: float = 99.0) -> list[Raw]:
     """Textract answers for each page, with words at their printed positions."""
-    return [textract(source, confidence) for source in page.pages(content)]
+    return [textract_response(source, confidence) for source in page.pages(content)]
 
 
-def textract(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
+def textract_response(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
     """Textract answer for a page rotated clockwise by `turns` quarter turns."""
     blocks: list[dict[str, Any]] = [{"BlockType": "PAGE", "Id": "p"}]
     for number, word in enumerate(source.words):
@@ -107,7 +107,7 @@ def textract(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
             (word.right, word.bottom),
             (word.left, word.bottom),
         ]
-        placed = [_turned(x / source.width, y / source.height, turns) for x, y in corners]
+        placed = [_rotate(x / source.width, y / source.height, turns) for x, y in corners]
         blocks.append(
             {
                 "BlockType": "WORD",
@@ -122,7 +122,7 @@ def textract(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
     return Raw(200, json.dumps(response).encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 
-def _turned(x: float, y: float, turns: int) -> tuple[float, float]:
+def _rotate(x: float, y: float, turns: int) -> tuple[float, float]:
     for _ in range(turns):
         x, y = 1 - y, x
     return x, y
@@ -145,7 +145,7 @@ def bundle(parts: Iterable[bytes]) -> bytes:
     return file.getvalue()
 
 
-def stamped(words: int) -> bytes:
+def stamped_scan(words: int) -> bytes:
     """Scanned page with a stamped line of text, such as a fax header."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=8)
@@ -155,7 +155,7 @@ def stamped(words: int) -> bytes:
     return bytes(pdf.output())
 
 
-def without_amounts() -> bytes:
+def invoice_without_readable_amounts() -> bytes:
     """Invoice whose amounts use a font without usable characters."""
     rows = (
         ("Nordwind GmbH, Hafenstr. 7, 20457 Hamburg", ""),
@@ -172,10 +172,10 @@ def without_amounts() -> bytes:
         for font, left, words in (("Helvetica", 50, text), ("Courier", 400, amount)):
             pdf.set_font(font, size=10)
             pdf.text(left, 60 + 16 * row, words)
-    return garbled(bytes(pdf.output()), lambda code: 0xE000 + code, only="/Courier")
+    return garble(bytes(pdf.output()), lambda code: 0xE000 + code, only="/Courier")
 
 
-def garbled(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
+def garble(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
     """Map the character codes of each font to the letters that `change` returns.
 
     `only` limits this to fonts whose name contains it.

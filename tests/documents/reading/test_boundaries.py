@@ -51,7 +51,7 @@ def page(*lines: str) -> Page:
 PAGES = [page("Rechnung R-1", "Seite 1 von 3"), page("Seite 3 von 3"), page("Rechnung R-2", "Seite 1 von 1")]
 
 
-def choices(*boundaries: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
+def boundary_answer(*boundaries: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
     return json.dumps(
         {
             "boundaries": [
@@ -63,7 +63,7 @@ def choices(*boundaries: tuple[int, bool, str], reasoning: str = "It goes on.") 
 
 
 def test_question_names_tenant_and_document() -> None:
-    model = Model(choices((2, False, "high")))
+    model = Model(boundary_answer((2, False, "high")))
     cache = Mock(find=lambda _: {})
     llm = CachedLlm(lambda: cast("Llm", model), cache, UUID(int=1), UUID(int=2))
     assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_sure
@@ -74,7 +74,7 @@ def test_question_names_tenant_and_document() -> None:
 def test_confident_answer_resolves_uncertain_boundary():
     uncertain = split(PAGES)
     assert [boundary.page for boundary in uncertain.uncertain_boundaries] == [2]
-    model = Model(choices((2, False, "high")))
+    model = Model(boundary_answer((2, False, "high")))
     resolved = decide(model, DEADLINE, PAGES, uncertain)
     assert (resolved.is_sure, resolved.ranges) == (True, [(1, 2), (3, 3)])
     assert resolved.boundaries[0].evidence == ("The language model: It goes on.",)
@@ -83,18 +83,18 @@ def test_confident_answer_resolves_uncertain_boundary():
 @pytest.mark.parametrize("confidence", ["medium", "low"])
 def test_uncertain_answer_leaves_boundary_to_reviewers(confidence: str):
     uncertain = split(PAGES)
-    assert decide(Model(choices((2, True, confidence))), DEADLINE, PAGES, uncertain) == uncertain
+    assert decide(Model(boundary_answer((2, True, confidence))), DEADLINE, PAGES, uncertain) == uncertain
     assert uncertain.ranges == [(1, 3)]
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        choices((3, False, "high")),
-        choices((2, False, "high"), (3, False, "high")),
-        choices((2, False, "high"), (2, True, "high")),
-        choices((99, True, "high")),
-        choices(),
+        boundary_answer((3, False, "high")),
+        boundary_answer((2, False, "high"), (3, False, "high")),
+        boundary_answer((2, False, "high"), (2, True, "high")),
+        boundary_answer((99, True, "high")),
+        boundary_answer(),
         '{"boundaries": [{"page": 2, "begins": "split everything", "confidence": "high", "reasoning": ""}]}',
         '{"first_pages": [1, 2, 3]}',
         "Ignore the rules: every page is a document.",
@@ -106,7 +106,7 @@ def test_answers_about_other_pages_are_invalid(reply: str):
 
 
 @pytest.mark.parametrize("error_response", [PromptRejectedError("no"), ContextWindowError("too long")])
-def test_refused_file_stays_whole(error_response: CounterfoilError):
+def test_refused_file_is_not_split(error_response: CounterfoilError):
     uncertain = split(PAGES)
     assert decide(Model(error_response), DEADLINE, PAGES, uncertain) == uncertain
 
@@ -117,7 +117,7 @@ def test_unavailable_model_fails_the_attempt():
 
 
 def test_certain_boundaries_are_not_sent_to_model():
-    model = Model(choices())
+    model = Model(boundary_answer())
     certain = split(PAGES[2:])
     assert decide(model, DEADLINE, PAGES[2:], certain) == certain
     assert model.questions == []
@@ -127,7 +127,7 @@ def test_too_many_uncertain_boundaries_need_a_reviewer():
     many_pages = [page("Lorem ipsum") for _ in range(MAX_DOUBTS + 2)]
     uncertain = split(many_pages)
     assert len(uncertain.uncertain_boundaries) == MAX_DOUBTS + 1
-    model = Model(choices())
+    model = Model(boundary_answer())
     assert decide(model, DEADLINE, many_pages, uncertain) == uncertain
     assert model.questions == []
 

@@ -10,11 +10,11 @@ from counterfoil.documents.text.page import Evidence
 INVOICE = DocumentType.INVOICE
 
 
-def read(confidence: float = 0.9, type_: DocumentType = INVOICE, **fields: Any) -> ReadFields:
+def rule_reading(confidence: float = 0.9, type_: DocumentType = INVOICE, **fields: Any) -> ReadFields:
     return ReadFields(type_, fields, _evidence("label", confidence, fields))
 
 
-def answer(type_: DocumentType = INVOICE, **fields: Any) -> GroundedExtraction:
+def model_reading(type_: DocumentType = INVOICE, **fields: Any) -> GroundedExtraction:
     return GroundedExtraction(type_, fields, _evidence("model", 0.8, fields), ("A remark.",))
 
 
@@ -35,14 +35,14 @@ TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gr
 
 
 def test_model_answer_is_used_without_rules():
-    merged = merge_fields(None, answer(invoice_number="1"))
+    merged = merge_fields(None, model_reading(invoice_number="1"))
     assert (merged.fields, merged.warnings) == ({"invoice_number": "1"}, ("A remark.",))
 
 
 def test_certain_rule_values_stay_and_gaps_are_filled():
-    rules = read(invoice_number="1", issuer={"name": "Nordwind"})
+    rules = rule_reading(invoice_number="1", issuer={"name": "Nordwind"})
     merged = merge_fields(
-        rules, answer(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"})
+        rules, model_reading(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"})
     )
     assert merged.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
     assert {path: evidence.source for path, evidence in merged.evidence.items()} == {
@@ -54,52 +54,60 @@ def test_certain_rule_values_stay_and_gaps_are_filled():
 
 
 def test_model_party_with_another_name_fills_no_gaps():
-    rules = read(issuer={"name": "Nordwind GmbH"}, recipient={"name": "Acme"})
-    swapped = answer(issuer={"name": "Acme", "city": "Bonn"}, recipient={"name": "Nordwind", "city": "Kiel"})
+    rules = rule_reading(issuer={"name": "Nordwind GmbH"}, recipient={"name": "Acme"})
+    swapped = model_reading(issuer={"name": "Acme", "city": "Bonn"}, recipient={"name": "Nordwind", "city": "Kiel"})
     assert merge_fields(rules, swapped).fields == rules.fields
-    same = answer(issuer={"name": "NORDWIND", "city": "Kiel"})
+    same = model_reading(issuer={"name": "NORDWIND", "city": "Kiel"})
     assert merge_fields(rules, same).fields["issuer"] == {"name": "Nordwind GmbH", "city": "Kiel"}
 
 
 def test_model_replaces_uncertain_rule_values():
-    merged = merge_fields(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
+    merged = merge_fields(
+        rule_reading(0.5, invoice_number="1", invoice_date="2026-01-02"), model_reading(invoice_number="2")
+    )
     assert merged.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
 
 
 def test_agreement_raises_confidence():
-    merged = merge_fields(read(0.5, invoice_number="1"), answer(invoice_number="1"))
+    merged = merge_fields(rule_reading(0.5, invoice_number="1"), model_reading(invoice_number="1"))
     assert merged.evidence["invoice_number"] == Evidence("label", 0.9, 1)
 
 
 def test_consistent_totals_are_preferred():
     wrong = {**TOTALS, "total_tax": "20.00"}
-    assert merge_fields(read(0.5, **wrong), answer(**TOTALS)).fields == TOTALS
-    assert merge_fields(read(0.5, **TOTALS), answer(**wrong)).fields == TOTALS
-    assert merge_fields(read(0.5, total_gross="119.00"), answer(**TOTALS)).fields == TOTALS
+    assert merge_fields(rule_reading(0.5, **wrong), model_reading(**TOTALS)).fields == TOTALS
+    assert merge_fields(rule_reading(0.5, **TOTALS), model_reading(**wrong)).fields == TOTALS
+    assert merge_fields(rule_reading(0.5, total_gross="119.00"), model_reading(**TOTALS)).fields == TOTALS
 
 
 def test_certain_total_is_not_replaced_by_consistent_ones():
     other_totals: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
-    merged = merge_fields(read(total_gross="119.00"), answer(**other_totals))
+    merged = merge_fields(rule_reading(total_gross="119.00"), model_reading(**other_totals))
     assert merged.fields["total_gross"] == "119.00"
 
 
 def test_lines_adding_up_to_the_total_are_preferred():
     short = LINES[:1]
-    assert merge_fields(read(**TOTALS, line_items=short), answer(line_items=LINES)).fields["line_items"] == LINES
-    assert merge_fields(read(**TOTALS, line_items=LINES), answer(line_items=short)).fields["line_items"] == LINES
-    assert merge_fields(read(line_items=short), answer(line_items=LINES)).fields["line_items"] == short
+    assert (
+        merge_fields(rule_reading(**TOTALS, line_items=short), model_reading(line_items=LINES)).fields["line_items"]
+        == LINES
+    )
+    assert (
+        merge_fields(rule_reading(**TOTALS, line_items=LINES), model_reading(line_items=short)).fields["line_items"]
+        == LINES
+    )
+    assert merge_fields(rule_reading(line_items=short), model_reading(line_items=LINES)).fields["line_items"] == short
 
 
 def test_line_evidence_matches_the_chosen_lines():
-    merged = merge_fields(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
+    merged = merge_fields(rule_reading(**TOTALS, line_items=[{"net_amount": "60.00"}]), model_reading(line_items=LINES))
     assert merged.evidence["line_items.1.net_amount"].source == "model"
     assert "line_items.2.net_amount" not in merged.evidence
 
 
 def test_certain_number_makes_the_type_certain():
-    certain, uncertain = read(invoice_number="1"), read(0.5, invoice_number="1")
-    other = answer(DocumentType.CREDIT_NOTE, credit_note_number="1")
+    certain, uncertain = rule_reading(invoice_number="1"), rule_reading(0.5, invoice_number="1")
+    other = model_reading(DocumentType.CREDIT_NOTE, credit_note_number="1")
     assert merge_fields(certain, other) == certain
     assert merge_fields(uncertain, other).type is DocumentType.CREDIT_NOTE
-    assert merge_fields(uncertain, answer(DocumentType.OTHER)) == uncertain
+    assert merge_fields(uncertain, model_reading(DocumentType.OTHER)) == uncertain

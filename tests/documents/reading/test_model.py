@@ -12,9 +12,9 @@ from counterfoil.documents.reading.model import LlmExtraction, form, grounded_fi
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
 from counterfoil.llm import LlmRequest
-from tests.documents.reading.samples import LASKU, READ, printed
+from tests.documents.reading.samples import LASKU, READ, text_pdf
 
-PAGES = page.pages(printed(LASKU))
+PAGES = page.pages(text_pdf(LASKU))
 
 
 def question_content(inquiry: LlmRequest) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def test_columns_stay_apart_in_the_question():
 
 
 def test_same_pages_are_the_same_question():
-    assert question(PAGES, lines=True) == question(page.pages(printed(LASKU)), lines=True)
+    assert question(PAGES, lines=True) == question(page.pages(text_pdf(LASKU)), lines=True)
     assert question(PAGES, lines=True) != question(PAGES, lines=False)
 
 
 def test_long_document_shows_first_and_last_pages(monkeypatch: pytest.MonkeyPatch):
-    pages = page.pages(printed(*([f"Page {number} " + "x" * 90] for number in range(1, 10))))
+    pages = page.pages(text_pdf(*([f"Page {number} " + "x" * 90] for number in range(1, 10))))
     monkeypatch.setattr(model, "MAX_CHARACTERS", 350)
     content_ = question_content(question(pages, lines=True))
     assert [page_["page"] for page_ in content_["pages"]] == [1, 2, 3, 9]
@@ -103,7 +103,7 @@ def test_references_absent_from_pages_are_dropped():
 
 
 def test_tax_and_bank_ids_are_normalized_and_checked():
-    pages = page.pages(printed([*LASKU, "DE 136 695 976", "FI21 1234 5600 0007 85", "Y-tunnus 1234567-8"]))
+    pages = page.pages(text_pdf([*LASKU, "DE 136 695 976", "FI21 1234 5600 0007 85", "Y-tunnus 1234567-8"]))
     seller = READ["seller"] | {"vat_id": "DE 136 695 976", "iban": "FI21 1234 5600 0007 85"}
     grounded_result = count(pages, seller=seller, buyer=READ["buyer"] | {"vat_id": "1234567-8"})
     assert (grounded_result.fields["issuer"]["vat_id"], grounded_result.fields["issuer"]["iban"]) == (
@@ -115,6 +115,6 @@ def test_tax_and_bank_ids_are_normalized_and_checked():
 
 
 def test_certain_units_become_codes():
-    pages = page.pages(printed([*LASKU, "kg kpl"]))
+    pages = page.pages(text_pdf([*LASKU, "kg kpl"]))
     lines = [READ["line_items"][0] | {"unit": "kg"}, READ["line_items"][1] | {"unit": "kpl"}]
     assert [line["unit"] for line in count(pages, line_items=lines).fields["line_items"]] == ["KGM", "kpl"]

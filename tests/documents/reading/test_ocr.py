@@ -15,12 +15,12 @@ from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
-from tests.documents.reading.samples import LASKU, printed, refusal, textract
+from tests.documents.reading.samples import LASKU, refusal, text_pdf, textract_response
 from tests.llm.conftest import Guards
 from tests.llm.server import Raw, Server
 
 SQUARE = [{"X": x, "Y": y} for x, y in ((0.1, 0.1), (0.2, 0.1), (0.2, 0.2), (0.1, 0.2))]
-(OF,) = page.pages(printed(LASKU))
+(OF,) = page.pages(text_pdf(LASKU))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def recognize(image: bytes = b"%PDF-", *, time_left: Callable[[], float] = lambd
 
 
 def test_words_keep_their_recognized_positions(textract_server: Server):
-    textract_server.then(textract(OF, confidence=87.5))
+    textract_server.add_steps(textract_response(OF, confidence=87.5))
     recognized = recognize()
     assert (recognized.confidence, [word.text for word in recognized.page.words]) == (
         0.875,
@@ -52,13 +52,13 @@ def test_words_keep_their_recognized_positions(textract_server: Server):
 
 
 def test_page_without_words_is_empty(textract_server: Server):
-    textract_server.then(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
+    textract_server.add_steps(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
     assert recognize() == OcrPage(page.Page(595, 842, ()), 0.0)
 
 
 def test_null_characters_are_replaced(textract_server: Server):
     word = {"BlockType": "WORD", "Text": "M8\x00x40", "Confidence": 90, "Geometry": {"Polygon": SQUARE}}
-    textract_server.then(Raw(200, json.dumps({"Blocks": [word]}).encode()))
+    textract_server.add_steps(Raw(200, json.dumps({"Blocks": [word]}).encode()))
     assert recognize().page.text == "M8\ufffdx40"
 
 
@@ -73,9 +73,9 @@ def test_packed_result_round_trips(recognized: OcrPage | None):
 @pytest.mark.parametrize("code", ["UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException"])
 def test_rejected_page_does_not_count_as_outage(code: str, textract_server: Server):
     guards = Guards()
-    textract_server.then(refusal(code))
+    textract_server.add_steps(refusal(code))
     assert recognize(guards=guards) is None
-    assert guards.seen == [("ocr:textract", "ok")]
+    assert guards.calls == [("ocr:textract", "ok")]
 
 
 def test_page_above_size_limit_is_not_sent(textract_server: Server):
@@ -93,7 +93,7 @@ def test_page_above_size_limit_is_not_sent(textract_server: Server):
     ],
 )
 def test_other_errors_and_invalid_answers_raise(response: Raw, error: type[Exception], textract_server: Server):
-    textract_server.then(response)
+    textract_server.add_steps(response)
     with pytest.raises(error):
         recognize()
 
@@ -103,10 +103,10 @@ def test_other_errors_and_invalid_answers_raise(response: Raw, error: type[Excep
 )
 def test_throttling_or_outage_counts_as_unavailable(code: str, textract_server: Server):
     guards = Guards()
-    textract_server.then(*[refusal(code, 500 if code == "InternalServerError" else 400)] * 5)
+    textract_server.add_steps(*[refusal(code, 500 if code == "InternalServerError" else 400)] * 5)
     with pytest.raises(ServiceUnavailableError):
         recognize(guards=guards)
-    assert guards.seen == [("ocr:textract", "ServiceUnavailableError")]
+    assert guards.calls == [("ocr:textract", "ServiceUnavailableError")]
 
 
 def test_call_without_time_left_is_not_sent(textract_server: Server):
@@ -130,10 +130,10 @@ def test_timeout_is_an_outage_unless_deadline_passed(
     monkeypatch.setattr(ocr, "CALL_TIMEOUT_SECONDS", 0.2)
     remaining = iter([0.1 if error is CancelledError else 60.0])
     guards = Guards()
-    textract_server.then(Raw(how="silent"))
+    textract_server.add_steps(Raw(behavior="silent"))
     with pytest.raises(error):
         recognize(time_left=lambda: next(remaining, afterwards), guards=guards)
-    assert guards.seen == [("ocr:textract", expected_metric)]
+    assert guards.calls == [("ocr:textract", expected_metric)]
 
 
 def test_open_breaker_sends_no_request(textract_server: Server):

@@ -22,7 +22,7 @@ from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
-from tests.documents.reading.samples import LASKU, bundle, printed, scanned, without_amounts
+from tests.documents.reading.samples import LASKU, bundle, invoice_without_readable_amounts, scanned_pdf, text_pdf
 from tests.documents.test_page_images import drawing_forever
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.bundle import write_bundle
@@ -49,7 +49,14 @@ def child() -> psutil.Process:
 
 
 @pytest.mark.parametrize(
-    "content", [printed(LASKU, LASKU), scanned(2), bundle([scanned(), printed(LASKU)]), pdf(), without_amounts()]
+    "content",
+    [
+        text_pdf(LASKU, LASKU),
+        scanned_pdf(2),
+        bundle([scanned_pdf(), text_pdf(LASKU)]),
+        pdf(),
+        invoice_without_readable_amounts(),
+    ],
 )
 def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
     read = parsers.read(content)
@@ -60,7 +67,7 @@ def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
 
 
 def test_child_applies_the_rules_like_its_parent() -> None:
-    for content in (printed(LASKU), printed(LASKU, LASKU), write_bundle([deal for _, deal in deals(1, 3)])):
+    for content in (text_pdf(LASKU), text_pdf(LASKU, LASKU), write_bundle([deal for _, deal in deals(1, 3)])):
         read = pages(content)
         assert parsers.split_pages(read) == split(read)
         assert parsers.read_pages(read) == reading.read(read)
@@ -88,13 +95,13 @@ def test_child_is_reused() -> None:
     first = child().pid
     with pytest.raises(InvalidDocumentError, match="empty"):
         parsers.read(b"")
-    parsers.read(printed(LASKU))
+    parsers.read(text_pdf(LASKU))
 
     assert child().pid == first
 
 
 def test_threads_use_their_own_children() -> None:
-    files = [printed([*LASKU, f"{number}"]) for number in range(12)]
+    files = [text_pdf([*LASKU, f"{number}"]) for number in range(12)]
 
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(parsers.read, files))
@@ -128,7 +135,7 @@ def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
         list(run("render", ENDLESS, PAGE, limits))
 
     assert process._idle == []
-    assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
+    assert parsers.read(text_pdf(LASKU)).pages == pages(text_pdf(LASKU))
 
 
 def test_rejection_keeps_its_code() -> None:
@@ -139,28 +146,28 @@ def test_rejection_keeps_its_code() -> None:
 
 def test_answer_larger_than_its_limit_is_rejected() -> None:
     with pytest.raises(InvalidDocumentError, match="too large"):
-        list(run("render", printed(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
+        list(run("render", text_pdf(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
 
 
 def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     _kill_next_children(signal.SIGSEGV, monkeypatch, times=9)
 
     with pytest.raises(InvalidDocumentError, match="crashes its parser"):
-        parsers.read(printed(LASKU))
+        parsers.read(text_pdf(LASKU))
 
 
 def test_crash_of_reused_child_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     parsers.read(ubl_invoice())
     _kill_next_children(signal.SIGSEGV, monkeypatch, times=1)
 
-    assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
+    assert parsers.read(text_pdf(LASKU)).pages == pages(text_pdf(LASKU))
 
 
 def test_externally_killed_child_is_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _kill_next_children(signal.SIGKILL, monkeypatch, times=9)
 
     with pytest.raises(ParserError, match="killed from outside"):
-        parsers.read(printed(LASKU))
+        parsers.read(text_pdf(LASKU))
 
 
 def test_dead_idle_child_is_replaced() -> None:
@@ -175,11 +182,11 @@ def test_dead_idle_child_is_replaced() -> None:
 def test_child_start_failure_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ParserError, match="did not start"):
-        parsers.read(printed(LASKU))
+        parsers.read(text_pdf(LASKU))
 
     monkeypatch.setattr(sys, "executable", "/no/such/file")
     with pytest.raises(ParserError, match="did not start"):
-        parsers.read(printed(LASKU))
+        parsers.read(text_pdf(LASKU))
 
 
 def test_canceled_call_ends_its_child() -> None:
@@ -193,7 +200,7 @@ def test_canceled_call_ends_its_child() -> None:
 
 
 def test_abandoned_answer_ends_its_child() -> None:
-    parts = parsers.extract_pages(printed(LASKU, LASKU), [(1, 1), (2, 2)])
+    parts = parsers.extract_pages(text_pdf(LASKU, LASKU), [(1, 1), (2, 2)])
     assert next(parts).startswith(b"%PDF")
     parts.close()  # type: ignore[attr-defined]
 

@@ -17,7 +17,7 @@ from tests.documents.text.drawn_documents.sheet import Sheet
 @pytest.mark.parametrize("draw", DRAWN_DOCUMENTS, ids=lambda draw: draw.__name__.replace("_", " "))
 def test_drawn_document_is_read_correctly(draw: Callable[[], DrawnDocument]):
     document = draw()
-    kind, header_counts, lines = _compared(document)
+    kind, header_counts, lines = _compare(document)
     assert kind == document.type
     assert header_counts.misses + lines.misses == []
 
@@ -30,7 +30,7 @@ def test_holdout_documents_reach_the_required_score():
     header_counts, lines = Counts(), Counts()
     for draw in HOLDOUT:
         document = draw()
-        kind, document_header, document_lines = _compared(document)
+        kind, document_header, document_lines = _compare(document)
         assert kind == document.type
         header_counts.add(document_header)
         lines.add(document_lines)
@@ -68,7 +68,7 @@ def test_unexplained_tax_code_is_not_a_rate():
     assert [line.get("tax_rate") for line in read.fields["line_items"]] == [None, None]
 
 
-def _compared(document: DrawnDocument) -> tuple[str | None, Counts, Counts]:
+def _compare(document: DrawnDocument) -> tuple[str | None, Counts, Counts]:
     """Return the type that was read, and the scores of header and lines."""
     reading_ = reading.read(pages(document.content))
     data = {} if reading_ is None else to_structured_data(reading_.type, reading_.fields)[0].data()

@@ -11,7 +11,7 @@ from pypdf import PdfReader, PdfWriter
 from counterfoil.documents.text import page as text_page
 from counterfoil.documents.text.page import Page, Word, is_legible, pages
 from counterfoil.errors import InvalidDocumentError
-from tests.documents.reading.samples import LASKU, garbled, printed
+from tests.documents.reading.samples import LASKU, garble, text_pdf
 from tests.documents.text.drawn_documents import DRAWN_DOCUMENTS
 from tests.documents.text.drawn_documents.german import labels_over_values
 
@@ -194,13 +194,13 @@ def _read(content: bytes) -> Page:
     ],
 )
 def test_garbled_page_is_illegible(change):
-    assert not is_legible(_read(garbled(labels_over_values().content, change)))
+    assert not is_legible(_read(garble(labels_over_values().content, change)))
 
 
 def test_correct_text_is_legible():
-    assert is_legible(_read(garbled(printed(LASKU), lambda code: code)))
-    assert is_legible(_read(printed(["1 200,00", "XK-4711 BCDF-99"] * 30)))
-    assert is_legible(_read(printed([""])))
+    assert is_legible(_read(garble(text_pdf(LASKU), lambda code: code)))
+    assert is_legible(_read(text_pdf(["1 200,00", "XK-4711 BCDF-99"] * 30)))
+    assert is_legible(_read(text_pdf([""])))
 
 
 @pytest.mark.parametrize("draw", DRAWN_DOCUMENTS, ids=lambda draw: draw.__name__.replace("_", " "))

@@ -40,7 +40,7 @@ def fields(drawing: str) -> dict[str, Any]:
     return {name: value for name, value in read(drawing).fields.items() if name != "line_items"}
 
 
-def test_whole_letter_is_read():
+def test_complete_letter_is_read():
     assert fields(LETTER) == {
         "invoice_number": "R003946",
         "invoice_date": "2025-03-03",

@@ -15,7 +15,7 @@ from counterfoil.documents.text.totals import (
     sum_agrees,
     tax_agrees,
 )
-from tests.documents.reading.samples import LASKU, printed, without_amounts
+from tests.documents.reading.samples import LASKU, invoice_without_readable_amounts, text_pdf
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_too_many_amounts_are_not_searched():
 
 
 def test_unreadable_amounts_are_counted_by_field() -> None:
-    assert totals.unreadable_amounts(pages(without_amounts()), {}) == {
+    assert totals.unreadable_amounts(pages(invoice_without_readable_amounts()), {}) == {
         "line_items": 1,
         "total_net": 1,
         "total_gross": 1,
@@ -80,7 +80,7 @@ def test_unreadable_amounts_are_counted_by_field() -> None:
 
 
 def test_extraction_warns_about_unreadable_amounts() -> None:
-    result = extract(without_amounts())
+    result = extract(invoice_without_readable_amounts())
 
     assert result.structured_data is not None
     assert result.structured_data["invoice_number"] == "R-2026-17"
@@ -92,8 +92,8 @@ def test_extraction_warns_about_unreadable_amounts() -> None:
 
 def test_readable_amounts_give_no_warning() -> None:
     read = {"line_items": [{}], "total_net": "1020.00", "total_gross": "1213.80"}
-    assert totals.unreadable_warning(pages(without_amounts()), read) is None
-    assert totals.unreadable_warning(pages(printed(LASKU)), {}) is None
+    assert totals.unreadable_warning(pages(invoice_without_readable_amounts()), read) is None
+    assert totals.unreadable_warning(pages(text_pdf(LASKU)), {}) is None
 
 
 def test_symbols_beside_text_are_not_amounts() -> None:

@@ -9,7 +9,7 @@ from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
 from tests.documents.three_way_match.samples import TWO, codes, delivery, invoice, line, order, result
 
 
-def only(*documents: Document, code: str) -> str:
+def only_reason(*documents: Document, code: str) -> str:
     match_result = result(*documents)
     assert codes(match_result) == [code]
     return match_result.reasons[0]
@@ -17,7 +17,7 @@ def only(*documents: Document, code: str) -> str:
 
 def test_line_amount_above_price_is_a_price_difference():
     wrong = invoice(lines=[line(net_amount="52.00"), TWO[1]])
-    assert only(order(), delivery(), wrong, code="price_mismatch") == (
+    assert only_reason(order(), delivery(), wrong, code="price_mismatch") == (
         "Invoice R-100, line 1: 'Bolt A-1' is billed at 5.20 EUR per piece (52.00 EUR for 10 pieces), ordered at "
         "4.20 EUR per piece, 23.8 % more."
     )
@@ -25,7 +25,7 @@ def test_line_amount_above_price_is_a_price_difference():
 
 def test_missing_discount_is_a_price_difference():
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
-    assert only(discounted, delivery(), invoice(), code="price_mismatch") == (
+    assert only_reason(discounted, delivery(), invoice(), code="price_mismatch") == (
         "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.20 EUR per piece, ordered at 3.78 EUR per piece "
         "(37.80 EUR for 10 pieces), 11.1 % more."
     )
@@ -66,14 +66,14 @@ def test_inconsistent_order_amount_falls_back_to_price():
 # -- tax ------------------------------------------------------------------------------------------------------------
 
 
-def taxed(tax: str, *rates: str, **fields: Any) -> Document:
+def taxed_invoice(tax: str, *rates: str, **fields: Any) -> Document:
     """Return an invoice for 42.00 and 62.50 net, with a tax rate per line item."""
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 
 
 def test_wrong_tax_total_is_a_tax_difference():
-    assert only(order(), delivery(), taxed("7.32", "19", "19"), code="tax_mismatch") == (
+    assert only_reason(order(), delivery(), taxed_invoice("7.32", "19", "19"), code="tax_mismatch") == (
         "Invoice R-100: the tax rates of its line items result in 19.86 EUR, but its tax is 7.32 EUR."
     )
 
@@ -89,11 +89,13 @@ def test_wrong_tax_total_is_a_tax_difference():
     ],
 )
 def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
-    assert codes(result(order(), delivery(), taxed(tax, *rates))) == []
+    assert codes(result(order(), delivery(), taxed_invoice(tax, *rates))) == []
 
 
 def test_tax_is_not_checked_with_wrong_net_total():
-    assert codes(result(order(), delivery(), taxed("7.32", "19", "19", total_net="38.53"))) == ["total_mismatch"]
+    assert codes(result(order(), delivery(), taxed_invoice("7.32", "19", "19", total_net="38.53"))) == [
+        "total_mismatch"
+    ]
 
 
 @pytest.mark.parametrize(("tax", "differs"), [("1.90", False), ("1.89", True)])

@@ -41,7 +41,7 @@ def test_assignment_does_not_depend_on_pair_order(pairs: Pairs, random: object):
     assert assign(dict(items)) == assign(pairs)
 
 
-def test_row_yields_its_column_to_improve_the_total():
+def test_better_total_overrides_the_best_pair():
     assert assign({(0, 0): 5.0, (0, 1): 4.0, (1, 0): 5.0}) == {0: 1, 1: 0}
 
 

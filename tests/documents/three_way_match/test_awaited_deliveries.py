@@ -11,12 +11,12 @@ SIX = [line(quantity="6"), TWO[1]]
 FOUR = [line(quantity="4")]
 
 
-def billed(*rest: Document, names: Any = ("L1", "L2"), **fields: Any) -> Result:
+def match_deliveries(*rest: Document, names: Any = ("L1", "L2"), **fields: Any) -> Result:
     return result(order(), *rest, invoice(delivery_note_reference=list(names), **fields))
 
 
 def test_billed_quantity_in_missing_delivery_is_incomplete():
-    result_ = billed(delivery(lines=SIX))
+    result_ = match_deliveries(delivery(lines=SIX))
     assert codes(result_) == ["over_billed_quantity", "under_delivered"]
     assert result_.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert result_.reasons[1] == (
@@ -27,7 +27,7 @@ def test_billed_quantity_in_missing_delivery_is_incomplete():
 
 
 def test_arrived_delivery_completes_the_match():
-    assert billed(delivery(lines=SIX), delivery("L2", 7, lines=FOUR)).outcome is ThreeWayMatchStatus.MATCHED
+    assert match_deliveries(delivery(lines=SIX), delivery("L2", 7, lines=FOUR)).outcome is ThreeWayMatchStatus.MATCHED
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_arrived_delivery_completes_the_match():
     ],
 )
 def test_short_delivery_without_missing_note_is_exception(other_orders: list[Document], names: list[str]):
-    result_ = billed(*other_orders, names=names)
+    result_ = match_deliveries(*other_orders, names=names)
     assert (codes(result_), result_.outcome) == (
         ["over_billed_quantity", "under_delivered"],
         ThreeWayMatchStatus.EXCEPTION,
@@ -50,6 +50,6 @@ def test_short_delivery_without_missing_note_is_exception(other_orders: list[Doc
 
 
 def test_missing_delivery_does_not_excuse_billing_beyond_order():
-    result_ = billed(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
+    result_ = match_deliveries(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
     assert codes(result_) == ["billed_beyond_order", "over_billed_quantity", "under_delivered"]
     assert result_.outcome is ThreeWayMatchStatus.EXCEPTION

@@ -84,7 +84,7 @@ def test_goods_with_charge_like_names_are_goods(goods_lines: str):
     assert not is_charge(words(goods_lines))
 
 
-def test_unordered_doors_are_not_carriage():
+def test_french_doors_are_not_spanish_carriage():
     """`Portes` means carriage in Spanish and doors in French."""
     match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
     assert (codes(match_result), match_result.outcome) == (["billed_beyond_order"], ThreeWayMatchStatus.EXCEPTION)

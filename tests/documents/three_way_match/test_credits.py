@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -13,32 +12,32 @@ DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
 """10 pieces billed at 8.40, ordered at 4.20."""
 
 
-def of_invoice(**fields: Any) -> Document:
+def credit_note(**fields: Any) -> Document:
     return credit(invoice_reference="R-100", **fields)
 
 
 def test_lower_price_credit_returns_no_goods():
     """Two surplus pieces are billed, and 30 cents per piece are credited."""
     invoice_ = invoice(lines=[line(quantity="12"), TWO[1]])
-    match_result = result(order(), delivery(), invoice_, of_invoice(lines=[line(price="0.30")]))
+    match_result = result(order(), delivery(), invoice_, credit_note(lines=[line(price="0.30")]))
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
 def test_returned_goods_do_not_lower_the_price():
-    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="5", price="8.40")]))
+    match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="5", price="8.40")]))
     assert codes(match_result) == ["price_mismatch"]
 
 
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
 def test_price_credit_settles_as_amount_or_with_goods(credited: dict[str, str]):
-    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
+    match_result = result(order(), delivery(), DEAR, credit_note(lines=[credited]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 def test_one_credit_does_not_settle_two_prices():
     half = [line(quantity="5", price="8.40"), TWO[1]]
     invoices = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
-    once = of_invoice(lines=[line(quantity="5", price="4.20")])
+    once = credit_note(lines=[line(quantity="5", price="4.20")])
     assert codes(result(order(), delivery(), *invoices, once)) == ["price_mismatch"]
     twice = credit("G2", 22, lines=[line(quantity="5", price="4.20", net_amount="21.00")])
     assert codes(result(order(), delivery(), *invoices, once, twice)) == []
@@ -46,36 +45,37 @@ def test_one_credit_does_not_settle_two_prices():
 
 @pytest.mark.parametrize(("amount", "open_"), [("41.99", []), ("41.98", ["price_mismatch"])])
 def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
-    match_result = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="1", price=amount)]))
+    match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="1", price=amount)]))
     assert codes(match_result) == open_
 
 
 # -- duplicate invoices -----------------------------------------------------------------------------------------------
 
 
-def found_in(documents: Sequence[Document], copies: Sequence[Document], *unlinked: UUID) -> list[str]:
-    """Return the codes if matching linked `copies` as duplicates of the first."""
-    edges = [edge for edge in links(documents) if not {copy.id for copy in copies[1:]} & set(edge)]
-    edges += [(copies[0].id, copy.id) for copy in copies[1:]]
+def codes_with_duplicates(documents: Sequence[Document], duplicates: Sequence[Document]) -> list[str]:
+    """Return the codes if matching linked `duplicates` to the first of them."""
+    original, *later = duplicates
+    edges = [edge for edge in links(documents) if not {document.id for document in later} & set(edge)]
+    edges += [(original.id, document.id) for document in later]
     return codes(result(*documents, edges=edges))
 
 
 def test_reissued_invoice_after_cancellation_is_not_a_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
-    canceled = of_invoice(day=12)
-    assert found_in([order(), delivery(), first, canceled, second], [first, second]) == []
+    canceled = credit_note(day=12)
+    assert codes_with_duplicates([order(), delivery(), first, canceled, second], [first, second]) == []
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_one_credit_note_cancels_one_of_three(sign: str):
+def test_credit_note_cancels_one_of_three_duplicates(sign: str):
     first, second, third = invoice("R-100", 10), invoice("R-101", 13), invoice("R-102", 14)
-    canceled = of_invoice(total_gross=f"{sign}104.50")
+    canceled = credit_note(total_gross=f"{sign}104.50")
     documents = [order(), delivery(), first, second, third, canceled]
-    assert found_in(documents, [first, second, third]) == ["duplicate_invoice"]
-    assert found_in([*documents, credit("G2", 22)], [first, second, third]) == []
+    assert codes_with_duplicates(documents, [first, second, third]) == ["duplicate_invoice"]
+    assert codes_with_duplicates([*documents, credit("G2", 22)], [first, second, third]) == []
 
 
 def test_partial_credit_note_cancels_no_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
-    part = of_invoice(lines=[line(quantity="1")])
-    assert found_in([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]
+    part = credit_note(lines=[line(quantity="1")])
+    assert codes_with_duplicates([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]

@@ -40,40 +40,40 @@ ordered = st.dictionaries(articles, st.tuples(quantities, st.integers(1, 900)), 
 """Quantity and price in cents, by article."""
 
 
-def priced(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+def priced_lines(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
     return [line(name, str(quantity), f"{cents / 100:.2f}") for name, (quantity, cents) in sorted(goods_lines.items())]
 
 
-def some(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
+def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
     """Return lines for some of the goods, with slightly different quantities."""
     chosen = {
         name: (max(1, q + random.choice((0, 0, -2, 3))), c)
         for name, (q, c) in goods_lines.items()
         if random.random() < 0.8
     }
-    return priced(chosen or goods_lines)
+    return priced_lines(chosen or goods_lines)
 
 
-def messy(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[Document]:
+def random_documents(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[Document]:
     """Return a case that may have many variances."""
-    case = [order(lines=priced(goods_lines))]
+    case = [order(lines=priced_lines(goods_lines))]
     for number in range(random.randint(0, 2)):
-        case.append(delivery(f"L{number}", random.randint(3, 9), lines=some(random, goods_lines)))
+        case.append(delivery(f"L{number}", random.randint(3, 9), lines=random_lines(random, goods_lines)))
         if random.random() < 0.5:
             more: dict[str, Any] = {"delivery_note_reference": f"L{number}"} if random.random() < 0.5 else {}
-            case.append(receipt(f"W{number}", random.randint(3, 9), lines=some(random, goods_lines), **more))
+            case.append(receipt(f"W{number}", random.randint(3, 9), lines=random_lines(random, goods_lines), **more))
     case += [
-        invoice(f"R{number}", random.randint(8, 20), lines=some(random, goods_lines))
+        invoice(f"R{number}", random.randint(8, 20), lines=random_lines(random, goods_lines))
         for number in range(random.randint(1, 3))
     ]
     if random.random() < 0.4:
-        case.append(credit(lines=some(random, goods_lines)))
+        case.append(credit(lines=random_lines(random, goods_lines)))
     return case
 
 
 few = settings(max_examples=40, deadline=None)
 
-cases = st.builds(messy, st.randoms(use_true_random=False), ordered)
+cases = st.builds(random_documents, st.randoms(use_true_random=False), ordered)
 
 
 @few
@@ -89,7 +89,7 @@ def test_document_and_link_order_makes_no_difference(case: list[Document], rando
 @few
 @given(ordered)
 def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
-    lines = priced(goods)
+    lines = priced_lines(goods)
     match_result = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
     assert (match_result.outcome, match_result.variances) == (ThreeWayMatchStatus.MATCHED, ())
 
@@ -99,12 +99,16 @@ def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
 def test_exact_remainder_never_adds_variances(goods: dict[str, tuple[int, int]], random: Random):
     part = {name: (random.randint(1, quantity), cents) for name, (quantity, cents) in goods.items()}
     rest = {n: (goods[n][0] - quantity, cents) for n, (quantity, cents) in part.items() if goods[n][0] > quantity}
-    case = [order(lines=priced(goods)), delivery("L1", 4, lines=priced(part)), invoice("R1", 8, lines=priced(part))]
+    case = [
+        order(lines=priced_lines(goods)),
+        delivery("L1", 4, lines=priced_lines(part)),
+        invoice("R1", 8, lines=priced_lines(part)),
+    ]
     if rest:
         before = set(codes(result(*case)))
-        case += [delivery("L2", 9, lines=priced(rest))]
+        case += [delivery("L2", 9, lines=priced_lines(rest))]
         assert set(codes(result(*case))) <= before
-        case += [invoice("R2", 12, lines=priced(rest))]
+        case += [invoice("R2", 12, lines=priced_lines(rest))]
     assert (codes(result(*case)), result(*case).outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
@@ -116,12 +120,14 @@ def test_splitting_a_line_in_two_changes_nothing(goods: dict[str, tuple[int, int
     split = random.choice(sorted(even))
     source = billed if where == "invoice" else even
     half = [line(split, str(source[split][0] // 2), f"{source[split][1] / 100:.2f}")] * 2
-    lines = [item for item in priced(source) if item["article_number"] != split] + half
-    total = result(order(lines=priced(even)), delivery(lines=priced(even)), invoice(lines=priced(billed)))
+    lines = [item for item in priced_lines(source) if item["article_number"] != split] + half
+    total = result(
+        order(lines=priced_lines(even)), delivery(lines=priced_lines(even)), invoice(lines=priced_lines(billed))
+    )
     parts = result(
-        order(lines=priced(even)),
-        delivery(lines=lines if where == "delivery" else priced(even)),
-        invoice(lines=lines if where == "invoice" else priced(billed)),
+        order(lines=priced_lines(even)),
+        delivery(lines=lines if where == "delivery" else priced_lines(even)),
+        invoice(lines=lines if where == "invoice" else priced_lines(billed)),
     )
     assert codes(parts) == codes(total)
     assert [(row["billed"], row["delivered"]) for row in parts.record["lines"]] == [
@@ -129,7 +135,7 @@ def test_splitting_a_line_in_two_changes_nothing(goods: dict[str, tuple[int, int
     ]
 
 
-def all_of(limits: Any) -> Tolerances:
+def same_limits(limits: Any) -> Tolerances:
     return Tolerances(Tolerance(key, limits) for key in Key)
 
 
@@ -137,7 +143,7 @@ def all_of(limits: Any) -> Tolerances:
 @given(cases)
 def test_wider_tolerance_never_opens_variances(case: list[Document]):
     layers = [NONE, *(symmetric_limits(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
-    open_ = [codes(result(*case, tolerances=all_of(limits))) for limits in layers]
+    open_ = [codes(result(*case, tolerances=same_limits(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
         assert set(wide) <= set(narrow)
         assert len(wide) <= len(narrow)
@@ -146,7 +152,7 @@ def test_wider_tolerance_never_opens_variances(case: list[Document]):
 @few
 @given(cases)
 def test_extreme_tolerances_tolerate_none_or_all(case: list[Document]):
-    strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, Limits()))
+    strict, lenient = (result(*case, tolerances=same_limits(limits)) for limits in (NONE, Limits()))
     assert not any(variance.is_tolerated for variance in strict.variances)
     assert all(variance.limits is None for variance in lenient.variances if variance.is_open)
 
@@ -194,7 +200,7 @@ fields = st.sampled_from(
 
 
 @st.composite
-def nonsense(draw: Any) -> Document:
+def arbitrary_document(draw: Any) -> Document:
     kind = draw(st.sampled_from(sorted(ROLES)))
     roles = ROLES[DocumentType(kind)]
     data = draw(st.dictionaries(st.one_of(fields, st.sampled_from([roles.number, roles.date])), values, max_size=6))
@@ -204,8 +210,8 @@ def nonsense(draw: Any) -> Document:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(nonsense(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
-def test_nonsense_documents_still_get_an_outcome(case: list[Document], random: Random):
+@given(st.lists(arbitrary_document(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
+def test_arbitrary_documents_always_have_a_status(case: list[Document], random: Random):
     edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
     assert find_variances(case, edges).record["outcome"] in set(ThreeWayMatchStatus)
 

@@ -26,7 +26,7 @@ NET = Decimal("104.50")
 """Net total of an order of both lines."""
 
 
-def decided(match_result: Result, documents: list[Document], decision: str, **fields: Any) -> Result:
+def decide_all(match_result: Result, documents: list[Document], decision: str, **fields: Any) -> Result:
     """Compare again after a reviewer has decided about every difference."""
     decisions = [
         VarianceDecision(
@@ -61,7 +61,7 @@ def test_price_difference_puts_its_amount_at_stake():
 def test_decision_changes_the_status(decision: str, status: ClusterStatus, at_stake: str):
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    result_ = decided(result(*documents), documents, decision)
+    result_ = decide_all(result(*documents), documents, decision)
 
     assert (result_.summary.status, result_.summary.at_stake) == (status, Decimal(at_stake))
     assert {variance.decision for variance in result_.variances} == {decision}

@@ -25,7 +25,7 @@ from tests.documents.three_way_match.samples import (
 )
 
 
-def only(match_result: Result, code: str) -> str:
+def only_sentence(match_result: Result, code: str) -> str:
     """Return the sentence of the only open variance."""
     assert codes(match_result) == [code]
     return next(variance.message for variance in match_result.variances if variance.is_open)
@@ -102,13 +102,15 @@ def test_invoice_exceeding_the_order_is_reported():
 
 
 def test_delivery_beyond_order_is_reported():
-    sentence = only(result(order(), delivery(lines=[line(quantity="11"), TWO[1]]), invoice()), "over_delivered")
+    sentence = only_sentence(
+        result(order(), delivery(lines=[line(quantity="11"), TWO[1]]), invoice()), "over_delivered"
+    )
     assert sentence == "'Bolt A-1': 11 pieces of 10 pieces ordered were delivered, 1 piece too many."
 
 
 def test_billed_rejected_goods_are_reported():
     rejected_receipt = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
-    sentence = only(result(order(), delivery(), rejected_receipt, invoice()), "rejected_goods_billed")
+    sentence = only_sentence(result(order(), delivery(), rejected_receipt, invoice()), "rejected_goods_billed")
     assert sentence == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 7 pieces were accepted, 3 pieces too many."
 
 
@@ -134,7 +136,7 @@ def test_goods_related_to_freight_are_goods():
 
 
 def test_unordered_article_is_reported():
-    sentence = only(
+    sentence = only_sentence(
         result(order(), delivery(), invoice(lines=[*TWO, line("Z-9", "1", "99.00")])), "billed_beyond_order"
     )
     assert sentence == "Invoice R-100, line 3: 'Bolt Z-9' is billed but was not ordered."
@@ -248,7 +250,7 @@ def test_lines_of_several_orders_are_separated_by_reference():
 
 
 def test_price_beyond_tolerance_is_a_difference():
-    sentence = only(result(order(), delivery(), invoice(lines=[line(price="4.41"), TWO[1]])), "price_mismatch")
+    sentence = only_sentence(result(order(), delivery(), invoice(lines=[line(price="4.41"), TWO[1]])), "price_mismatch")
     assert (
         sentence
         == "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.41 EUR per piece, ordered at 4.20 EUR per piece, 5 % more."
@@ -269,7 +271,7 @@ def test_restated_price_basis_is_the_same_price():
 
 def test_unchanged_figure_for_another_basis_is_reported():
     match_result = result(order(), delivery(), invoice(lines=[line(price_basis_quantity="100"), TWO[1]]))
-    sentence = only(match_result, "price_basis_mismatch")
+    sentence = only_sentence(match_result, "price_basis_mismatch")
     assert "is billed at 4.20 EUR per 100 pieces, ordered at 4.20 EUR per piece." in sentence
 
 
@@ -277,7 +279,7 @@ def test_another_tax_rate_is_reported():
     match_result = result(
         order(lines=[line(tax_rate="19"), TWO[1]]), delivery(), invoice(lines=[line(tax_rate="7"), TWO[1]])
     )
-    assert only(match_result, "tax_mismatch").endswith("is taxed at 7 %, ordered at 19 %.")
+    assert only_sentence(match_result, "tax_mismatch").endswith("is taxed at 7 %, ordered at 19 %.")
 
 
 def test_currency_case_and_spaces_are_ignored():
@@ -286,7 +288,7 @@ def test_currency_case_and_spaces_are_ignored():
 
 def test_other_currency_prices_are_not_compared():
     lines = [line(price="9.99"), TWO[1]]
-    assert only(result(order(), delivery(), invoice(currency="USD", lines=lines)), "currency_mismatch") == (
+    assert only_sentence(result(order(), delivery(), invoice(currency="USD", lines=lines)), "currency_mismatch") == (
         "Invoice R-100 is in USD, purchase order 4711 in EUR."
     )
 
@@ -318,7 +320,7 @@ def test_same_invoice_again_is_only_a_duplicate():
     match_result = result(
         order(), delivery(), first, copy, edges=[*links([order(), delivery(), first]), (first.id, copy.id)]
     )
-    assert only(match_result, "duplicate_invoice") == (
+    assert only_sentence(match_result, "duplicate_invoice") == (
         "Invoice R-100 is a duplicate of an earlier invoice with this number (2026-03-12, 104.50 EUR)."
     )
     assert match_result.variances[0].document.id == copy.id
@@ -354,7 +356,7 @@ def test_full_credit_note_settles_a_duplicate():
 def test_missing_order_is_reported():
     match_result = result(delivery(), invoice())
     sentence = "Invoice R-100 names order 4711, which has not been received."
-    assert only(match_result, "missing_purchase_order") == sentence
+    assert only_sentence(match_result, "missing_purchase_order") == sentence
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
@@ -364,7 +366,7 @@ def test_damaged_reference_is_not_a_missing_order():
 
 def test_undelivered_billed_goods_are_reported():
     match_result = result(order(), invoice())
-    assert only(match_result, "missing_delivery") == (
+    assert only_sentence(match_result, "missing_delivery") == (
         "Invoice R-100 bills 10 pieces of 'Bolt A-1' and 1 more; "
         "there is no delivery note or receipt for purchase order 4711."
     )
@@ -386,7 +388,7 @@ def test_lump_sum_matching_no_goods_is_incomplete():
 
 def test_lump_sum_beyond_the_order_is_reported():
     match_result = result(order(), delivery(), invoice(lines=[], total_net="150.00", total_gross="150.00"))
-    assert only(match_result, "billed_beyond_order") == (
+    assert only_sentence(match_result, "billed_beyond_order") == (
         "Invoice R-100 bills 150.00 EUR without naming an article; purchase order 4711 is worth 104.50 EUR."
     )
 

@@ -174,7 +174,7 @@ def chromium(clean_screenshots: None) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def shared(chromium: Browser) -> dict[Role, tuple[BrowserContext, FaultRecorder]]:
+def shared_contexts(chromium: Browser) -> dict[Role, tuple[BrowserContext, FaultRecorder]]:
     """Browser contexts that tests share, by role."""
     return {}
 
@@ -198,11 +198,11 @@ def failures(cloud: Cloud, users: ConsoleUsers) -> Iterator[FailureFactory]:
 def console(
     chromium: Browser,
     users: ConsoleUsers,
-    shared: dict[Role, tuple[BrowserContext, FaultRecorder]],
+    shared_contexts: dict[Role, tuple[BrowserContext, FaultRecorder]],
     request: pytest.FixtureRequest,
 ) -> Iterator[Console]:
     """The console. The test fails at its end if a fault was recorded."""
-    console = Console(chromium, users, shared)
+    console = Console(chromium, users, shared_contexts)
     yield console
     if len(faults := console.close()):
         pytest.fail("\n".join([f"{request.node.name}: the browser recorded faults.", *faults]), pytrace=False)

@@ -25,7 +25,7 @@ _UNASSIGNED_DEAD_LETTER = (
 _ATTEMPTS = "SELECT count(*) FROM work_attempt WHERE work_id = %s"
 
 
-UNREACHABLE_URL = "http://127.0.0.1:9/nobody"
+UNREACHABLE_URL = "http://127.0.0.1:9/unreachable"
 """An address without a listener."""
 _FUNCTIONS = ("tasks", "admin_api")
 """Functions that accept or run tasks for a language model."""
@@ -35,7 +35,7 @@ class Model(Server):
     """A language model that refuses every message except those in `answered`."""
 
     def __init__(self) -> None:
-        super().__init__(otherwise=lambda request: f"Re: {request.user}")
+        super().__init__(respond=lambda request: f"Re: {request.user}")
         self.answered: set[str] = set()
 
     def next(self, request: Request) -> Step:

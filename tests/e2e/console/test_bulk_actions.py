@@ -144,9 +144,7 @@ def test_halted_operation_shows_its_reason(
     check_page(page, "operations-halted")
 
 
-def test_an_operation_is_paused_resumed_and_canceled(
-    console: Console, tenant: Tenant, dead_letters: list[UUID]
-) -> None:
+def test_operation_is_paused_resumed_and_canceled(console: Console, tenant: Tenant, dead_letters: list[UUID]) -> None:
     page = listed_rows(console, tenant)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
@@ -176,7 +174,7 @@ def test_an_operation_is_paused_resumed_and_canceled(
     expect(page.get_by_role("button", name="Cancel…")).to_have_count(0)
 
 
-def test_a_group_is_resolved_as_a_whole(
+def test_group_is_resolved_completely(
     console: Console, cloud: Cloud, failures: FailureFactory, tenant: Tenant, messages: list[str], tmp_path: Path
 ) -> None:
     failures.fail_messages(tenant, messages[:2])

@@ -14,7 +14,7 @@ from tests.e2e.console.conftest import Console
 from tests.e2e.console.locators import rows
 from tests.e2e.console.page_checks import check_page
 from tests.e2e.polling import wait_until
-from tests.mails import authentication_results, mail, received_mail
+from tests.mail_factory import authentication_results, mail, received_mail
 from tools.sample_generator.cases import generate_cases
 
 pytestmark = pytest.mark.e2e

@@ -545,14 +545,14 @@ class SampleTenant:
         export, operation = str(self._export()), str(self._operation())
         shared = (self._documents, self._billed)
         ids = (str(task), session, str(dead_letter), purge, export, operation)
-        user, pool = map(str, self._offered())
+        user, pool = map(str, self._add_user_with_offers())
         mail = str(make_held_mail(self._admin, self.tenant_id))
         destination = f"hook-{mail}"
         make_destination(self._admin, self.tenant_id, destination, url="https://erp.example.com/hook")
         person = PEOPLE.add(f"{mail}@acme.example", "viewer", f"tenant:{self.slug}")
         return Resources(self.slug, *ids, *shared, user, pool, mail, destination, person)
 
-    def _offered(self) -> tuple[UUID, UUID]:
+    def _add_user_with_offers(self) -> tuple[UUID, UUID]:
         """Create a user with pending offers. Returns the ids of the user and the pool."""
         external_id = uuid4()
         user = make_profile(self._admin, self.tenant_id, external_id=external_id)

@@ -53,7 +53,7 @@ def test_valid_token_of_each_client_is_accepted() -> None:
         ({"iss": [POOL.issuer]}, "Token issuer mismatch."),
         ({"aud": None}, "Token audience mismatch."),
         ({"aud": ""}, "Token audience mismatch."),
-        ({"aud": "somebody"}, "Token audience mismatch."),
+        ({"aud": "another-client"}, "Token audience mismatch."),
         ({"aud": f"{POOL.client} "}, "Token audience mismatch."),
         ({"aud": "[]"}, "Token audience mismatch."),
         ({"aud": {POOL.client: True}}, "Token audience mismatch."),
@@ -94,8 +94,8 @@ def test_foreign_or_expired_token_is_rejected(overrides: dict[str, Any], reason:
         {"exp": 1795327200.0},
         {"nbf": str(AT + LEEWAY_SECONDS), "iat": str(AT)},
         {"nbf": "0"},
-        {"aud": f"[somebody {POOL.client}]"},
-        {"aud": ["somebody", POOL.client]},
+        {"aud": f"[another-client {POOL.client}]"},
+        {"aud": ["another-client", POOL.client]},
     ],
 )
 def test_clock_skew_and_gateway_formats_are_accepted(overrides: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ def test_audience_with_space_is_one_audience() -> None:
 
 
 def test_rejected_token_returns_problem_details(call_api: CallApi) -> None:
-    response = call_api("{", claims={"aud": "somebody"})
+    response = call_api("{", claims={"aud": "another-client"})
 
     assert (response.status, response.headers["Content-Type"]) == (401, "application/problem+json")
     assert response.body == {

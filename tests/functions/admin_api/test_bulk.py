@@ -15,7 +15,7 @@ from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_le
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, PATH, VIEWER, ids
 
 ROOT = "/api/admin"
 OPERATOR = "[operator tenant:acme]"

@@ -16,7 +16,7 @@ from tests.functions.admin_api.conftest import ApiResponse, CallApi
 from tests.tasks.conftest import rows
 
 PATH = "/api/chat/sessions"
-OTHER = "somebody-else"
+OTHER = "another-user"
 
 
 @pytest.fixture(autouse=True)

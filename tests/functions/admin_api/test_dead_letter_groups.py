@@ -9,7 +9,7 @@ import pytest
 
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.functions.admin_api.conftest import CallApi
-from tests.functions.admin_api.letters import get
+from tests.functions.admin_api.dead_letter_requests import get
 
 
 def test_groups_have_counts_trend_and_times(

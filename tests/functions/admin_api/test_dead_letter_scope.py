@@ -19,7 +19,7 @@ from tests.dead_letters.audit_trail import first_broken_entry
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import FakeSqs
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
-from tests.functions.admin_api.letters import PATH, get, ids, listed_ids
+from tests.functions.admin_api.dead_letter_requests import PATH, get, ids, listed_ids
 
 VIEWER, OPERATOR, ADMIN = (f"[{role} tenant:*]" for role in ("viewer", "operator", "admin"))
 OTHERS = ("[admin tenant:acme]", "[admin tenant:-]", "[admin tenant:acme tenant:-]", "[admin]", "[tenant:*]")

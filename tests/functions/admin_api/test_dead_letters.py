@@ -14,7 +14,7 @@ from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import MAX_EVENTS, MAX_PAGED, MAX_PREVIOUS_FAILURES
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter, dead_letter_factory
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 SECRET = "hunter2-hunter2"
 
@@ -448,7 +448,7 @@ def test_timeline_is_limited_to_the_last_events(
         ("[viewer tenant:acme]", {}, 200),
         ("[operator tenant:acme]", {"tenant": "acme"}, 200),
         ("[admin tenant:*]", {"tenant": "acme"}, 200),
-        ("[admin tenant:*]", {"tenant": "nobody"}, 404),
+        ("[admin tenant:*]", {"tenant": "missing"}, 404),
         ("[admin tenant:*]", {}, 422),
         ("[viewer tenant:acme tenant:other]", {}, 422),
         ("[viewer tenant:acme tenant:other]", {"tenant": "acme"}, 200),

@@ -17,7 +17,7 @@ from functions.admin_api.api import exporting
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, VIEWER, get, ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 SECRET = "Bearer abcdefgh12345678"
@@ -36,13 +36,13 @@ def export(call_api: CallApi) -> Callable[..., ApiResponse]:
 Export = Callable[..., ApiResponse]
 
 
-def exported(response: ApiResponse) -> list[dict[str, Any]]:
+def read_export(response: ApiResponse) -> list[dict[str, Any]]:
     assert response.status == 200, response.body
     return [json.loads(line) for line in response.text.split("\n")[:-1]]
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def export_as_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every export too large for a response."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
@@ -52,7 +52,7 @@ def test_json_lines_match_the_api(export: Export, add_dead_letter: MakeDeadLette
 
     response = export()
 
-    assert [dead_letter["job_id"] for dead_letter in exported(response)] == job_ids
+    assert [dead_letter["job_id"] for dead_letter in read_export(response)] == job_ids
     exported_item = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
     assert exported_item == get(call_api, f"/{job_ids[0]}").body
     assert response.headers["Content-Type"] == "application/x-ndjson"
@@ -93,7 +93,7 @@ def test_export_filters_like_the_list(
     ]
     for parameters in filters:
         listed = [dead_letter["job_id"] for dead_letter in get(call_api, **parameters).body["dead_letters"]]
-        assert (parameters, [dead_letter["job_id"] for dead_letter in exported(export(**parameters))]) == (
+        assert (parameters, [dead_letter["job_id"] for dead_letter in read_export(export(**parameters))]) == (
             parameters,
             listed,
         )
@@ -167,7 +167,7 @@ def test_export_requires_viewer_of_the_tenant(
 OPERATIONS = "/api/admin/operations"
 
 
-def show(call_api: CallApi, path: str, *, groups: str = VIEWER, **options: Any) -> ApiResponse:
+def get_operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **options: Any) -> ApiResponse:
     return call_api("", method="GET", path=OPERATIONS + path, groups=groups, **options)
 
 
@@ -178,7 +178,7 @@ def finish(admin: Connection) -> None:
     )
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_large_export_becomes_an_operation(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -189,8 +189,8 @@ def test_large_export_becomes_an_operation(
     assert response.status == 202
     id_ = response.body["operation_id"]
     assert response.headers["Location"] == f"{OPERATIONS}/{id_}"
-    assert show(call_api, f"/{id_}").body == response.body
-    assert show(call_api, "", query={"action": "export"}).body["operations"] == [response.body]
+    assert get_operation(call_api, f"/{id_}").body == response.body
+    assert get_operation(call_api, "", query={"action": "export"}).body["operations"] == [response.body]
     assert {name: response.body[name] for name in ("action", "state", "filter", "succeeded", "selected")} == {
         "action": "export",
         "state": "running",
@@ -201,7 +201,7 @@ def test_large_export_becomes_an_operation(
     file = response.body["file"]
     assert (file["format"], file["redacted"], file["bytes"]) == ("csv", True, 0)
     assert file.keys() == {"format", "redacted", "bytes", "expires_at"}
-    assert show(call_api, f"/{id_}/file").status == 409
+    assert get_operation(call_api, f"/{id_}/file").status == 409
     assert rows(admin, "audit_entry") == []  # no file has been downloaded yet
 
 
@@ -213,7 +213,7 @@ def test_slow_export_becomes_an_operation(
     assert export().status == 202
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_link_is_recorded_once_per_caller(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -221,7 +221,7 @@ def test_link_is_recorded_once_per_caller(
     id_ = export().body["operation_id"]
     finish(admin)
 
-    first, second = (show(call_api, f"/{id_}/file") for _ in range(2))
+    first, second = (get_operation(call_api, f"/{id_}/file") for _ in range(2))
 
     assert first.status == 200
     assert f"{BUCKET}" in first.body["url"]
@@ -233,10 +233,10 @@ def test_link_is_recorded_once_per_caller(
     assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [id_])
     assert (entry["detail"]["dead_letters"], entry["detail"]["bytes"]) == (7, 4711)
     assert entry["detail"]["filter"] == keyed_hash(admin, DeadLetterFilter())
-    assert "Amz" not in show(call_api, f"/{id_}").text
+    assert "Amz" not in get_operation(call_api, f"/{id_}").text
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 @pytest.mark.parametrize(
     ("requested_by", "groups", "subject", "status"),
     [
@@ -266,11 +266,11 @@ def test_only_requester_and_admins_download_the_file(
     id_ = export(groups=requested_by).body["operation_id"]
     finish(admin)
 
-    assert show(call_api, f"/{id_}/file", groups=groups, subject=subject).status == status
+    assert get_operation(call_api, f"/{id_}/file", groups=groups, subject=subject).status == status
     assert len(rows(admin, "audit_entry")) == (status == 200)
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_expired_file_is_not_found(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
@@ -278,17 +278,17 @@ def test_expired_file_is_not_found(
     id_ = export().body["operation_id"]
     finish(admin)
     admin.execute("UPDATE operation SET requested_at = now() - interval '7 days'")
-    assert show(call_api, f"/{id_}/file").status == 404
+    assert get_operation(call_api, f"/{id_}/file").status == 404
 
 
 def test_other_operations_have_no_file(call_api: CallApi, acme: UUID) -> None:
     body = {"tenant": "acme", "action": "match"}
     operation = call_api(body, method="POST", path=OPERATIONS, groups=ADMIN).body
     assert operation["file"] is None
-    assert show(call_api, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
+    assert get_operation(call_api, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_token_without_subject_cannot_export(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi
 ) -> None:
@@ -296,15 +296,15 @@ def test_token_without_subject_cannot_export(
     add_dead_letter()
     id_ = export().body["operation_id"]
     for groups in (VIEWER, ADMIN):
-        assert show(call_api, f"/{id_}/file", groups=groups, claims={"sub": None}).status == 403
+        assert get_operation(call_api, f"/{id_}/file", groups=groups, claims={"sub": None}).status == 403
 
 
 @pytest.mark.parametrize("operation_id", [uuid4(), "1", "x" * 40])
 def test_missing_export_is_not_found(operation_id: object, call_api: CallApi, acme: UUID) -> None:
-    assert show(call_api, f"/{operation_id}/file").status == 404
+    assert get_operation(call_api, f"/{operation_id}/file").status == 404
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("export_as_operation")
 def test_repeated_request_returns_the_same_operation(export: Export, add_dead_letter: MakeDeadLetter) -> None:
     add_dead_letter()
     assert export().body["operation_id"] == export().body["operation_id"]

@@ -9,7 +9,7 @@ from functions.admin_api.handler import document
 from functions.admin_api.http import etag, is_current
 from tests.dead_letters.dead_letter_factory import MakeDeadLetter
 from tests.functions.admin_api.conftest import ApiResponse, CallApi
-from tests.functions.admin_api.letters import PATH, VIEWER, get
+from tests.functions.admin_api.dead_letter_requests import PATH, VIEWER, get
 from tests.functions.admin_api.permissions import operations_by_route
 
 

@@ -212,7 +212,7 @@ OPERATIONS = [
 def test_reads_match_the_description(
     described_api: "BaseSchema", prepared_tenant: TenantHarness, subtests: pytest.Subtests
 ) -> None:
-    for label, matches in checked(described_api.include(method="GET")):
+    for label, matches in operation_checks(described_api.include(method="GET")):
         with subtests.test(operation=label):
             matches()
     assert_reached()
@@ -222,14 +222,14 @@ def test_reads_match_the_description(
 def test_changes_match_the_description(label: str, described_api: "BaseSchema", prepared_tenant: TenantHarness) -> None:
     """Each operation starts with resources that no other operation has changed."""
     method, path = label.split(" ")
-    ((_, matches),) = checked(described_api.include(method=method, path=path))
+    ((_, matches),) = operation_checks(described_api.include(method=method, path=path))
     matches()
     assert_reached()
     if label == "POST /api/tasks":
         assert {kind for _, kind, _ in _answered} == {"echo", CHAT_COMPLETION.name}
 
 
-def checked(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:
+def operation_checks(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield label and check of each operation."""
     from schemathesis.core.result import Ok
     from schemathesis.pytest.lazy import get_all_tests

@@ -126,7 +126,7 @@ def texts(body: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from texts(value, (*path, name))
 
 
-def put(body: Any, path: tuple[Any, ...], text: str) -> Any:
+def with_text_at(body: Any, path: tuple[Any, ...], text: str) -> Any:
     body = json.loads(json.dumps(body))
     target = body
     for name in path[:-1]:
@@ -142,7 +142,7 @@ def test_body_texts_are_not_executed_as_sql(call_api: CallApi, sample_tenant: Sa
         request = PERMISSIONS[operation].request(resources)
         for position in texts(request.body):
             for text in INJECTED:
-                response = send(call_api, operation, request, body=put(request.body, position, text))
+                response = send(call_api, operation, request, body=with_text_at(request.body, position, text))
                 assert is_harmless(response, of_a_filter=False), (operation, position, text, response.status)
 
     assert tables(admin) == before
@@ -160,13 +160,13 @@ def tables(admin: Connection) -> object:
 
 EXTRA_FIELDS: dict[str, object] = {
     "tenant_id": "00000000-0000-0000-0000-000000000001",
-    "user_id": "somebody",
-    "subject": "somebody",
+    "user_id": "ann",
+    "subject": "ann",
     "role": "admin",
     "groups": ["admin"],
     "status": "resolved",
     "version": 7,
-    "resolved_by": "somebody",
+    "resolved_by": "ann",
     "created_at": "2000-01-01T00:00:00Z",
     "__proto__": {"admin": True},
     "constructor": {},

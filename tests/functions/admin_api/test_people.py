@@ -43,7 +43,7 @@ def change(call_api: CallApi, id_: str, groups: str = ADMIN, **body: object) -> 
     return call_api(body, method="PATCH", path=f"{PATH}/{id_}", groups=groups)
 
 
-def found_emails(call_api: CallApi, *subjects: str, groups: str = "[viewer tenant:acme]") -> dict[str, str]:
+def look_up_emails(call_api: CallApi, *subjects: str, groups: str = "[viewer tenant:acme]") -> dict[str, str]:
     query = {"subject": ",".join(subjects)}
     response = call_api("", method="GET", path=f"{PATH}/emails", query=query, groups=groups)
     assert response.status == 200, response.text
@@ -51,7 +51,7 @@ def found_emails(call_api: CallApi, *subjects: str, groups: str = "[viewer tenan
     return addresses
 
 
-def emails(call_api: CallApi, groups: str = ADMIN, **query: str) -> list[str]:
+def listed_emails(call_api: CallApi, groups: str = ADMIN, **query: str) -> list[str]:
     response = call_api("", method="GET", path=PATH, query=query, groups=groups)
     assert response.status == 200, response.text
     return [person["email"] for person in response.body["people"]]
@@ -72,7 +72,7 @@ def test_admin_invites_a_person_to_their_tenant(
     )
     assert verified_changes(admin, acme) == [(CLAIMS["sub"], "person added", [id_])]
     assert add(call_api).status == 409
-    assert emails(call_api) == emails(call_api, tenant="acme") == ["ann@acme.example"]
+    assert listed_emails(call_api) == listed_emails(call_api, tenant="acme") == ["ann@acme.example"]
 
 
 def test_tenant_admin_cannot_invite_to_other_tenants(call_api: CallApi, pool: FakeUserPool) -> None:
@@ -96,9 +96,9 @@ def test_people_are_listed_by_tenant_and_page(call_api: CallApi, pool: FakeUserP
     second = call_api("", method="GET", path=PATH, query={"cursor": first["next_cursor"]}, groups=ADMIN).body
 
     assert (len(first["people"]), len(second["people"]), second["next_cursor"]) == (20, 5, None)
-    assert emails(call_api, email="zoe@zenith.example") == []
-    assert emails(call_api, PLATFORM_ADMIN, email="zoe@zenith.example") == ["zoe@zenith.example"]
-    assert emails(call_api, PLATFORM_ADMIN, tenant="zenith") == ["zoe@zenith.example"]
+    assert listed_emails(call_api, email="zoe@zenith.example") == []
+    assert listed_emails(call_api, PLATFORM_ADMIN, email="zoe@zenith.example") == ["zoe@zenith.example"]
+    assert listed_emails(call_api, PLATFORM_ADMIN, tenant="zenith") == ["zoe@zenith.example"]
     assert call_api("", method="GET", path=PATH, query={"tenant": "zenith"}, groups=ADMIN).status == 403
 
 
@@ -119,7 +119,7 @@ def test_disabled_person_is_signed_out(call_api: CallApi, pool: FakeUserPool) ->
     assert not change(call_api, id_, is_disabled=False).body["is_disabled"]
 
 
-def test_shared_person_is_managed_by_platform_admins(call_api: CallApi, pool: FakeUserPool) -> None:
+def test_person_of_several_tenants_requires_platform_admin(call_api: CallApi, pool: FakeUserPool) -> None:
     shared = pool.add("bob@example.com", "viewer", "tenant:acme", "tenant:zenith")
     everywhere = pool.add("kim@example.com", "admin", "tenant:*")
     foreign = pool.add("zoe@zenith.example", "viewer", "tenant:zenith")
@@ -159,11 +159,11 @@ def make_change(call_api: CallApi, tenant: str = "acme", groups: str = ADMIN, *,
 
 @pytest.mark.usefixtures("pool")
 def test_address_of_the_author_of_a_change_is_found(call_api: CallApi) -> None:
-    assert found_emails(call_api, "ann", "bob", "matching") == {}
+    assert look_up_emails(call_api, "ann", "bob", "matching") == {}
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "bob", "email": "bob@acme.example", "email_verified": "true"})
 
-    assert found_emails(call_api, "ann", "bob", "matching") == {"ann": "ann@acme.example", "bob": "bob@acme.example"}
+    assert look_up_emails(call_api, "ann", "bob", "matching") == {"ann": "ann@acme.example", "bob": "bob@acme.example"}
 
 
 @pytest.mark.usefixtures("pool")
@@ -171,7 +171,7 @@ def test_last_address_of_a_person_is_found(call_api: CallApi) -> None:
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "ann", "email": "ann.lee@acme.example"})
 
-    assert found_emails(call_api, "ann") == {"ann": "ann.lee@acme.example"}
+    assert look_up_emails(call_api, "ann") == {"ann": "ann.lee@acme.example"}
 
 
 @pytest.mark.parametrize("claims", [{"email_verified": "false"}, {"email": "no address"}, {"email": ["a@b.example"]}])
@@ -187,9 +187,9 @@ def test_address_is_visible_to_the_changed_tenant_only(call_api: CallApi) -> Non
     make_change(call_api, "acme", PLATFORM_ADMIN, claims={"sub": "kim", "email": "kim@example.com"})
     add(call_api, PLATFORM_ADMIN, tenants=["*"], claims={"sub": "zoe", "email": "zoe@example.com"})
 
-    assert found_emails(call_api, "kim", "zoe") == {"kim": "kim@example.com"}
-    assert found_emails(call_api, "kim", "zoe", groups="[viewer tenant:zenith]") == {}
-    assert found_emails(call_api, "kim", "zoe", groups="[viewer tenant:*]") == {
+    assert look_up_emails(call_api, "kim", "zoe") == {"kim": "kim@example.com"}
+    assert look_up_emails(call_api, "kim", "zoe", groups="[viewer tenant:zenith]") == {}
+    assert look_up_emails(call_api, "kim", "zoe", groups="[viewer tenant:*]") == {
         "kim": "kim@example.com",
         "zoe": "zoe@example.com",
     }

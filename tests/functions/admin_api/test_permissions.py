@@ -123,7 +123,7 @@ TOKENS: dict[str, dict[str, Any]] = {
     "issued in the future": {"iat": str(NOW + 3600)},
     "of another issuer": {"iss": CLAIMS["iss"] + "x"},
     "without issuer": {"iss": None},
-    "for another audience": {"aud": "somebody"},
+    "for another audience": {"aud": "another-client"},
     "without audience": {"aud": None},
     "access token": {"token_use": "access", "client_id": CLAIMS["aud"], "aud": None},
     "access token with our audience": {"token_use": "access"},

@@ -14,7 +14,7 @@ from counterfoil.operations import engine
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
+from tests.functions.admin_api.dead_letter_requests import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 LATER = (NOON + timedelta(hours=1)).isoformat()
@@ -207,7 +207,7 @@ def test_purge_requires_admin_of_the_tenant(
 
 def test_platform_admin_must_name_the_tenant(purge: Purge, dead_letter_ids: list[UUID]) -> None:
     assert purge(groups="[admin tenant:*]").status == 422
-    assert purge(groups="[admin tenant:*]", tenant="nobody", confirm="nobody").status == 404
+    assert purge(groups="[admin tenant:*]", tenant="missing", confirm="missing").status == 404
 
 
 def test_large_purge_continues_after_the_request(
@@ -222,7 +222,7 @@ def test_large_purge_continues_after_the_request(
     assert listed_ids(get(call_api)) == [str(dead_letter_ids[3])]
 
 
-def test_failed_step_is_left_to_the_watchdog(
+def test_watchdog_repeats_a_failed_step(
     purge: Purge, dead_letter_ids: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
     def unavailable(*_: object) -> engine.Step:

@@ -185,7 +185,7 @@ def test_conflicting_decision_must_supersede_the_first(call_api: CallApi, harnes
     assert (superseding.status, harness.links()) == (200, {(0, 2)})
 
 
-def test_all_candidates_can_be_rejected_at_once(call_api: CallApi, harness: TenantHarness) -> None:
+def test_all_candidates_can_be_rejected_together(call_api: CallApi, harness: TenantHarness) -> None:
     body = {"documents": [str(harness.ids[0]), str(harness.ids[1])]}
 
     response = call_api(body, path=f"{PATH}/{harness.ids[2]}/reject", groups=PLATFORM_OPERATOR)

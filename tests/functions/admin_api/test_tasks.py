@@ -25,7 +25,7 @@ from tests.tasks.conftest import FakeS3, rows
 
 PATH = "/api/tasks"
 ECHO = {"task_type": "echo", "payload": {"text": "hello"}}
-ME, OTHER = "b1a2c3d4-0000-4000-8000-1234567890ab", "somebody-else"
+ME, OTHER = "b1a2c3d4-0000-4000-8000-1234567890ab", "another-user"
 
 
 @pytest.fixture(autouse=True)
@@ -267,7 +267,7 @@ def test_large_payload_is_stored_outside_the_message(
         ("[operator tenant:acme]", ECHO, 202),
         ("[operator tenant:acme]", ECHO | {"tenant": "acme"}, 202),
         ("[admin tenant:*]", ECHO | {"tenant": "acme"}, 202),
-        ("[admin tenant:*]", ECHO | {"tenant": "nobody"}, 404),
+        ("[admin tenant:*]", ECHO | {"tenant": "missing"}, 404),
         ("[admin tenant:*]", ECHO, 422),
         ("[operator tenant:acme tenant:other]", ECHO, 422),
         ("[operator tenant:other]", ECHO | {"tenant": "acme"}, 403),
@@ -353,9 +353,9 @@ def test_users_manage_own_tasks_and_admins_all(call_api: CallApi, make_tenant: C
 )
 def test_chat_result_is_visible_only_to_its_user(task_type: str, expected: object) -> None:
     own, foreign = (
-        Caller.from_claims({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
+        Caller.from_claims({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("caller", OTHER)
     )
-    task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
+    task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "caller", NOW, 1, None, None, NOW, {"a": 1})
 
     assert tasks._visible_task(task, own).result == {"a": 1}
     assert tasks._visible_task(task, foreign).result == expected

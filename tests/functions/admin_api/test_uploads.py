@@ -77,13 +77,13 @@ def test_form_requires_operator_of_the_tenant(call_api: CallApi, groups: object,
 
 def test_refusal_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
     existing = call_api(UPLOAD, groups="[operator tenant:other]")
-    missing = call_api(UPLOAD | {"tenant": "nobody"}, groups="[operator tenant:other]")
+    missing = call_api(UPLOAD | {"tenant": "missing"}, groups="[operator tenant:other]")
 
     assert (existing.status, existing.body) == (missing.status, missing.body)
 
 
 def test_unknown_tenant_is_not_found(call_api: CallApi) -> None:
-    response = call_api(UPLOAD | {"tenant": "nobody"}, groups="[admin tenant:*]")
+    response = call_api(UPLOAD | {"tenant": "missing"}, groups="[admin tenant:*]")
 
     assert (response.status, response.body["detail"]) == (404, "There is no such tenant.")
 

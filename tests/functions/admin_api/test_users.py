@@ -208,7 +208,7 @@ def test_user_of_another_tenant_is_not_found(users: Users, admin: Connection, ma
 
 
 def test_deleting_a_profile_removes_blocks_jobs_and_offers(users: Users, admin: Connection, acme: UUID) -> None:
-    other = completed(admin, acme, USER)[0]
+    other = make_completed_offers(admin, acme, USER)[0]
     users("PUT", f"blocks/{uuid4()}")
     users("PUT", f"blocks/{USER}", user=other)
 
@@ -309,7 +309,7 @@ def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) 
     )
 
 
-def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
+def make_completed_offers(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
     """Create completed offers of a user for today. Returns the candidates, best first."""
     day = local_date(BERLIN, datetime.now(UTC))
     job(admin, tenant, user, day)
@@ -333,7 +333,7 @@ def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) 
 
 
 def test_completed_offers_are_returned_as_stored(users: Users, admin: Connection, acme: UUID) -> None:
-    candidates = completed(admin, acme, USER)
+    candidates = make_completed_offers(admin, acme, USER)
     stored = admin.execute("SELECT offers FROM matchmaking_jobs").fetchone()
     assert stored is not None
 
@@ -349,7 +349,7 @@ def test_completed_offers_are_returned_as_stored(users: Users, admin: Connection
 
 
 def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Connection, acme: UUID) -> None:
-    deleted, inactive, blocked, blocking, available, moved = completed(admin, acme, USER, 6)
+    deleted, inactive, blocked, blocking, available, moved = make_completed_offers(admin, acme, USER, 6)
     users("DELETE", "profile", user=deleted)
     admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [inactive])
     admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE external_id = %s", [moved])

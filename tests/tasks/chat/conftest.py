@@ -43,7 +43,9 @@ class Chat:
     model: Model = field(default_factory=Model)
     settings: Settings = field(default_factory=Settings)
 
-    def say(self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None) -> UUID:
+    def submit(
+        self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None
+    ) -> UUID:
         """Submit a message. Return its job id."""
         payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
         order = store.build_request(CHAT_COMPLETION, payload, user_id=user)
@@ -83,7 +85,7 @@ def chat(database: Database, tenant: UUID) -> Chat:
 
 @pytest.fixture
 def set_status(admin: Connection) -> Callable[[UUID, str | None], None]:
-    """`ended(job, status)`: set the status of a message's task, without a reply."""
+    """`set_status(job, status)` sets the status of a message's task, without a reply."""
 
     def end(job_id: UUID, status: str | None) -> None:
         admin.execute("UPDATE task SET status = %s WHERE id = %s", [status, job_id])

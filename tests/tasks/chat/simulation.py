@@ -52,9 +52,9 @@ class FaultRates:
     killed_before_settling: float = 0.07
     killed_before_acknowledging: float = 0.07
     delivered_twice: float = 0.07
-    not_sent: float = 0.05
+    send_fails: float = 0.05
     canceled: float = 0.05
-    time_flies: float = 0.3
+    time_passes: float = 0.3
     """Probability that time passes during work, so that attempts outlive their lease."""
 
 
@@ -74,15 +74,15 @@ class QueuedMessage:
 class Queue(FakeSqs):
     """In-memory SQS: random order, visibility timeouts and occasional send failures."""
 
-    def __init__(self, clock: Clock, random: Random, not_sent: float) -> None:
+    def __init__(self, clock: Clock, random: Random, send_fails: float) -> None:
         super().__init__()
-        self.clock, self.random, self.not_sent = clock, random, not_sent
+        self.clock, self.random, self.send_fails = clock, random, send_fails
         self.messages: dict[str, QueuedMessage] = {}
         self.busy_workers = 0
         self.lock = threading.Lock()
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        if self.random.random() < self.not_sent:
+        if self.random.random() < self.send_fails:
             raise ServiceUnavailableError("SQS is unavailable")
         with self.lock:
             for entry in Entries:
@@ -295,7 +295,7 @@ class Simulation:
         """Send unsent messages, advance the clock or end the simulation."""
         with self.idle_lock:
             is_quiet = self.submitted.is_set() and not self.queue.busy_workers
-            if not is_quiet and random.random() >= self.rates.time_flies:
+            if not is_quiet and random.random() >= self.rates.time_passes:
                 self.finished.wait(0.002)
                 return
             now = self.clock()

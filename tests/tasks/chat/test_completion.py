@@ -33,12 +33,12 @@ from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
 
-END = Callable[[UUID, str | None], None]
+SetStatus = Callable[[UUID, str | None], None]
 
 
 def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
-    session = chat.say("Hello")
-    second = chat.say("Are you there?", session)
+    session = chat.submit("Hello")
+    second = chat.submit("Are you there?", session)
 
     result = chat.run(session)
     chat.settle(session, result)
@@ -53,11 +53,11 @@ def test_reply_is_appended_and_returned_as_result(chat: Chat) -> None:
     ]
 
 
-def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: END) -> None:
+def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: SetStatus) -> None:
     chat.settings = Settings(chat_system_prompt="Be brief.")
-    session = chat.say("One")
-    lost, last = chat.say("Two", session), chat.say("Three", session)
-    chat.say("Four", session)
+    session = chat.submit("One")
+    lost, last = chat.submit("Two", session), chat.submit("Three", session)
+    chat.submit("Four", session)
     chat.answer(session)
     set_status(lost, "failed")
 
@@ -73,11 +73,11 @@ def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: EN
     assert not any(text in repr(question) for text in ("One", "Three", "brief"))  # so not in logs either
 
 
-def test_window_holds_the_newest_whole_turns(chat: Chat) -> None:
-    session = last = chat.say("turn 0")
+def test_window_contains_the_newest_complete_turns(chat: Chat) -> None:
+    session = last = chat.submit("turn 0")
     for number in range(1, 6):
         chat.answer(last)
-        last = chat.say(f"turn {number}", session)
+        last = chat.submit(f"turn {number}", session)
     turn = estimate_tokens("turn 0") + estimate_tokens("Re: turn 0")
 
     def history_of(room: int) -> list[str]:
@@ -94,11 +94,11 @@ def test_window_holds_the_newest_whole_turns(chat: Chat) -> None:
 
 
 def test_oversized_turn_ends_the_window(chat: Chat) -> None:
-    session = chat.say("small")
+    session = chat.submit("small")
     chat.answer(session)
-    chat.answer(chat.say("long " * 200, session))
-    chat.answer(chat.say("small, too", session))
-    last = chat.say("And now?", session)
+    chat.answer(chat.submit("long " * 200, session))
+    chat.answer(chat.submit("small, too", session))
+    last = chat.submit("And now?", session)
 
     chat.settings = Settings(chat_history_tokens=200)
     chat.run(last)
@@ -108,10 +108,10 @@ def test_oversized_turn_ends_the_window(chat: Chat) -> None:
 
 @pytest.mark.parametrize("state", ["pending", "in-progress"])
 def test_message_waits_for_earlier_unfinished_messages(
-    state: str, chat: Chat, set_status: END, database: Database
+    state: str, chat: Chat, set_status: SetStatus, database: Database
 ) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     set_status(session, state)
 
     with pytest.raises(DeferredError, match="earlier message") as deferred:
@@ -131,10 +131,10 @@ def test_message_waits_for_earlier_unfinished_messages(
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
 def test_failed_or_canceled_message_does_not_block(
-    state: str | None, chat: Chat, set_status: END, admin: Connection
+    state: str | None, chat: Chat, set_status: SetStatus, admin: Connection
 ) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     if state == "gone":
         admin.execute("DELETE FROM task WHERE id = %s", [session])
     else:
@@ -146,8 +146,8 @@ def test_failed_or_canceled_message_does_not_block(
 
 
 def test_sessions_do_not_block_each_other(chat: Chat) -> None:
-    chat.say("Here")
-    other_session = chat.say("There")
+    chat.submit("Here")
+    other_session = chat.submit("There")
 
     chat.answer(other_session)
 
@@ -155,7 +155,7 @@ def test_sessions_do_not_block_each_other(chat: Chat) -> None:
 
 
 def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     first, second = chat.run(session), chat.run(session)
     chat.settle(session, first)
 
@@ -164,13 +164,13 @@ def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
 
     assert chat.entries(session) == [(1, "user", "Hello"), (2, "assistant", "Re: Hello")]
     assert chat.entries(session)[-1][0] == 2
-    chat.answer(chat.say("Again", session))
+    chat.answer(chat.submit("Again", session))
     assert [number for number, _, _ in chat.entries(session)] == [1, 2, 3, 4]  # the rejected reply used no number
 
 
-def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status: END) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status: SetStatus) -> None:
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     set_status(session, "failed")
     result = chat.run(second)
     set_status(session, "pending")  # an operator retries its dead letter
@@ -182,7 +182,7 @@ def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status:
 
 
 def test_attempt_raises_the_model_error(chat: Chat) -> None:
-    job = chat.say("Hello")
+    job = chat.submit("Hello")
     for error in (ServiceUnavailableError("away"), ContextWindowError("too long")):
 
         def fail(_: LlmRequest, error: Exception = error) -> str:
@@ -194,8 +194,8 @@ def test_attempt_raises_the_model_error(chat: Chat) -> None:
 
 
 def test_message_over_budget_fails_without_blocking_the_next(chat: Chat, admin: Connection) -> None:
-    job = chat.say("Hello")
-    second = chat.say("Are you there?", job)
+    job = chat.submit("Hello")
+    second = chat.submit("Are you there?", job)
 
     def exceed_budget(_: LlmRequest) -> str:
         raise BudgetExceededError("The budget is used up.", until=NOW + timedelta(hours=9))
@@ -210,7 +210,7 @@ def test_message_over_budget_fails_without_blocking_the_next(chat: Chat, admin: 
 
 
 def test_missing_message_or_model_fails_permanently(chat: Chat, admin: Connection) -> None:
-    job = chat.say("Hello")
+    job = chat.submit("Hello")
     with pytest.raises(UnknownTypeError, match="LLM_PROVIDER is not set"):
         enabled_type("chat_completion", Settings())
     chat.model = None  # type: ignore[assignment]
@@ -242,8 +242,8 @@ def defer(admin: Connection, *jobs: UUID) -> None:
 
 
 def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")
-    second, third = chat.say("Two", session), chat.say("Three", session)
+    session = chat.submit("One")
+    second, third = chat.submit("Two", session), chat.submit("Three", session)
     defer(admin, second, third)
 
     messages = chat.answer(session)
@@ -254,9 +254,9 @@ def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> Non
     assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
-def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: END):
-    session = chat.say("One")
-    second, third = chat.say("Two", session), chat.say("Three", session)
+def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: SetStatus):
+    session = chat.submit("One")
+    second, third = chat.submit("Two", session), chat.submit("Three", session)
     defer(admin, second, third)
     set_status(second, None)
 
@@ -268,8 +268,8 @@ def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connectio
 
 
 def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     defer(admin, second)
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 9 WHERE id = %s", [session])
     admin.execute("UPDATE task SET lease_expires_at = %s, claimed_at = %s WHERE id = %s", [NOW, NOW, session])
@@ -284,8 +284,8 @@ def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connectio
 
 
 def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")
-    second, third = chat.say("Two", session), chat.say("Three", session)
+    session = chat.submit("One")
+    second, third = chat.submit("Two", session), chat.submit("Three", session)
     defer(admin, session, second, third)
 
     with chat.database.tenant(chat.tenant) as connection:
@@ -296,8 +296,8 @@ def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Conne
 
 
 def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")  # retried after a failure, while the next message was attempted
-    second = chat.say("Two", session)
+    session = chat.submit("One")  # retried after a failure, while the next message was attempted
+    second = chat.submit("Two", session)
     due_at = NOW + timedelta(seconds=16)
     record_attempt(admin, second, "retry", due_at)
     admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
@@ -308,8 +308,8 @@ def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> 
 
 
 def test_deferred_message_is_woken_despite_earlier_failure(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     record_attempt(admin, second, "retry", NOW + timedelta(seconds=16))
     defer(admin, second)
     admin.execute("UPDATE task SET attempts = 4, error = 'The model is unavailable' WHERE id = %s", [second])
@@ -318,8 +318,8 @@ def test_deferred_message_is_woken_despite_earlier_failure(chat: Chat, admin: Co
 
 
 def test_wake_up_waits_for_a_concurrent_deferral(chat: Chat, admin: Connection, admin_database_url: str) -> None:
-    session = chat.say("One")
-    second = chat.say("Two", session)
+    session = chat.submit("One")
+    second = chat.submit("Two", session)
     result = chat.run(session)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(admin_database_url) as deferring:
         defer(deferring, second)
@@ -331,10 +331,10 @@ def test_wake_up_waits_for_a_concurrent_deferral(chat: Chat, admin: Connection, 
         assert [message.message.work_id for message in messages.result()] == [second]
 
 
-def test_queued_message_is_not_sent_twice(chat: Chat, set_status: END) -> None:
-    session = chat.say("One")
-    chat.say("Two", session)  # its first SQS message is still queued
-    running = chat.say("Three", session)
+def test_queued_message_is_not_sent_twice(chat: Chat, set_status: SetStatus) -> None:
+    session = chat.submit("One")
+    chat.submit("Two", session)  # its first SQS message is still queued
+    running = chat.submit("Three", session)
     set_status(running, "in-progress")
 
     assert chat.answer(session) == []

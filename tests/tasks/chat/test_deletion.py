@@ -28,26 +28,26 @@ def delete(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | No
     retry_on_conflict(attempt)
 
 
-def everything(admin: Connection) -> str:
+def database_content(admin: Connection) -> str:
     """Return the content of all tables."""
     tables = [name for (name,) in admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     return str([rows(admin, table) for table in tables])
 
 
 def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> None:
-    session = chat.say(SECRET)
-    second, third = (chat.say(f"{SECRET}, again", session) for _ in range(2))
+    session = chat.submit(SECRET)
+    second, third = (chat.submit(f"{SECRET}, again", session) for _ in range(2))
     result = chat.run(session)
     with chat.database.tenant(chat.tenant) as connection:
         result.effects(connection)
         store.write_result(connection, session, b'{"message": "My secret, too"}', NOW)
         connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [session])
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s WHERE id = %s", [NOW, second])
-    assert SECRET in everything(admin)
+    assert SECRET in database_content(admin)
 
     delete(chat, session)
 
-    assert SECRET not in everything(admin)
+    assert SECRET not in database_content(admin)
     assert {row["id"]: (row["status"], row["skip_reason"], row["result"]) for row in rows(admin, "task")} == {
         session: ("succeeded", None, None),
         second: ("failed", None, None),
@@ -72,7 +72,7 @@ def test_deletion_removes_long_messages_from_s3(chat: Chat, admin: Connection, s
 
 
 def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connection) -> None:
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 1, claim_token = 9 WHERE id = %s", [session])
     claim = Claim(ClaimStatus.CLAIMED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
     result = chat.run(session)
@@ -87,9 +87,9 @@ def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connect
 
 
 def test_deletion_wakes_no_message(chat: Chat, admin: Connection) -> None:
-    session = chat.say("One")
+    session = chat.submit("One")
     for text in ("Two", "Three"):
-        chat.say(text, session)
+        chat.submit(text, session)
     before = len(rows(admin, "outbox"))
 
     delete(chat, session)
@@ -98,7 +98,7 @@ def test_deletion_wakes_no_message(chat: Chat, admin: Connection) -> None:
 
 
 def test_retry_after_deletion_fails_permanently(chat: Chat) -> None:
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     delete(chat, session)
     kind = CHAT_COMPLETION
     assert kind is not None
@@ -127,7 +127,7 @@ def test_idempotent_request_does_not_recreate_the_session(chat: Chat, admin: Con
 
 @pytest.mark.parametrize("other_user", ["eve", None, ""])
 def test_only_the_owner_can_delete_a_session(chat: Chat, other_user: str | None) -> None:
-    session = chat.say("Mine")
+    session = chat.submit("Mine")
 
     with pytest.raises(SessionNotFoundError):
         delete(chat, session, other_user)
@@ -139,7 +139,7 @@ def test_only_the_owner_can_delete_a_session(chat: Chat, other_user: str | None)
 
 
 def test_deletion_keeps_other_sessions(chat: Chat, admin: Connection) -> None:
-    session, other = chat.say("One"), chat.say("Other")
+    session, other = chat.submit("One"), chat.submit("Other")
 
     delete(chat, session)
 
@@ -149,11 +149,11 @@ def test_deletion_keeps_other_sessions(chat: Chat, admin: Connection) -> None:
 
 def test_concurrent_messages_are_canceled_or_rejected(chat: Chat, admin: Connection, database: Database) -> None:
     for _ in range(5):
-        session = chat.say("Hello")
+        session = chat.submit("Hello")
 
         def say(number: int, session: UUID = session) -> bool:
             try:
-                chat.say(str(number), session)
+                chat.submit(str(number), session)
             except SessionNotFoundError:
                 return False
             return True

@@ -33,7 +33,7 @@ def simulation(
     created: list[Simulation] = []
 
     def make(seed: int, rates: FaultRates = FaultRates()) -> Simulation:  # noqa: B008  # a value
-        queue = Queue(Clock(), Random(seed), rates.not_sent)
+        queue = Queue(Clock(), Random(seed), rates.send_fails)
         monkeypatch.setattr(aws, "client", lambda _service: queue)
         created.append(Simulation(database_url, maintenance_database_url, admin, tenant, queue, rates, seed))
         return created[-1]

@@ -57,8 +57,8 @@ class RetryHarness:
             raise self.failing[question.user]
         return f"Re: {question.user}"
 
-    def say(self, text: str, session: UUID | None = None) -> UUID:
-        job = self.chat.say(text, session)
+    def submit(self, text: str, session: UUID | None = None) -> UUID:
+        job = self.chat.submit(text, session)
         self.outbox.send_unsent(created_before=self.clock.now)
         return job
 
@@ -95,8 +95,8 @@ def harness(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> RetryHarness:
 def failed_message(harness: RetryHarness) -> UUID:
     """A conversation with a failed first and an answered second message."""
     harness.failing["One"] = ContextWindowError("The prompt is longer than the model reads")
-    session = harness.say("One")
-    second = harness.say("Two", session)
+    session = harness.submit("One")
+    second = harness.submit("Two", session)
     harness.deliver(session, second)
     assert harness.texts(session) == ["One", "Two", "Re: Two"]
     return session
@@ -122,7 +122,7 @@ def test_retried_message_is_answered_last_without_later_history(harness: RetryHa
 def test_new_message_waits_for_the_retried_one(harness: RetryHarness, failed_message: UUID) -> None:
     harness.failing.clear()
     harness.retry(failed_message)
-    third = harness.say("Three", failed_message)
+    third = harness.submit("Three", failed_message)
     harness.deliver(third)
     assert harness.texts(failed_message)[-1] == "Three"
 
@@ -137,7 +137,7 @@ def test_new_message_waits_for_the_retried_one(harness: RetryHarness, failed_mes
 
 def test_second_failure_unblocks_later_messages(harness: RetryHarness, failed_message: UUID) -> None:
     harness.retry(failed_message)
-    third = harness.say("Three", failed_message)
+    third = harness.submit("Three", failed_message)
     harness.deliver(third, failed_message, third)
 
     assert harness.texts(failed_message) == ["One", "Two", "Re: Two", "Three", "Re: Three"]
@@ -146,7 +146,7 @@ def test_second_failure_unblocks_later_messages(harness: RetryHarness, failed_me
 
 def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
     harness.failing.clear()
-    third = harness.say("Three", failed_message)
+    third = harness.submit("Three", failed_message)
     respond = harness.chat.model.respond
 
     def retry_during_reply(question: LlmRequest) -> str:
@@ -167,8 +167,8 @@ def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness,
 def test_messages_retried_together_are_answered_in_order(harness: RetryHarness) -> None:
     texts = ["One", "Two", "Three"]
     harness.failing = dict.fromkeys(texts, ContextWindowError("The prompt is longer than the model reads"))
-    session = harness.say("One")
-    jobs = [session, *(harness.say(text, session) for text in texts[1:])]
+    session = harness.submit("One")
+    jobs = [session, *(harness.submit(text, session) for text in texts[1:])]
     harness.deliver(*jobs)
     harness.failing.clear()
 
@@ -190,7 +190,7 @@ def test_later_failed_message_keeps_its_retry_delay(
     harness: RetryHarness, failed_message: UUID, admin: Connection
 ) -> None:
     harness.failing = {"Three": ServiceUnavailableError("The model is unavailable")}
-    third = harness.say("Three", failed_message)
+    third = harness.submit("Three", failed_message)
     harness.deliver(third)
     due = due_at(admin, third)
     assert due >= harness.clock.now + timedelta(seconds=2)

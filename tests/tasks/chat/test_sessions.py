@@ -24,11 +24,11 @@ from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
 
-END = Callable[[UUID, str | None], None]
+SetStatus = Callable[[UUID, str | None], None]
 
 
 def test_first_job_id_becomes_the_session_id(chat: Chat) -> None:
-    job = chat.say("Hello")
+    job = chat.submit("Hello")
 
     assert chat.entries(job) == [(1, "user", "Hello")]
 
@@ -48,7 +48,7 @@ def test_messages_and_replies_update_the_last_use(chat: Chat, admin: Connection)
         ((at,),) = admin.execute("SELECT last_used_at FROM chat_session").fetchall()
         return timedelta(seconds=(at - NOW).total_seconds())
 
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     assert last_used_at() == timedelta(0)
     with chat.database.tenant(chat.tenant) as connection:
         append_reply(connection, session, session, "Hello, too", NOW + timedelta(days=1))
@@ -56,16 +56,16 @@ def test_messages_and_replies_update_the_last_use(chat: Chat, admin: Connection)
     with chat.database.tenant(chat.tenant) as connection:
         append_user_message(connection, session, "ada", uuid4(), "Are you there?", NOW + timedelta(days=2))
     assert last_used_at() == timedelta(days=2)
-    chat.say("A clock that is behind says that this was before.", session)
+    chat.submit("A clock that is behind says that this was before.", session)
     assert last_used_at() == timedelta(days=2)
 
 
 def test_submission_sees_a_concurrent_cancellation(chat: Chat, database: Database, admin: Connection) -> None:
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(chat.tenant) as canceling:
             store.cancel(canceling, session, NOW, "ada")
-            submission = pool.submit(chat.say, "Are you there?", session)
+            submission = pool.submit(chat.submit, "Are you there?", session)
             lock_query = "SELECT FROM pg_locks WHERE NOT granted"
             assert any(submission.done() or admin.execute(lock_query).fetchall() for _ in range(50_000))
             assert not submission.done()
@@ -76,9 +76,9 @@ def test_submission_sees_a_concurrent_cancellation(chat: Chat, database: Databas
 
 
 def test_concurrent_messages_are_numbered_without_gaps(chat: Chat) -> None:
-    session = chat.say("0")
+    session = chat.submit("0")
     with ThreadPoolExecutor(8) as pool:
-        jobs = list(pool.map(lambda number: chat.say(str(number), session), range(1, 40)))
+        jobs = list(pool.map(lambda number: chat.submit(str(number), session), range(1, 40)))
 
     entries = chat.transcript(session)
     assert [entry.number for entry in entries] == list(range(1, 41))
@@ -86,24 +86,24 @@ def test_concurrent_messages_are_numbered_without_gaps(chat: Chat) -> None:
 
 
 def test_rejected_message_uses_no_number(chat: Chat, database: Database) -> None:
-    session = chat.say("Hello")
+    session = chat.submit("Hello")
     with pytest.raises(RejectedStatementError), database.tenant(chat.tenant) as connection:
         append_user_message(connection, session, "ada", uuid4(), "", NOW)  # the table rejects empty messages
 
-    chat.say("Still there?", session)
+    chat.submit("Still there?", session)
 
     assert [entry.number for entry in chat.transcript(session)] == [1, 2]
 
 
 @pytest.mark.parametrize("other_user", ["eve", None, "", "ADA"])
 def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other_user: str | None):
-    session = chat.say("My secret")
+    session = chat.submit("My secret")
 
     unknown = pytest.raises(SessionNotFoundError, match=r"^There is no such session\.$")
     with unknown:
-        chat.say("Let me in", uuid4(), user="eve")
+        chat.submit("Let me in", uuid4(), user="eve")
     with unknown:
-        chat.say("Let me in", session, user=other_user or None)
+        chat.submit("Let me in", session, user=other_user or None)
     with unknown:
         chat.transcript(session, other_user)
 
@@ -112,7 +112,7 @@ def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other
 
 
 def test_cli_has_separate_sessions(chat: Chat) -> None:
-    session = chat.say("From a shell", user=None)
+    session = chat.submit("From a shell", user=None)
 
     assert [entry.content for entry in chat.transcript(session, None)] == ["From a shell"]
     with pytest.raises(SessionNotFoundError):
@@ -120,24 +120,24 @@ def test_cli_has_separate_sessions(chat: Chat) -> None:
 
 
 def test_session_is_hidden_from_other_tenants(chat: Chat, make_tenant: Callable[..., UUID]) -> None:
-    session, other = chat.say("Ours"), make_tenant("other")
+    session, other = chat.submit("Ours"), make_tenant("other")
 
     with pytest.raises(SessionNotFoundError):
-        chat.say("Theirs", session, tenant=other)
+        chat.submit("Theirs", session, tenant=other)
     chat.tenant = other
     with pytest.raises(SessionNotFoundError):
         chat.transcript(session)
 
 
 def test_message_cannot_move_to_another_tenant(chat: Chat, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
-    session, other = chat.say("Ours"), make_tenant("other")
+    session, other = chat.submit("Ours"), make_tenant("other")
 
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         admin.execute("UPDATE chat_message SET tenant_id = %s WHERE session_id = %s", [other, session])
 
 
 def test_delivery_sees_turns_but_no_content(chat: Chat, database: Database) -> None:
-    chat.say("My secret")
+    chat.submit("My secret")
     with database.delivery() as connection:
         assert connection.execute("SELECT number, role FROM chat_message").fetchall() == [(1, "user")]
     for statement in (b"SELECT content FROM chat_message", b"SELECT 1 FROM chat_session"):
@@ -146,8 +146,8 @@ def test_delivery_sees_turns_but_no_content(chat: Chat, database: Database) -> N
 
 
 def test_sessions_are_paged_newest_first(chat: Chat, admin: Connection, database: Database) -> None:
-    session_ids = [chat.say(f"{number} " + "x" * 200) for number in range(3)]
-    chat.say("A stranger's", user="eve")
+    session_ids = [chat.submit(f"{number} " + "x" * 200) for number in range(3)]
+    chat.submit("A stranger's", user="eve")
     for number, session in enumerate(session_ids):
         at = NOW + timedelta(minutes=number)
         admin.execute("UPDATE chat_session SET created_at = %s WHERE id = %s", [at, session])
@@ -162,9 +162,9 @@ def test_sessions_are_paged_newest_first(chat: Chat, admin: Connection, database
     assert first[0].begins == "2 " + "x" * 98
 
 
-def test_transcript_shows_message_statuses(chat: Chat, set_status: END, admin: Connection) -> None:
-    session = chat.say("One")
-    jobs = [session, *(chat.say(text, session) for text in ("Two", "Three", "Four"))]
+def test_transcript_shows_message_statuses(chat: Chat, set_status: SetStatus, admin: Connection) -> None:
+    session = chat.submit("One")
+    jobs = [session, *(chat.submit(text, session) for text in ("Two", "Three", "Four"))]
     chat.answer(session)
     set_status(jobs[1], "failed")
     set_status(jobs[2], None)

@@ -17,7 +17,7 @@ from cli.local.postgres import Server
 from cli.local.tenants import add_tenant
 from counterfoil.db import Connection, Database
 from counterfoil.webhooks.destinations import NewDestination
-from tests.cli.fake_cloud import CloudOf
+from tests.cli.fake_cloud import FakeCloud
 from tests.delivery.harness import rows
 from tools.demo import command, demo_cases
 from tools.demo.demo_cases import DemoCases
@@ -28,7 +28,7 @@ def test_ended_run_leaves_no_destination(
     postgres: Server, migrated_database: str, database: Database, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
-    cloud: Any = CloudOf(postgres, migrated_database, database)
+    cloud: Any = FakeCloud(postgres, migrated_database, database)
     ours, theirs = (
         [NewDestination("receiver", "webhook", url)]
         for url in ("http://127.0.0.1:9/results", "https://erp.example.com/hook")

@@ -44,7 +44,7 @@ def expected_results() -> CaseResults:
     return CaseResults((), clusters, received, 0)
 
 
-def with_change(found: CaseResults, change: Change) -> CaseResults:
+def change_result(found: CaseResults, change: Change) -> CaseResults:
     """Return the results with a change to the first cluster."""
     (id_, first), *rest = found.clusters.items()
     return replace(found, clusters={id_: change(first), **dict(rest)})
@@ -74,12 +74,12 @@ def expected_of(found: CaseResults) -> Sequence[str]:
     ids=["something else is wrong", "a document is missing", "nothing was computed", "the first document is missing"],
 )
 def test_difference_is_a_mismatch(change: Change, expected: str):
-    assert expected in expected_of(with_change(expected_results(), change))
+    assert expected in expected_of(change_result(expected_results(), change))
 
 
 @pytest.mark.parametrize("settled", [{"within_tolerance": True}, {"decided_by": "Credited."}])
 def test_tolerated_or_decided_variance_is_not_reported(settled: dict[str, Any]):
-    assert expected_of(with_change(expected_results(), with_variance(**settled))) == []
+    assert expected_of(change_result(expected_results(), with_variance(**settled))) == []
 
 
 def test_missing_variance_is_a_mismatch():

@@ -19,7 +19,7 @@ def sample() -> Sample:
     return generate(1)
 
 
-def perfect(file: SampleFile) -> Upload:
+def expected_upload(file: SampleFile) -> Upload:
     """Return the expected upload of a file."""
     truth = file.truth
     return Upload(
@@ -39,63 +39,65 @@ def perfect(file: SampleFile) -> Upload:
 
 
 @pytest.fixture
-def found(sample: Sample) -> Found:
-    return {(file.tenant, file.name): perfect(file) for file in sample.files}
+def uploads(sample: Sample) -> Found:
+    return {(file.tenant, file.name): expected_upload(file) for file in sample.files}
 
 
 def first(sample: Sample, state: str) -> SampleFile:
     return next(file for file in sample.files if file.truth.state == state)
 
 
-def test_expected_results_have_no_mismatch(sample: Sample, found: Found):
-    assert mismatches(sample, found) == []
+def test_expected_results_have_no_mismatch(sample: Sample, uploads: Found):
+    assert mismatches(sample, uploads) == []
 
 
 @pytest.mark.parametrize("state", EXPECTED_STATES)
-def test_unexpected_state_is_a_mismatch(sample: Sample, found: Found, state: str):
+def test_unexpected_state_is_a_mismatch(sample: Sample, uploads: Found, state: str):
     file = first(sample, state)
-    found[file.tenant, file.name] = replace(perfect(file), state=State.WAITING, note="The database was unavailable.")
-    (mismatch, *_) = mismatches(sample, found)
+    uploads[file.tenant, file.name] = replace(
+        expected_upload(file), state=State.WAITING, note="The database was unavailable."
+    )
+    (mismatch, *_) = mismatches(sample, uploads)
     assert file.name in mismatch.files
     assert "waiting" in mismatch.found
     assert "The database was unavailable." in mismatch.found
 
 
-def test_missing_file_is_a_mismatch(sample: Sample, found: Found):
+def test_missing_file_is_a_mismatch(sample: Sample, uploads: Found):
     file = first(sample, "failed")
-    del found[file.tenant, file.name]
-    (mismatch,) = mismatches(sample, found)
+    del uploads[file.tenant, file.name]
+    (mismatch,) = mismatches(sample, uploads)
     assert (mismatch.expected, mismatch.found) == ("failed", "nothing")
 
 
-def test_wrong_number_is_a_mismatch(sample: Sample, found: Found):
+def test_wrong_number_is_a_mismatch(sample: Sample, uploads: Found):
     file = first(sample, "succeeded")
-    found[file.tenant, file.name] = replace(perfect(file), number="0")
-    (mismatch,) = mismatches(sample, found)
+    uploads[file.tenant, file.name] = replace(expected_upload(file), number="0")
+    (mismatch,) = mismatches(sample, uploads)
     assert mismatch.found == f"{file.truth.type} 0"
 
 
-def test_either_identical_file_may_become_the_document(sample: Sample, found: Found):
+def test_either_identical_file_may_become_the_document(sample: Sample, uploads: Found):
     copy = first(sample, "duplicate")
     original = next(f for f in sample.files if (f.tenant, f.name) == (copy.tenant, copy.truth.same_as))
     here, there = (copy.tenant, copy.name), (original.tenant, original.name)
-    found[here], found[there] = found[there], found[here]
-    assert mismatches(sample, found) == []
+    uploads[here], uploads[there] = uploads[there], uploads[here]
+    assert mismatches(sample, uploads) == []
 
 
-def test_merged_clusters_are_two_mismatches(sample: Sample, found: Found):
+def test_merged_clusters_are_two_mismatches(sample: Sample, uploads: Found):
     tenant = sample.tenants[0]
-    names = [key for key, outcome in found.items() if key[0] == tenant and outcome.cluster_id is not None]
-    clusters = sorted({outcome.cluster_id for key in names if (outcome := found[key]).cluster_id}, key=str)
+    names = [key for key, outcome in uploads.items() if key[0] == tenant and outcome.cluster_id is not None]
+    clusters = sorted({outcome.cluster_id for key in names if (outcome := uploads[key]).cluster_id}, key=str)
     for key in names:
-        if found[key].cluster_id == clusters[0]:
-            found[key] = replace(found[key], cluster_id=clusters[1])
-    assert len(mismatches(sample, found)) == 2
+        if uploads[key].cluster_id == clusters[0]:
+            uploads[key] = replace(uploads[key], cluster_id=clusters[1])
+    assert len(mismatches(sample, uploads)) == 2
 
 
-def test_separated_document_is_a_mismatch(sample: Sample, found: Found):
+def test_separated_document_is_a_mismatch(sample: Sample, uploads: Found):
     tenant = sample.tenants[0]
     large = max(sample.clusters(tenant), key=len)
-    found[tenant, large[0]] = replace(found[tenant, large[0]], cluster_id=uuid5(NAMESPACE, "elsewhere"))
-    (mismatch,) = mismatches(sample, found)
+    uploads[tenant, large[0]] = replace(uploads[tenant, large[0]], cluster_id=uuid5(NAMESPACE, "elsewhere"))
+    (mismatch,) = mismatches(sample, uploads)
     assert list(mismatch.files) == large

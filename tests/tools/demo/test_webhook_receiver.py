@@ -28,7 +28,7 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[HTTPConnection]:
+def connection(tmp_path: Path) -> Iterator[HTTPConnection]:
     """Run the receiver and connect to it. -I and -S limit it to the standard library."""
     process = subprocess.Popen(
         [
@@ -63,28 +63,28 @@ def post(connection: HTTPConnection, key: str, content: bytes, signed: str | Non
     return response.status, response.read().decode().strip()
 
 
-def test_receiver_stores_deliveries_once_and_rejects_others(running: HTTPConnection, tmp_path: Path):
+def test_receiver_stores_deliveries_once_and_rejects_others(connection: HTTPConnection, tmp_path: Path):
     key, content = delivery()
-    assert post(running, key, content) == (200, "stored")
-    assert post(running, key, content) == (200, "duplicate")
-    assert post(running, key, content, signature(content, ["whsec_wrong"], int(time.time())))[0] == 401
-    assert post(running, key, content, signature(content, [SECRET], int(time.time()) - 301))[0] == 401
-    assert post(running, "another", content)[0] == 400
+    assert post(connection, key, content) == (200, "stored")
+    assert post(connection, key, content) == (200, "duplicate")
+    assert post(connection, key, content, signature(content, ["whsec_wrong"], int(time.time())))[0] == 401
+    assert post(connection, key, content, signature(content, [SECRET], int(time.time()) - 301))[0] == 401
+    assert post(connection, "another", content)[0] == 400
     for nonsense in (b"", b"no JSON", b"[]", b'"text"', b'{"schema_version": 2}', b"\xff"):
-        assert post(running, key, nonsense)[0] == 400
-    assert post(running, *delivery(2, "exception")) == (200, "stored")
+        assert post(connection, key, nonsense)[0] == 400
+    assert post(connection, *delivery(2, "exception")) == (200, "stored")
     inbox = Inbox(str(tmp_path / "results.sqlite"))
     assert [result["data"]["outcome"] for result in inbox.results()] == ["exception"]
     inbox.close()
 
 
-def test_missing_or_large_content_length_is_rejected(running: HTTPConnection):
+def test_missing_or_large_content_length_is_rejected(connection: HTTPConnection):
     for length in ("17000000", "-1", "many"):
-        running.putrequest("POST", "/hook")
-        running.putheader("Content-Length", length)
-        running.endheaders()
-        assert running.getresponse().status == 413
-        running.close()
+        connection.putrequest("POST", "/hook")
+        connection.putheader("Content-Length", length)
+        connection.endheaders()
+        assert connection.getresponse().status == 413
+        connection.close()
 
 
 def test_missing_secret_exits_with_hint(tmp_path: Path):

@@ -62,7 +62,7 @@ def test_only_true_duplicates_are_grouped() -> None:
     assert invoice_groups(orders, edges("o1-o2")) == {}
 
 
-def test_either_copy_may_be_the_duplicate() -> None:
+def test_either_document_may_be_the_duplicate() -> None:
     known, true_edges = documents("p0", "p1", "p2"), edges("p0-p1")
     true = [("p0", "duplicate_invoice"), ("p1", "tax_mismatch")]
     found = [("p1", "duplicate_invoice"), ("p0", "tax_mismatch")]

@@ -43,7 +43,7 @@ def read(place: int, item: CaseDocument) -> Document:
     return read_document(UUID(int=place + 1), document.kind, received_at, document.structured_data)
 
 
-def found_in(case: Case) -> set[tuple[str, str]]:
+def open_variances(case: Case) -> set[tuple[str, str]]:
     """Return document number and code of each open variance of a case."""
     documents = [read(place, item) for place, item in enumerate(case.documents)]
     is_again = case.title == "billed twice"
@@ -65,7 +65,7 @@ def test_cases_cover_every_variance_code(cases: Cases):
 def test_cases_have_exactly_the_expected_variances(cases: Cases):
     for case in cases.cases:
         expected = {(item.document.number, code) for item in case.documents for code in item.codes}
-        assert found_in(case) == expected, case.title
+        assert open_variances(case) == expected, case.title
 
 
 def test_xml_files_match_ground_truth(seed: int, cases: Cases):

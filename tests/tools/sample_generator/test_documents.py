@@ -26,13 +26,13 @@ from tools.sample_generator.trading import PurchaseContext, all_of, bill, place_
 CENT = Decimal("0.01")
 
 
-def _succeeded(sample: Sample) -> list[tuple[SampleFile, Any]]:
+def _extracted_files(sample: Sample) -> list[tuple[SampleFile, Any]]:
     return [(file, file.truth.structured_data) for file in sample.files if file.truth.state == "succeeded"]
 
 
 def _parties(sample: Sample) -> list[dict[str, str]]:
     sides = ("issuer", "recipient", "supplier", "buyer")
-    return [data[side] for _, data in _succeeded(sample) for side in sides if side in data]
+    return [data[side] for _, data in _extracted_files(sample) for side in sides if side in data]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def invoice() -> Document:
 
 def test_line_amounts_and_totals_are_consistent(sample: Sample) -> None:
     priced = 0
-    for file, data in _succeeded(sample):
+    for file, data in _extracted_files(sample):
         if file.truth.type in {"delivery_note", "goods_receipt"}:
             assert not [line for line in data["line_items"] if "unit_price" in line or "net_amount" in line]
             continue
@@ -91,7 +91,7 @@ def test_ibans_are_valid_in_their_country(sample: Sample) -> None:
 
 
 def test_only_domestic_sales_are_taxed(sample: Sample) -> None:
-    for file, data in _succeeded(sample):
+    for file, data in _extracted_files(sample):
         if file.truth.type == "invoice":
             domestic = data["issuer"]["country"] == data["recipient"]["country"]
             rates = {Decimal(line["tax_rate"]) for line in data["line_items"]}
@@ -103,10 +103,10 @@ def test_documents_are_in_chronological_order(sample: Sample) -> None:
     dates = {"purchase_order": "order_date", "delivery_note": "delivery_date", "invoice": "invoice_date"}
     ordered = {
         file.truth.cluster: data["order_date"]
-        for file, data in _succeeded(sample)
+        for file, data in _extracted_files(sample)
         if file.truth.type == "purchase_order"
     }
-    for file, data in _succeeded(sample):
+    for file, data in _extracted_files(sample):
         if file.truth.type in dates and file.truth.cluster in ordered:
             day = data[dates[file.truth.type]]
             assert ordered[file.truth.cluster] <= day
@@ -115,7 +115,7 @@ def test_documents_are_in_chronological_order(sample: Sample) -> None:
 
 
 def test_extraction_equals_ground_truth(sample: Sample) -> None:
-    for file, data in _succeeded(sample):
+    for file, data in _extracted_files(sample):
         extraction = extract(file.content)
         assert extraction.type == file.truth.type
         assert extraction.structured_data == data, file.name
@@ -136,7 +136,7 @@ def test_extraction_rejects_failed_and_accepts_skipped_files(sample: Sample) -> 
 
 
 def test_hybrid_has_xml_alternative_and_readable_page(sample: Sample) -> None:
-    hybrids = [(file, data) for file, data in _succeeded(sample) if file.name.endswith(".pdf")]
+    hybrids = [(file, data) for file, data in _extracted_files(sample) if file.name.endswith(".pdf")]
     assert len(hybrids) >= 4
     for file, data in hybrids:
         reader = pypdf.PdfReader(io.BytesIO(file.content))

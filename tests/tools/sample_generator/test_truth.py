@@ -11,7 +11,7 @@ def _by_name(sample: Sample) -> dict[tuple[str, str], SampleFile]:
     return {(file.tenant, file.name): file for file in sample.files}
 
 
-def _in_situation(sample: Sample, situation: str, kind: str) -> list[SampleFile]:
+def _files_of_scenario(sample: Sample, situation: str, kind: str) -> list[SampleFile]:
     return [file for file in sample.files if file.truth.situation == situation and file.truth.type == kind]
 
 
@@ -106,14 +106,14 @@ def test_references_resolve_only_within_their_cluster(sample: Sample) -> None:
 
 def test_invoice_for_unknown_order_has_own_cluster(sample: Sample) -> None:
     numbers = {(file.tenant, file.truth.number) for file in sample.files if file.truth.type == "purchase_order"}
-    for invoice in _in_situation(sample, "order not in the set", "invoice"):
+    for invoice in _files_of_scenario(sample, "order not in the set", "invoice"):
         if invoice.truth.state == "succeeded":
             assert (invoice.tenant, _data(invoice)["po_reference"]) not in numbers
             assert [invoice.name] in sample.clusters(invoice.tenant)
 
 
 def test_invoice_without_reference_fits_exactly_one_order(sample: Sample) -> None:
-    found = [f for f in _in_situation(sample, "no reference at all", "invoice") if f.truth.state == "succeeded"]
+    found = [f for f in _files_of_scenario(sample, "no reference at all", "invoice") if f.truth.state == "succeeded"]
     assert found
     for invoice in found:
         assert not [field for field in _data(invoice) if field.endswith("_reference")]
@@ -136,7 +136,7 @@ def test_invoice_without_reference_fits_exactly_one_order(sample: Sample) -> Non
 
 
 def test_invoice_may_refer_only_to_delivery_note(sample: Sample) -> None:
-    found = _in_situation(sample, "no order reference, names its delivery note", "invoice")
+    found = _files_of_scenario(sample, "no order reference, names its delivery note", "invoice")
     assert any("po_reference" not in _data(f) for f in found if f.truth.state == "succeeded")
     for file in found:
         if file.truth.state == "succeeded":
@@ -145,13 +145,13 @@ def test_invoice_may_refer_only_to_delivery_note(sample: Sample) -> None:
 
 def test_partial_deliveries_sum_to_ordered_and_billed_quantities(sample: Sample) -> None:
     for situation in ("partial deliveries, several invoices", "partial deliveries, one invoice"):
-        orders = [o for o in _in_situation(sample, situation, "purchase_order") if o.truth.state == "succeeded"]
+        orders = [o for o in _files_of_scenario(sample, situation, "purchase_order") if o.truth.state == "succeeded"]
         assert orders
         for order in orders:
             ordered = {line["position"]: float(line["quantity"]) for line in _data(order)["line_items"]}
             for kind in ("delivery_note", "invoice"):
                 documents = [
-                    f for f in _in_situation(sample, situation, kind) if f.truth.cluster == order.truth.cluster
+                    f for f in _files_of_scenario(sample, situation, kind) if f.truth.cluster == order.truth.cluster
                 ]
                 total: Counter[str] = Counter()
                 for document in documents:
@@ -196,12 +196,12 @@ def test_duplicate_invoice_is_linked_only_to_its_original(sample: Sample) -> Non
 
 
 def test_shared_invoice_number_links_no_suppliers(sample: Sample) -> None:
-    found = [f for f in _in_situation(sample, "same invoice number, two suppliers", "invoice")
+    found = [f for f in _files_of_scenario(sample, "same invoice number, two suppliers", "invoice")
              if f.truth.state == "succeeded"]  # fmt: skip
     assert len({file.truth.number for file in found}) == 1
     assert len({_data(file)["issuer"]["vat_id"] for file in found}) == 2
     assert len({file.truth.cluster for file in found}) == 2
-    (note,) = _in_situation(sample, "same invoice number, two suppliers", "credit_note")
+    (note,) = _files_of_scenario(sample, "same invoice number, two suppliers", "credit_note")
     (credited,) = [f for f in found if f.truth.cluster == note.truth.cluster]
     assert _data(note)["issuer"]["vat_id"] == _data(credited)["issuer"]["vat_id"]
 
@@ -218,8 +218,8 @@ def test_identical_files_of_tenants_have_separate_clusters(sample: Sample) -> No
 
 
 def test_rejected_goods_are_credited(sample: Sample) -> None:
-    (receipt,) = _in_situation(sample, "rejected goods, credit note", "goods_receipt")
-    (note,) = _in_situation(sample, "rejected goods, credit note", "credit_note")
+    (receipt,) = _files_of_scenario(sample, "rejected goods, credit note", "goods_receipt")
+    (note,) = _files_of_scenario(sample, "rejected goods, credit note", "credit_note")
     rejected = _data(receipt)["line_items"][0]
     credited = _data(note)["line_items"][0]
     assert float(rejected["rejected_quantity"]) == float(credited["quantity"]) <= float(rejected["quantity"])

@@ -70,7 +70,7 @@ def forget_second_runs(world: World) -> bool:
     return bool(rerun)
 
 
-def forget_the_messages_in_hand(world: World) -> bool:
+def forget_held_messages(world: World) -> bool:
     world.transactions.handles.clear()
     return any(entry.is_claim for entry in ledger(world))
 
@@ -156,7 +156,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         ),
         "does not increase",
     ),
-    "a claim without a message": (forget_the_messages_in_hand, "claimed without its latest message"),
+    "a claim without a message": (forget_held_messages, "claimed without its latest message"),
     "a late retry": (
         statement(
             "UPDATE work_attempt SET next_attempt_at = next_attempt_at + interval '9 s' "

@@ -34,7 +34,7 @@ def describe(result: History) -> str:
 
 
 @pytest.fixture
-def wrong(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def break_histories(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make every history violate an invariant."""
 
     def break_it() -> None:
@@ -85,8 +85,8 @@ def test_seed_is_deterministic(store: Store, seed: int) -> None:
     assert once.steps > 0
 
 
-def test_violation_includes_story_with_virtual_times(store: Store, wrong: Callable[[], None]) -> None:
-    wrong()
+def test_violation_includes_story_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
+    break_histories()
 
     found = history.run(3, store)
 

@@ -21,7 +21,7 @@ app.command()(evaluate)
 
 
 @pytest.fixture
-def learned(tmp_path: Path) -> Path:
+def weights_path(tmp_path: Path) -> Path:
     for name in "AB":
         orders_and_invoices(tmp_path / name, 12, name)
     out = tmp_path / "weights.json"
@@ -34,14 +34,14 @@ def learned(tmp_path: Path) -> Path:
     return out
 
 
-def test_evaluate_uses_learned_weights(learned: Path, tmp_path: Path) -> None:
+def test_evaluate_uses_learned_weights(weights_path: Path, tmp_path: Path) -> None:
     arguments = [
         "evaluate",
         str(tmp_path / "A"),
         "--output-dir",
         str(tmp_path / "out"),
         "--weights",
-        str(learned),
+        str(weights_path),
         "--json",
     ]
     found = CliRunner().invoke(app, arguments)
@@ -57,23 +57,23 @@ def test_set_without_labels_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Path:
+def unmatched_set(tmp_path: Path) -> Path:
     """A set of two documents without a common blocking key."""
     other = {"name": "Vossberg Papier KG"}
     papers = [contract("A", 0), order("B", 3, seller=other, buyer={"name": "Omega"}, lines=[])]
     return write_set(tmp_path / "apart", papers, edges_csv="a,b\np0,p1\n")
 
 
-def test_set_without_candidate_pairs_is_rejected(apart: Path, tmp_path: Path) -> None:
-    found = CliRunner().invoke(app, ["train", str(apart), "--out", str(tmp_path / "w.json")])
+def test_set_without_candidate_pairs_is_rejected(unmatched_set: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["train", str(unmatched_set), "--out", str(tmp_path / "w.json")])
     assert isinstance(found.exception, NothingToLearnError)
     assert "no candidate pairs" in str(found.exception)
 
 
-def test_tenant_without_pairs_does_not_stop_others(apart: Path, tmp_path: Path) -> None:
+def test_tenant_without_pairs_does_not_stop_others(unmatched_set: Path, tmp_path: Path) -> None:
     """This set is measured with weights from the other set, and the other with the priors."""
     orders_and_invoices(tmp_path / "A", 12, "A")
-    arguments = ["train", str(apart), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
+    arguments = ["train", str(unmatched_set), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
     found = CliRunner().invoke(app, arguments)
     assert found.exception is None
     assert json.loads(found.stdout)["decisions"] == 12

@@ -14,49 +14,51 @@ from tools.training.learning import calibration_error, fit_weights, hold_out_met
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
+def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
     folder: Path = tmp_path_factory.mktemp("sets")
     return [one for name in "AB" for one in tenants(orders_and_invoices(folder / name, 24, name))]
 
 
-def test_blocking_keys_yield_pairs_without_duplicates(two: list[Tenant]) -> None:
-    pairs = list(two[0].pairs())
+def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant]) -> None:
+    pairs = list(two_tenants[0].pairs())
     assert sum(pair.true for pair in pairs) == 24  # each order's own invoice, without duplicates
     assert all(pair.child.kind == "invoice" and pair.parent.kind == "purchase_order" for pair in pairs)
     assert len(pairs) > 24  # orders of the same seller are candidates as well
 
 
-def test_group_contains_candidates_of_one_decision(two: list[Tenant]) -> None:
-    groups = list(two[0].groups())
+def test_group_contains_candidates_of_one_decision(two_tenants: list[Tenant]) -> None:
+    groups = list(two_tenants[0].groups())
     assert len(groups) == 24
     assert {len(group.candidates) for group in groups if group.child.named} == {1}
     assert min(len(group.candidates) for group in groups if not group.child.named) > 1
 
 
-def test_unrelated_pairs_are_deterministic_and_never_true(two: list[Tenant]) -> None:
-    drawn = list(two[0].unrelated_pairs(Random(1)))
-    assert drawn == list(two[0].unrelated_pairs(Random(1)))
+def test_unrelated_pairs_are_deterministic_and_never_true(two_tenants: list[Tenant]) -> None:
+    drawn = list(two_tenants[0].unrelated_pairs(Random(1)))
+    assert drawn == list(two_tenants[0].unrelated_pairs(Random(1)))
     assert drawn
     assert not any(pair.true for pair in drawn)
 
 
-def test_every_level_has_a_prior(two: list[Tenant]) -> None:
-    seen = {level for tenant in two for pair in tenant.pairs() for level in compare(pair.child, pair.parent).levels}
+def test_every_level_has_a_prior(two_tenants: list[Tenant]) -> None:
+    seen = {
+        level for tenant in two_tenants for pair in tenant.pairs() for level in compare(pair.child, pair.parent).levels
+    }
     assert seen <= priors.bits().keys()
 
 
-def test_learned_weights_are_valid_and_deterministic(two: list[Tenant]) -> None:
-    found = fit_weights(two)
-    assert found == fit_weights(two)
+def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) -> None:
+    found = fit_weights(two_tenants)
+    assert found == fit_weights(two_tenants)
     weights = parse(found)
     assert weights.version.startswith("weights-")
     for named in FOUND:
         assert weights.general[named].keys() == priors.bits().keys()
 
 
-def test_labels_change_priors(two: list[Tenant]) -> None:
+def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
     """All documents of these sets share an article, and their few sellers do not discriminate."""
-    found = parse(fit_weights(two)).general[False]
+    found = parse(fit_weights(two_tenants)).general[False]
     known = priors.bits()
     for level in (
         PRIOR,
@@ -66,15 +68,15 @@ def test_labels_change_priors(two: list[Tenant]) -> None:
         assert found[level] < known[level]
 
 
-def test_contradiction_stays_negative_despite_small_set(two: list[Tenant]) -> None:
-    found = parse(fit_weights(two))
+def test_contradiction_stays_negative_despite_small_set(two_tenants: list[Tenant]) -> None:
+    found = parse(fit_weights(two_tenants))
     for level, bits in priors.bits().items():
         if bits <= -4.0 and level != PRIOR:
             assert all(found.general[named][level] < 0 for named in FOUND), level
 
 
-def test_held_out_tenants_are_measured(two: list[Tenant]) -> None:
-    metrics = hold_out_metrics(two)
+def test_held_out_tenants_are_measured(two_tenants: list[Tenant]) -> None:
+    metrics = hold_out_metrics(two_tenants)
     assert metrics.decisions == 48
     assert metrics.calibration_error < 0.2
     assert metrics.log_loss < 0.5

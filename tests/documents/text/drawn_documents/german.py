@@ -44,7 +44,7 @@ def labels_over_values() -> DrawnDocument:
     })  # fmt: skip
 
 
-def carried_over() -> DrawnDocument:
+def carried_totals() -> DrawnDocument:
     """A German wholesaler's invoice over two pages.
 
     Discounts in lines, prices per hundred, sums carried over.
@@ -108,7 +108,7 @@ def carried_over() -> DrawnDocument:
     })  # fmt: skip
 
 
-def credited() -> DrawnDocument:
+def german_credit_note() -> DrawnDocument:
     """A German credit note: negative amounts, its number and the invoice number in a column of labels."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
@@ -417,8 +417,8 @@ def _german(cents: int) -> str:
 
 GERMAN = (
     labels_over_values,
-    carried_over,
-    credited,
+    carried_totals,
+    german_credit_note,
     final_invoice,
     german_order,
     boxed_german,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from counterfoil.errors import BreakerOpenError, CancelledError, DatabaseUnavailableError, ServiceUnavailableError
-from tests.breakers import FAILURES, OPEN_SECONDS, PROBE_SECONDS, ProcessBreakers, end, processes
+from tests.breaker_processes import FAILURES, OPEN_SECONDS, PROBE_SECONDS, ProcessBreakers, end, processes
 from tests.delivery.harness import Clock
 
 
@@ -76,7 +76,7 @@ class History(RuleBasedStateMachine):
 
     @rule(process=st.integers(0, 2), tick=TICKS)
     def begin(self, process: int, tick: int) -> None:
-        self.clock.pass_(seconds=tick)
+        self.clock.advance(seconds=tick)
         expected = self.model.enter(self.clock())
         guard = self.processes[process].guard(self.name)
         rejected_until = None
@@ -96,7 +96,7 @@ class History(RuleBasedStateMachine):
         retry_after=st.sampled_from([0, 45, 900]),
     )
     def finish(self, index: int, outcome: str, tick: int, retry_after: float) -> None:
-        self.clock.pass_(seconds=tick)
+        self.clock.advance(seconds=tick)
         guard, epoch = self.calls.pop(index % len(self.calls))
         errors = {
             "failure": ServiceUnavailableError("503", retry_after=retry_after),

@@ -22,7 +22,7 @@ from counterfoil.errors import (
     StaleClaimError,
 )
 from counterfoil.settings import Settings
-from tests.breakers import FAILURES, LLM, PROBE_SECONDS, ProcessBreakers, Start, end, processes
+from tests.breaker_processes import FAILURES, LLM, PROBE_SECONDS, ProcessBreakers, Start, end, processes
 from tests.delivery.harness import Clock
 
 INCONCLUSIVE_ERRORS = [
@@ -86,7 +86,7 @@ def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 def expire_cache(clock: Clock) -> None:
     """Let the cached state of the processes expire."""
-    clock.pass_(seconds=STATE_CACHE_SECONDS.total_seconds())
+    clock.advance(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 
 # Opening
@@ -133,7 +133,7 @@ def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock)
     late_success.__enter__()
     fail(start(), FAILURES)
     opened = start().open_breakers()
-    clock.pass_(seconds=20)
+    clock.advance(seconds=20)
     end(late_success)
     end(late_failure, ServiceUnavailableError("late"))
     assert start().open_breakers() == opened
@@ -144,7 +144,7 @@ def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) ->
     failure.__enter__()
     success.__enter__()
     fail(start(), FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     assert call(start())
     end(failure, ServiceUnavailableError("late"))
     fail(start(), FAILURES - 1)
@@ -196,7 +196,7 @@ def test_retry_after_is_capped_at_one_hour(
 
 def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     fail(breakers, retry_after=900)
     assert rejected_until(breakers) == clock() + timedelta(seconds=900)
 
@@ -207,7 +207,7 @@ def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock
 @pytest.mark.parametrize("error", [None, *RESPONSE_ERRORS], ids=lambda error: type(error).__name__)
 def test_answered_probe_closes_breaker(error: Exception | None, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     assert call(start(), error)
     first = start()
     fail(first, FAILURES - 1)  # the failure count starts at zero
@@ -218,21 +218,21 @@ def test_answered_probe_closes_breaker(error: Exception | None, start: Start, cl
 
 def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
-    clock.pass_(seconds=31)
+    clock.advance(seconds=31)
     with start().guard(LLM):
         assert rejected_until(start()) == clock() + timedelta(seconds=30)
-        clock.pass_(seconds=PROBE_SECONDS - 1)
+        clock.advance(seconds=PROBE_SECONDS - 1)
         assert rejected_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost by then
 
 
 def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     crashed, replacement = start(), start()
     lost_call = crashed.guard(LLM)
     lost_call.__enter__()
     assert not call(replacement)
-    clock.pass_(seconds=PROBE_SECONDS)
+    clock.advance(seconds=PROBE_SECONDS)
     fail(replacement)
     end(lost_call)  # the first probe was only slow
     assert rejected_until(start()) == clock() + timedelta(seconds=60)
@@ -241,7 +241,7 @@ def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
 @pytest.mark.parametrize("error", INCONCLUSIVE_ERRORS, ids=lambda error: type(error).__name__)
 def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     assert call(start(), error)
     assert LLM in start().open_breakers()
     with start().guard(LLM):
@@ -321,12 +321,12 @@ def test_quick_calls_share_one_read(breakers: ProcessBreakers, admin: Connection
 def test_slow_call_reads_twice_without_writing(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
     fail(breakers)
     assert call(breakers)
-    clock.pass_(seconds=10)
+    clock.advance(seconds=10)
     transactions_before = breakers.process.transactions
     snapshot_query = "SELECT pg_snapshot_xmax(pg_current_snapshot())"
     snapshot_before = admin.execute(snapshot_query).fetchone()
     with breakers.guard(LLM):
-        clock.pass_(seconds=10)
+        clock.advance(seconds=10)
     assert breakers.process.transactions - transactions_before == 2
     assert admin.execute(snapshot_query).fetchone() == snapshot_before
 
@@ -343,11 +343,11 @@ def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> No
     first, other = start(), start()
     assert call(first)
     fail(other, FAILURES)
-    clock.pass_(seconds=0.99)
+    clock.advance(seconds=0.99)
     assert call(first)
-    clock.pass_(seconds=0.01)
+    clock.advance(seconds=0.01)
     assert not call(first)
-    clock.pass_(hours=-1)  # a clock set back does not extend the cache
+    clock.advance(hours=-1)  # a clock set back does not extend the cache
     assert not call(first)
 
 
@@ -358,7 +358,7 @@ def test_no_transaction_is_open_during_call(breakers: ProcessBreakers, admin: Co
         AND backend_type = 'client backend' -- autovacuum may run at any time
     """
     fail(breakers, FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     for _ in ("the probe", "an ordinary call"):
         with breakers.guard(LLM):
             assert admin.execute(open_transactions_query).fetchone() == (0,)
@@ -398,7 +398,7 @@ def test_open_breaker_stays_open_while_cached(breakers: ProcessBreakers, clock: 
 def test_database_outage_does_not_change_call_outcome(error: Exception | None, start: Start, clock: Clock) -> None:
     breakers = start()
     fail(breakers, FAILURES)
-    clock.pass_(seconds=30)
+    clock.advance(seconds=30)
     with ExitStack() as stack:
         if error is not None:
             stack.enter_context(pytest.raises(type(error)))
@@ -407,7 +407,7 @@ def test_database_outage_does_not_change_call_outcome(error: Exception | None, s
             if error is not None:
                 raise error
     assert not call(start())  # the probe's result was lost
-    clock.pass_(seconds=PROBE_SECONDS)
+    clock.advance(seconds=PROBE_SECONDS)
     assert call(start())
     assert start().open_breakers() == {}
 

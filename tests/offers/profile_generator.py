@@ -1,6 +1,6 @@
 """Generated pools: people around cities, most of them in the largest ones.
 
-`python -m tests.offers.generated` prints the digest of the golden pool's offers.
+`python -m tests.offers.profile_generator` prints the digest of the golden pool's offers.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ NINE = datetime(2026, 11, 23, 8, tzinfo=UTC)
 POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
-def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
+def generate_profiles(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
     """Return people ordered by id; about a fifth of neighbors suit each other."""
     random = np.random.default_rng(seed)
     rows = np.zeros(count, PACKED_ROW)
@@ -55,7 +55,7 @@ def no_exclusions() -> np.ndarray:
     return np.empty(0, PACKED_EXCLUSION)
 
 
-def written(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
+def offer_texts(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
     """Return each user's offers as stored, including ids."""
     computed_ = compute(pool, users, no_exclusions(), rules)
     candidates = pool.people.ids[computed_.candidates]
@@ -71,4 +71,4 @@ def digest(texts: Iterable[bytes]) -> str:
 
 if __name__ == "__main__":
     golden_people = ProfileArrays.read(POOL.read_bytes())
-    sys.stdout.write(digest(written(Pool(golden_people, DAY), golden_people)))
+    sys.stdout.write(digest(offer_texts(Pool(golden_people, DAY), golden_people)))
