@@ -191,11 +191,10 @@ def _show_list(api: Api, operations: Sequence[Operation]) -> None:
     if not operations:
         page().print("There are no operations.")
         return
-    counts = ("items", "succeeded", "failed", "skipped", "rate")
     table, add = tenant_table(
         [operation["tenant"] for operation in operations],
         *(Column(name, no_wrap=True) for name in ("id", "time", "action", "state")),
-        *(Column(name, no_wrap=True, justify="right") for name in counts),
+        *(Column(name, no_wrap=True, justify="right") for name in ("items", "succeeded", "failed")),
         Column("user", overflow="fold"),
     )
     for operation in operations:
@@ -203,11 +202,9 @@ def _show_list(api: Api, operations: Sequence[Operation]) -> None:
             Text(ids.short_id(operation["operation_id"])),
             Text(shown_time(operation["requested_at"])),
             Text(operation["action"]),
-        ]
-        cells += [Text(operation["state"], STYLES[operation["state"]])]
-        cells += [Text(f"{_selected(operation):,}{'+' if operation['selected'] is None else ''}")]
-        cells += [Text(f"{operation[name]:,}") for name in ("succeeded", "failed", "skipped")] + [
-            Text(_rate(operation))
+            Text(operation["state"], STYLES[operation["state"]]),
+            Text(f"{_selected(operation):,}{'+' if operation['selected'] is None else ''}"),
+            *(Text(f"{operation[name]:,}") for name in ("succeeded", "failed")),
         ]
         add(operation["tenant"], *cells, Text(api.name_of(operation["requested_by"])))
     page().print(table)
