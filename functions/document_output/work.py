@@ -45,7 +45,7 @@ def deliver(attempt: TenantAttempt, dependencies: OutputDependencies) -> Outcome
         StaleClaimError: a newer revision exists.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+        loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         if loaded is None:
             message = f"Revision {attempt.revision} of {attempt.work_id} was superseded"
             raise StaleClaimError(message)

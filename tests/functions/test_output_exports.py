@@ -127,7 +127,7 @@ def test_slow_older_revision_overwrites_nothing(output: OutputHarness, s3: S3):
     def supersede(attempt: TenantAttempt) -> Outcome:
 
         with attempt.database.tenant(output.tenant_id) as connection:
-            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+            loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
         output.result("matched", cluster)
         output.run()  # the newer revision is stored first
@@ -173,7 +173,7 @@ def test_slow_attempt_for_recreated_destination_overwrites_nothing(output: Outpu
 
     def supersede(attempt: TenantAttempt) -> Outcome:
         with attempt.database.tenant(output.tenant_id) as connection:
-            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+            loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
         assert destinations.remove(output.admin, output.change(), "erp")
         output.export("erp/in")

@@ -28,7 +28,7 @@ MOST_ADDRESSES = 100
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
-Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.LONGEST_EMAIL)]], Field(max_length=MOST_ADDRESSES)]
+Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.MAX_EMAIL_CHARS)]], Field(max_length=MOST_ADDRESSES)]
 FAILURES = (400, 404, 413, 415, 422, 429)
 
 

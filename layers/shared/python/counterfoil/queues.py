@@ -242,11 +242,11 @@ class QueueHistory:
     """The last hour of one worker."""
 
     series: MinuteSeries
-    waiting: Backlog | None
+    backlog: Backlog | None
     """None: not recorded within the hour."""
 
 
-def add_up_minutes(connection: Connection, now: datetime) -> int:
+def roll_up_minutes(connection: Connection, now: datetime) -> int:
     """Add up ended work and delete old minutes, as counterfoil_maintenance. Returns the number of minutes."""
     count = connection.execute(_ROLL_UP, {"at_once": MAX_FINISHED_ROWS}).rowcount
     connection.execute(_DELETE_OLD, [now - RETENTION])
@@ -363,7 +363,7 @@ class PauseRequest:
     reason: str
     by: str
     at: datetime
-    seen: int
+    expected_version: int
     """Version that the requester read; 0: the queue was never paused."""
 
 
@@ -405,7 +405,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
             current = None if row is None else QueuePause(*row)
             if request.is_paused == (current is not None and current.is_paused):
                 return current
-            if request.seen != (0 if current is None else current.version):
+            if request.expected_version != (0 if current is None else current.version):
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             saved_row = connection.execute(_SAVE_PAUSE.encode(), vars(request)).fetchone()
             if saved_row is None:  # a concurrent request paused it first
@@ -418,7 +418,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
                 [request.worker],
                 request.at,
                 note=request.reason,
-                version_before=request.seen,
+                version_before=request.expected_version,
                 version_after=saved.version,
             )
             audit.record(connection, None, operation)

@@ -20,7 +20,7 @@ from counterfoil.tenant_erasure import SLUG_RETENTION
 from counterfoil.validation import SLUG
 
 DEFAULT_ORGANIZATION = "Default"
-LONGEST_EMAIL = 254
+MAX_EMAIL_CHARS = 254
 _SLUG = re.compile(SLUG)
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 
@@ -183,7 +183,7 @@ def change_addresses(
 
 def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
     for address in added:
-        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
+        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > MAX_EMAIL_CHARS:
             raise RejectedRequestError(f"'{address}' is not an e-mail address: use one like ann@example.com.")
     return [address for address in added if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount]
 

@@ -22,7 +22,7 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.dead_letters.search import Status, transaction
-from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.dead_letter import ClosedStatus, close_pending
 from counterfoil.delivery.dead_letter import audit as add_audit_entry
 from counterfoil.delivery.work import OutboxMessage, enqueue_raw_body, start_revision
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionConflictError
@@ -61,7 +61,7 @@ class ChangeRequest:
     now: datetime
     note: str | None = None
 
-    def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
+    def to_audit_record(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
         """Return the audit entry. `version` is the new version of the dead letter."""
         targets = [str(self.job_id)]
         return AuditRecord(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
@@ -72,7 +72,7 @@ class ChangeResult:
     """Result of a change."""
 
     version: int
-    sends: Sequence[OutboxMessage] = ()
+    messages: Sequence[OutboxMessage] = ()
     """Outbox messages to send after the commit."""
 
 
@@ -148,8 +148,8 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
         try:
             with transaction(database, tenant_id) as connection:
                 result = enqueue_retry(connection, tenant_id, expected, dead_letter, payload_s3_key=payload_s3_key)
-                revisions = {"revision": result.sends[0].message.revision}
-                audit.record(connection, tenant_id, expected.operation("retried", result.version, revisions))
+                revisions = {"revision": result.messages[0].message.revision}
+                audit.record(connection, tenant_id, expected.to_audit_record("retried", result.version, revisions))
                 return result
         except VersionConflictError as error:
             if request.version is not None:
@@ -288,7 +288,7 @@ def _close(
     def run_once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
             version = close(connection, tenant_id, request, status)
-            audit.record(connection, tenant_id, request.operation(status, version, {}))
+            audit.record(connection, tenant_id, request.to_audit_record(status, version, {}))
             return ChangeResult(version)
 
     return retry_on_conflict(run_once)
@@ -303,7 +303,7 @@ def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest
     """
     _check_note(request.note, is_required=status != "retried")
     lock_for_change(connection, tenant_id, request, lock=True)
-    versions = settle(connection, [request.job_id], status, request.now, actor=request.actor, note=request.note)
+    versions = close_pending(connection, [request.job_id], status, request.now, actor=request.actor, note=request.note)
     return versions[request.job_id]
 
 
@@ -385,7 +385,7 @@ def _to_editable(
     type_ = None if task_input is None else TYPES.get(task_input.task_type)
     if task_input is None or type_ is None:
         raise PayloadNotEditableError("The dead letter is not for a task. Only payloads of tasks can be edited.")
-    if type_.private or type_.on_accept is not None:
+    if type_.is_private or type_.on_accept is not None:
         raise PayloadNotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
     original, edited = _load_payload(task_input, bucket), dead_letter.edited_payload
     if edited is not None and not changed_fields(original, edited):
@@ -451,7 +451,7 @@ def edit_payload(
             version = _save_edit(connection, tenant_id, request, payload, edit)
             hash_field = partial(_hash_field, partial(audit.hmac_digest, connection, tenant_id), editable, payload)
             detail = {"changes": [hash_field(name) for name in fields]}
-            audit.record(connection, tenant_id, request.operation("edited", version, detail))
+            audit.record(connection, tenant_id, request.to_audit_record("edited", version, detail))
             return ChangeResult(version)
 
     return retry_on_conflict(run_once)

@@ -14,8 +14,8 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
-from counterfoil.operations.engine import Applied, Definition, Turns
-from counterfoil.operations.store import NewOperation, NoOperationError, Operation, OperationStateError
+from counterfoil.operations.engine import ApplyResult, Definition, Schedule
+from counterfoil.operations.store import NewOperation, OperationNotFoundError, Operation, OperationStateError
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_WITHIN = timedelta(days=7)
@@ -38,7 +38,7 @@ def request(
 ) -> Operation:
     """Store a purge of dead letters with these statuses, in the tenant's transaction."""
     filter_ = purge_filter(failed_before, statuses).before(now)
-    operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored, by, now))
+    operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored_fields, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)
     return operation
@@ -63,7 +63,7 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     """
     purge = store.show(connection, purge_id, lock=True)
     if purge.action != "purge":
-        raise NoOperationError("There is no such purge.")
+        raise OperationNotFoundError("There is no such purge.")
     if purge.version != version:
         raise VersionConflictError(f"The purge has changed: it is at version {purge.version}.")
     if purge.restored_at is not None:
@@ -100,9 +100,9 @@ class PurgeSteps(Definition):
     """Definition of purge and restore."""
 
     actions = ("purge", "restore")
-    at_once = 5_000
+    batch_size = 5_000
 
-    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
+    def apply(self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any) -> ApplyResult:
         """Hide the next dead letters, or show them again."""
         if operation.action == "purge":
             filter_ = DeadLetterFilter(**operation.filter or {})
@@ -114,7 +114,7 @@ class PurgeSteps(Definition):
                 "statuses": list(filter_.status),
                 "before": filter_.to_date,
                 "requested_at": operation.requested_at,
-                "now": turns.now,
+                "now": schedule.now,
                 "most": limit,
             }
             count = connection.execute(_HIDE, values).rowcount
@@ -122,7 +122,7 @@ class PurgeSteps(Definition):
             retain_until = operation.requested_at + RESTORE_WITHIN
             values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "most": limit}
             count = connection.execute(_RESTORE, values).rowcount
-        return Applied({"succeeded": count}, (), is_last=count < limit)
+        return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
 
 # Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
@@ -150,7 +150,7 @@ SELECT count(*) FROM deleted
 """
 
 
-def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = PurgeSteps.at_once) -> int:
+def delete(connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size) -> int:
     """Delete dead letters purged a week ago, or closed longer than `retention` ago.
 
     The connection must have the role counterfoil_maintenance. Restored dead letters are stored for another week. A
@@ -160,7 +160,7 @@ def delete(connection: Connection, now: datetime, retention: timedelta, *, at_on
         "purged_before": now - RESTORE_WITHIN,
         "closed_before": now - retention,
         "now": now,
-        "most": at_once,
+        "most": batch_size,
     }
     [(count,)] = connection.execute(_DELETE, values).fetchall()
     return int(count)

@@ -226,7 +226,7 @@ SELECT job_id, version FROM settled
 """
 
 
-def settle(
+def close_pending(
     connection: Connection,
     job_ids: Collection[UUID],
     status: ClosedStatus,
@@ -251,17 +251,17 @@ def settle(
     return dict(connection.execute(_CLOSE, values).fetchall())
 
 
-def renew(
+def restart(
     connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, reason: str
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
     Pending dead letters of these work items are closed as retried, as by an operator's retry.
     """
-    sends = start_revision(connection, worker, sorted(ids), now)
+    messages = start_revision(connection, worker, sorted(ids), now)
     if ids:
-        settle(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason)
-    return sends
+        close_pending(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason)
+    return messages
 
 
 OMITTED_PAYLOAD = {"$left_out": "The task has it."}
@@ -273,7 +273,7 @@ def strip_payload(kind: WorkKind, body: str) -> str:
 
     Only the user of a task may see the payload, and deleting the task must delete it.
     """
-    if kind.envelope is None:
+    if kind.body_query is None:
         return body
     return json.dumps(from_json(body) | {"payload": OMITTED_PAYLOAD})
 

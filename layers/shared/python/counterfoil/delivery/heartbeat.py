@@ -29,7 +29,7 @@ class ReceivedMessage:
 
     record: SQSRecord
     received_at: datetime
-    intake: ParsedMessage | None = None
+    parsed: ParsedMessage | None = None
     """Work items of its body. None until the body is read."""
     stages: dict[str, datetime] = field(default_factory=dict)
     """Times when it was protected, got its permit, was claimed, and ended."""
@@ -193,7 +193,7 @@ class Heartbeat:
         with self._lock:
             self._unfinished.add(record)
 
-    def running(self, record: ReceivedMessage, attempt: Attempt) -> None:
+    def watch_attempt(self, record: ReceivedMessage, attempt: Attempt) -> None:
         """Renew the lease of this attempt as well."""
         with self._lock:
             self._running[record] = attempt

@@ -107,7 +107,7 @@ class Notifier:
         def recipients(admins: Sequence[str]) -> list[tuple[str, str]]:
             return [(name, recipient) for name, channel in channels.items() for recipient in channel.recipients(admins)]
 
-        created = retry_on_conflict(lambda: store.group(self._database, recipients, window, now))
+        created = retry_on_conflict(lambda: store.create_digests(self._database, recipients, window, now))
         outcomes = self._send(channels, time_left)
         purged = retry_on_conflict(lambda: store.purge(self._database, now - RETENTION))
         return DeliveryStats(
@@ -153,12 +153,12 @@ class Notifier:
             text = render(notice, self._settings.console_url, self._settings.notification_digest_interval_seconds)
             channel.send(text, delivery.recipient, key)
         except BreakerOpenError as error:
-            store.deferred(self._database, delivery, max(error.until, self._clock()))
+            store.mark_deferred(self._database, delivery, max(error.until, self._clock()))
             return "deferred", False
         except Exception as error:  # noqa: BLE001  # an error of one channel must not stop the others
             self._record_failure(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
-        store.sent(self._database, delivery, self._clock())
+        store.mark_sent(self._database, delivery, self._clock())
         emit({Metric.NOTIFICATIONS_SENT: 1}, channel=name)
         return "sent", True
 
@@ -173,7 +173,7 @@ class Notifier:
             attempt=delivery.attempt,
             error=message,
         )
-        store.failed(self._database, delivery, message, self._clock() + delay)
+        store.mark_failed(self._database, delivery, message, self._clock() + delay)
 
 
 def backoff(attempts: int) -> timedelta:

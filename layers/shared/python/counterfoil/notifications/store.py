@@ -102,7 +102,7 @@ FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(re
 """
 
 
-def group(
+def create_digests(
     database: Database,
     recipients: Callable[[Sequence[str]], Sequence[tuple[str, str]]],
     window: timedelta,
@@ -196,17 +196,17 @@ _DEFERRED = (
 )
 
 
-def sent(database: Database, delivery: Delivery, now: datetime) -> None:
+def mark_sent(database: Database, delivery: Delivery, now: datetime) -> None:
     """Record a successful delivery, even if it was reclaimed."""
     _end(database, _SENT, delivery, now=now)
 
 
-def failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
+def mark_failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
     """Record a failed attempt, and when the next one is due."""
     _end(database, _FAILED, delivery, error=error, due=due)
 
 
-def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
+def mark_deferred(database: Database, delivery: Delivery, due: datetime) -> None:
     """Return a deferred attempt, which does not count."""
     _end(database, _DEFERRED, delivery, due=due)
 

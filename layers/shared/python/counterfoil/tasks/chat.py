@@ -202,7 +202,7 @@ class Session:
     created_at: datetime
     messages: int
     """Number of messages, replies included."""
-    begins: str
+    preview: str
     """Start of the first message."""
 
 
@@ -223,7 +223,7 @@ class Transcript:
     """Messages of a conversation."""
 
     entries: Sequence[ChatMessage]
-    is_cut: bool
+    is_truncated: bool
     """Whether more messages follow."""
 
 
@@ -426,7 +426,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
 
 
 CHAT_COMPLETION = TaskType(
-    "chat_completion", Message, complete, on_accept=accept, enabled_by="llm_provider", private=True
+    "chat_completion", Message, complete, on_accept=accept, enabled_by="llm_provider", is_private=True
 )
 
 

@@ -97,12 +97,12 @@ def _expanded_chars(value: JsonValue) -> int:
     return added
 
 
-def key_of(tenant_id: UUID, job_id: UUID) -> str:
+def payload_key(tenant_id: UUID, job_id: UUID) -> str:
     """Return the S3 key of a task's payload."""
     return f"{PREFIX}{tenant_id}/{job_id}.json"
 
 
-def another_key_of(tenant_id: UUID, job_id: UUID) -> str:
+def new_payload_key(tenant_id: UUID, job_id: UUID) -> str:
     """Return a new S3 key for a replaced payload."""
     return f"{PREFIX}{tenant_id}/{job_id}-{uuid4()}.json"
 

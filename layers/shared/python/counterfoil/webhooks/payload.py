@@ -105,7 +105,7 @@ def to_csv_rows(job: OutputJob) -> bytes:
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for document in _documents(job):
-        writer.writerow([cell(document.get(column)) for column in COLUMNS])
+        writer.writerow([to_csv_cell(document.get(column)) for column in COLUMNS])
     return buffer.getvalue().encode()
 
 
@@ -141,7 +141,7 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def cell(value: Any) -> str:
+def to_csv_cell(value: Any) -> str:
     """Return the text of a cell, with an apostrophe before each start that is not known to be safe.
 
     It uses an allowlist, because spreadsheets treat more characters than OWASP's list (= + - @, tab, carriage return)
