@@ -164,8 +164,8 @@ class Archiver:
         max_attempts = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
         detail = {"message_id": record.message_id, **message.log_fields}
-        if claim.status is ClaimStatus.RUNNING and claim.until is not None:
-            return RetryAfter(lease_remaining(claim.until, now))
+        if claim.status is ClaimStatus.RUNNING and claim.lease_expires_at is not None:
+            return RetryAfter(lease_remaining(claim.lease_expires_at, now))
         if claim.status is ClaimStatus.UNKNOWN:
             messages = enqueue_current_with_audit(connection, kind, message, ACTOR, detail, now)
             if not messages:

@@ -15,7 +15,7 @@ from counterfoil.delivery.work import WorkKind
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pool_list
-from counterfoil.queues import roll_up_minutes, queue_depths, reconcile_pauses, record_depths
+from counterfoil.queues import queue_depths, reconcile_pauses, record_depths, roll_up_minutes
 from counterfoil.settings import QueueSettings
 from functions.watchdog.parts import run_all
 

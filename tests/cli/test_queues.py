@@ -16,7 +16,7 @@ from cli.failures import UsageError
 from cli.local import commands
 from counterfoil import aws
 from counterfoil.db import Connection, Database, maintenance_connection
-from counterfoil.queues import roll_up_minutes, record_depths
+from counterfoil.queues import record_depths, roll_up_minutes
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
 from tests.cli.api_connection import connect_commands
@@ -25,7 +25,7 @@ from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.fake_lambda import MAPPING, FakeLambda
 
-QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
+QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "concurrency_limit": 24}}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")
 
 

@@ -14,7 +14,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
 from counterfoil.operations.engine import LOOKAHEAD
-from counterfoil.operations.store import OperationNotFoundError, Operation, OperationStateError
+from counterfoil.operations.store import Operation, OperationNotFoundError, OperationStateError
 from tests.dead_letters.bulk_harness import LATER, BulkHarness, control
 from tests.dead_letters.dead_letter_factory import NOON
 from tests.delivery.harness import rows

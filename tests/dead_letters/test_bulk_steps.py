@@ -236,7 +236,9 @@ def test_individually_retried_items_share_the_rate(harness: BulkHarness):
     results = dict.fromkeys((*edited, *unedited, *bodies), "succeeded") | {edited[7]: "failed"}
     assert harness.results(operation) == results
     assert Counter((send.scheduled_at - LATER).total_seconds() for send in messages) == dict.fromkeys(range(59), 1)
-    assert {row["scheduled_at"] for row in harness.outbox_rows()} == {send.scheduled_at.isoformat() for send in messages}
+    assert {row["scheduled_at"] for row in harness.outbox_rows()} == {
+        send.scheduled_at.isoformat() for send in messages
+    }
 
 
 def test_run_starts_only_items_due_before_next(harness: BulkHarness):

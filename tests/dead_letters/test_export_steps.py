@@ -117,7 +117,9 @@ def request_(database: Database, tenant_id: UUID) -> Request:
     return make_request
 
 
-def step(database: Database, requested: Operation, *, now: datetime = NOW, seconds_left: float = 40.0) -> StepResult | None:
+def step(
+    database: Database, requested: Operation, *, now: datetime = NOW, seconds_left: float = 40.0
+) -> StepResult | None:
     definition = ExportSteps(BUCKET)
     return engine.run_step(database, definition, requested.id, requested.tenant_id, now, time_left=lambda: seconds_left)
 
@@ -150,7 +152,10 @@ def test_each_step_uploads_a_part(
     assert (finished.state, finished.succeeded, s3.calls.count("upload_part")) == ("done", 8, 3)
     assert s3.job_ids(finished) == dead_letters
     head = s3.real.head_object(Bucket=BUCKET, Key=export.object_key(finished))
-    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.from_operation(finished).bytes)
+    assert (head["ContentType"], head["ContentLength"]) == (
+        "application/x-ndjson",
+        ExportFile.from_operation(finished).bytes,
+    )
     assert s3.uploads() == 0
 
 

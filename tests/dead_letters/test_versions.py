@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
-from counterfoil.delivery.dead_letter import attach_message, restart, close_pending
+from counterfoil.delivery.dead_letter import attach_message, close_pending, restart
 from tests.dead_letters.bulk_harness import BulkHarness
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.factories import make_task

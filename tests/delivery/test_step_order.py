@@ -125,7 +125,12 @@ class SaturatedWorker:
         """Highest number of concurrent records."""
         self._now = 0
         self._lock = threading.Lock()
-        self._log, self._take, self._claim, self._work = log, consumer.permits.acquire, consumer.claims.claim, consumer.run
+        self._log, self._take, self._claim, self._work = (
+            log,
+            consumer.permits.acquire,
+            consumer.claims.claim,
+            consumer.run,
+        )
         assert self._take(consumer.worker.permits) == consumer.worker.permits
         for target, name, replacement in (
             (consumer.permits, "acquire", self.take),

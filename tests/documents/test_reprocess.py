@@ -18,7 +18,7 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, StepResult
-from counterfoil.operations.store import OperationNotFoundError, Operation, OperationCommand, OperationStateError
+from counterfoil.operations.store import Operation, OperationCommand, OperationNotFoundError, OperationStateError
 from tests.dead_letters.audit_trail import verified_changes
 from tests.dead_letters.bulk_harness import KilledError
 from tests.delivery.conftest import sqs

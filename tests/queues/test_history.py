@@ -13,12 +13,12 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.queues import (
     Backlog,
     QueueHistory,
-    roll_up_minutes,
     first_minute,
     last_hour,
     last_recorded_at,
     read_statement,
     record_depths,
+    roll_up_minutes,
     running_counts,
 )
 from tests.factories import make_document, make_task

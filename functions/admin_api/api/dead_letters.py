@@ -40,7 +40,7 @@ from counterfoil.dead_letters.search import (
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.tasks import store as tasks
-from counterfoil.validation import UTC_DESCRIPTION, UNASSIGNED, Moment, PrintableText
+from counterfoil.validation import UNASSIGNED, UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Caller, Request, Role, Scope, item_id, owner_of
 from functions.admin_api.endpoint import (
@@ -73,7 +73,9 @@ StatusFilter = Annotated[
     list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
 ]
 TaskType = Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)]
-DeadLetteredFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")]
+DeadLetteredFrom = Annotated[
+    Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")
+]
 DeadLetteredBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {UTC_DESCRIPTION}")]
 SearchText = Annotated[
     PrintableText | None,
@@ -196,7 +198,9 @@ class DeadLetterGroup(BaseModel):
     state: groups.State = Field(
         description="State of the whole group. A resolved or ignored group opens again after another failure."
     )
-    trend: list[int] = Field(description=f"Failures in each of the last {groups.TREND_HOURS} hours, the current hour last.")
+    trend: list[int] = Field(
+        description=f"Failures in each of the last {groups.TREND_HOURS} hours, the current hour last."
+    )
     redacted_paths: Pointers
 
 

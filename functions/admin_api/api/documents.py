@@ -89,8 +89,12 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
             description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
-    received_from: Annotated[Moment | None, Query(description=f"Received at or after this time. {UTC_DESCRIPTION}")] = None,
-    received_before: Annotated[Moment | None, Query(description=f"Received before this time. {UTC_DESCRIPTION}")] = None,
+    received_from: Annotated[
+        Moment | None, Query(description=f"Received at or after this time. {UTC_DESCRIPTION}")
+    ] = None,
+    received_before: Annotated[
+        Moment | None, Query(description=f"Received before this time. {UTC_DESCRIPTION}")
+    ] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> DocumentPage:

@@ -17,7 +17,14 @@ from pydantic import BaseModel
 
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import MEDIA_TYPES, URL_EXPIRY_SECONDS, ExportFile, Format
-from counterfoil.dead_letters.search import MAX_SEARCH_CHARS, MAX_TYPE_CHARS, STATUSES, DeadLetterFilter, Fingerprint, Status
+from counterfoil.dead_letters.search import (
+    MAX_SEARCH_CHARS,
+    MAX_TYPE_CHARS,
+    STATUSES,
+    DeadLetterFilter,
+    Fingerprint,
+    Status,
+)
 from counterfoil.operations import store
 from counterfoil.operations.store import OperationStateError
 from counterfoil.settings import settings
@@ -65,7 +72,9 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
     ] = None,
     task_type: Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)] = None,
-    from_date: Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")] = None,
+    from_date: Annotated[
+        Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")
+    ] = None,
     to_date: Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {UTC_DESCRIPTION}")] = None,
     search: Annotated[
         PrintableText | None,

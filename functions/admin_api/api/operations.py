@@ -37,7 +37,7 @@ from counterfoil.operations.store import (
     Result,
     State,
 )
-from counterfoil.validation import UTC_DESCRIPTION, UNASSIGNED, Moment
+from counterfoil.validation import UNASSIGNED, UTC_DESCRIPTION, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import DeadLetterSummary, Pointers, hide_secrets, summary
 from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug

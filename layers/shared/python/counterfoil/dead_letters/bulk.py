@@ -393,8 +393,10 @@ def _retry_single(
     index: int,
     stored: StoredPayloads,
 ) -> tuple[OperationItem, Sequence[OutboxMessage]]:
-    """Retry a dead letter with an edited payload or without a work item. Its message is due at `index` of the schedule."""
-    change = ChangeRequest(dead_letter.job_id, dead_letter.version, operation.requested_by, schedule.now, operation.note)
+    """Retry a dead letter with an edited payload or without a work item, at an index of the schedule."""
+    change = ChangeRequest(
+        dead_letter.job_id, dead_letter.version, operation.requested_by, schedule.now, operation.note
+    )
     key: str | None = None
     if dead_letter.is_edited:
         if (dead_letter.job_id, dead_letter.version) not in stored:

@@ -332,7 +332,9 @@ def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
 
 def object_key(operation: Operation) -> str:
     """Return the key of the file in the bucket."""
-    return f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.from_operation(operation).format]}"
+    return (
+        f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.from_operation(operation).format]}"
+    )
 
 
 def file_name(tenant: str, format_: Format, at: datetime) -> str:

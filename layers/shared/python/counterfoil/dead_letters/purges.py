@@ -15,7 +15,7 @@ from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
 from counterfoil.operations.engine import ApplyResult, Definition, Schedule
-from counterfoil.operations.store import NewOperation, OperationNotFoundError, Operation, OperationStateError
+from counterfoil.operations.store import NewOperation, Operation, OperationNotFoundError, OperationStateError
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_WITHIN = timedelta(days=7)
@@ -102,7 +102,9 @@ class PurgeSteps(Definition):
     actions = ("purge", "restore")
     batch_size = 5_000
 
-    def apply(self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any) -> ApplyResult:
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
+    ) -> ApplyResult:
         """Hide the next dead letters, or show them again."""
         if operation.action == "purge":
             filter_ = DeadLetterFilter(**operation.filter or {})
@@ -150,7 +152,9 @@ SELECT count(*) FROM deleted
 """
 
 
-def delete(connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size) -> int:
+def delete(
+    connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size
+) -> int:
     """Delete dead letters purged a week ago, or closed longer than `retention` ago.
 
     The connection must have the role counterfoil_maintenance. Restored dead letters are stored for another week. A

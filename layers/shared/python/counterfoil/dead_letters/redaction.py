@@ -19,14 +19,14 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from counterfoil.dead_letters.text_redaction import (
-    SESSION_ID,
     REDACTED,
+    SESSION_ID,
     VISIBLE_CHARS,
     is_fact,
-    is_uuid,
     is_secret_label,
-    looks_random,
     is_secret_name,
+    is_uuid,
+    looks_random,
     without_secrets,
 )
 

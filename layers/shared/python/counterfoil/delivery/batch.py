@@ -337,9 +337,11 @@ class Batch(BatchProcessor):
     def _handle_unclaimed(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Return the disposition of a message whose work item was not claimed."""
         settlement = self._consumer.settlement
-        if claim.status is ClaimStatus.RUNNING and claim.until is not None:
+        if claim.status is ClaimStatus.RUNNING and claim.lease_expires_at is not None:
             return Disposition(
-                "running", acknowledged=False, visible_in=lease_remaining(claim.until, self._consumer.clock())
+                "running",
+                acknowledged=False,
+                visible_in=lease_remaining(claim.lease_expires_at, self._consumer.clock()),
             )
         if claim.status is ClaimStatus.EXHAUSTED:
             return settlement.handle_exhausted(record, claim)
@@ -388,7 +390,10 @@ class Batch(BatchProcessor):
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
             log_fields = [_log_fields(message.record, message.claim) for message in messages]
             logger.info(
-                "apart", tries=log_fields, error=safe_message(error, for_log=True), error_type=type(error).__name__
+                "batch_not_settled",
+                attempts=log_fields,
+                error=safe_message(error, for_log=True),
+                error_type=type(error).__name__,
             )
             return messages
         for message in messages:
@@ -412,7 +417,7 @@ class Batch(BatchProcessor):
             attempt.deadline.check()
             if attempt.deadline.remaining() <= 0:
                 raise
-            logger.info("run again", work_id=str(attempt.work_id), error=safe_message(error))
+            logger.info("attempt_repeated", work_id=str(attempt.work_id), error=safe_message(error))
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _settle_and_release(self, message: ClaimedMessage, settle: Callable[[], Any]) -> None:

@@ -94,7 +94,7 @@ class Claims:
                     results[message] = None if is_parked else claim
                     if is_parked:
                         parked += sql.park_unclaimed(
-                            connection, self._kind, claim, due=max(due, claim.until or due), now=now
+                            connection, self._kind, claim, due=max(due, claim.next_attempt_at or due), now=now
                         )
             return parked
 

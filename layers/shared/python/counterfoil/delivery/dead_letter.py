@@ -260,7 +260,9 @@ def restart(
     """
     messages = start_revision(connection, worker, sorted(ids), now)
     if ids:
-        close_pending(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason)
+        close_pending(
+            connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason
+        )
     return messages
 
 

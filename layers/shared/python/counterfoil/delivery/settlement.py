@@ -299,7 +299,9 @@ class Settlement:
 
         def settle() -> None:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-                messages[:] = enqueue_current_with_audit(connection, self._kind, message, self._kind.worker, detail, now)
+                messages[:] = enqueue_current_with_audit(
+                    connection, self._kind, message, self._kind.worker, detail, now
+                )
                 if not messages:
                     job_id = self._kind.job_id(message.work_id)
                     audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)

@@ -47,8 +47,10 @@ class Claim:
     """Attempts begun, including this one."""
     token: int = 0
     """Token of this claim, or the existing one."""
-    until: datetime | None = None
-    """End of the lease (running), or time of the next attempt (not due)."""
+    lease_expires_at: datetime | None = None
+    """Set while another attempt is running."""
+    next_attempt_at: datetime | None = None
+    """Set if the work item is not due."""
     is_superseded: bool = False
     """Whether a newer revision than that of the message exists."""
     max_attempts: int | None = None
@@ -62,7 +64,8 @@ class Claim:
 # whole seconds, so a work item that is due within a second is not early. Otherwise half of them would be parked again.
 _CLAIM = """
 WITH requested AS (
-    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[]) AS r (id, revision, send_number)
+    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[])
+        AS r (id, revision, send_number)
 ), existing AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
@@ -89,8 +92,9 @@ WITH requested AS (
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )
 SELECT c.id, c.revision, c.send_number, c.claim_status, c.tenant_id, coalesce(n.attempts, c.attempts, 0),
-       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease WHEN 'not_due' THEN c.due END,
-       c.superseded, coalesce(c.max_attempts, %(max_attempts)s), c.created_at, c.claimed_at
+       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease END,
+       CASE c.claim_status WHEN 'not_due' THEN c.due END, c.superseded, coalesce(c.max_attempts, %(max_attempts)s),
+       c.created_at, c.claimed_at
 FROM checked c LEFT JOIN claimed n USING (id)
 """
 

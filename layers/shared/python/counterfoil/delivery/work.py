@@ -170,8 +170,8 @@ class OutboxMessage:
 
 _ENQUEUE = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[],
-                     %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
+SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[],
+                     %(send_numbers)s::int[], %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
 ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
 RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 """

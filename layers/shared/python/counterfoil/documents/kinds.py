@@ -19,7 +19,9 @@ ACQUISITION = register(
     )
 )
 INGESTION = register(WorkKind("ingestion", "ingestion_job", description_query=_DOCUMENT))
-MATCHING = register(WorkKind("matching", "document", description_query=_DOCUMENT, prefix="matching_", created_column="received_at"))
+MATCHING = register(
+    WorkKind("matching", "document", description_query=_DOCUMENT, prefix="matching_", created_column="received_at")
+)
 DIAGNOSTICS = register(
     WorkKind(
         "diagnostics",

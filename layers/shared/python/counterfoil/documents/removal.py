@@ -21,7 +21,7 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import restart, close_pending
+from counterfoil.delivery.dead_letter import close_pending, restart
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.files import File
@@ -194,7 +194,9 @@ def link_successor(
     if not is_new:
         # An attempt in progress started before the successor was set and does not see it.
         started = [id_ for (id_,) in connection.execute(_IS_STARTED, [new_id])]
-        messages = restart(connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON)
+        messages = restart(
+            connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON
+        )
     return messages, "It replaces an earlier document, which stays until this one has been read."
 
 

@@ -62,7 +62,9 @@ class Reprocessing(Definition):
     actions = ("extract", "match")
     rate_unit = timedelta(minutes=1)
 
-    def apply(self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any) -> ApplyResult:
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
+    ) -> ApplyResult:
         """Start the next documents, and close their dead letters as retried."""
         filter_ = operation.filter or {}
         values = {

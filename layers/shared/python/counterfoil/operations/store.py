@@ -399,7 +399,8 @@ _DELETE = "DELETE FROM operation WHERE id = %s"
 def delete_expired(connection: Connection, now: datetime, *, batch_size: int = DELETE_BATCH_SIZE) -> int:
     """Delete the operation that ended first, if its retention has expired; as counterfoil_maintenance.
 
-    At most `batch_size` of its items are deleted, and the operation with the last of them. Returns the operations deleted.
+    Deletes at most `batch_size` of its items, and the operation with the last of them. Returns the number of deleted
+    operations.
     """
     row = connection.execute(_EXPIRED, [now - RETENTION]).fetchone()
     if row is None:

@@ -274,5 +274,12 @@ def enqueue(
     ).fetchall()
     failed = [id_ for id_, had_failed in changed if had_failed]
     if failed:
-        close_pending(connection, [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=SUPERSEDED_REASON)
+        close_pending(
+            connection,
+            [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed],
+            "retried",
+            now,
+            actor=WORKER,
+            note=SUPERSEDED_REASON,
+        )
     return start_revision(connection, WORKER, [row[0] for row in changed], now) if changed else []
