@@ -312,7 +312,7 @@ def test_notice_is_abandoned_after_three_days(
     calls_before = on_send.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
-    assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
+    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.pass_(days=1)
     assert (run().abandoned, on_send.calls) == (0, calls_before)
     assert 70 < calls_before < 85  # hourly, after the first minutes

@@ -442,7 +442,7 @@ def _canary_status(connection: Connection, operation: Operation, now: datetime) 
     work_items = [(worker, id_) for worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
     states = _load_states(connection, work_items)
     outcomes = Counter("failed" if failed_again else states.get((worker, id_)) for worker, id_, failed_again in items)
-    since = operation.canary_begun_at or now
+    since = operation.canary_started_at or now
     attempted = sum(outcomes[state] for state in _ATTEMPTED_STATES)
     if outcomes["failed"]:
         return CanaryStatus("halted", since, f"{_subject(outcomes['failed'], attempted)} failed again.")

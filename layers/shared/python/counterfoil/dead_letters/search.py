@@ -460,7 +460,7 @@ IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_PARTIAL_ID_CHARS = 4
 """Minimum length of a partial id."""
 _INDEXED_CHARS = 8
-"""Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
+"""Last characters of an id in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`, reversed."""
 
 # The index comes first in every plan, so that the dead letters of a large tenant are not all read.
 _DEAD_LETTERS_BY_END = """

@@ -140,7 +140,7 @@ def create_digests(
 _CLAIM_DELIVERY = """
 WITH due AS MATERIALIZED (
     SELECT digest_id, channel, recipient FROM notification_delivery
-    WHERE channel = %(channel)s AND sent_at IS NULL AND gave_up_at IS NULL AND next_attempt_at <= %(now)s
+    WHERE channel = %(channel)s AND sent_at IS NULL AND abandoned_at IS NULL AND next_attempt_at <= %(now)s
     ORDER BY next_attempt_at, digest_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
 )
 UPDATE notification_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s FROM due
@@ -189,7 +189,7 @@ _UPDATE_DELIVERY = """
 UPDATE notification_delivery SET {}
 WHERE digest_id = %(digest_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
 """
-_SENT = _UPDATE_DELIVERY.format("sent_at = %(now)s, gave_up_at = NULL, error = NULL")
+_SENT = _UPDATE_DELIVERY.format("sent_at = %(now)s, abandoned_at = NULL, error = NULL")
 _FAILED = _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
 _DEFERRED = (
     _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
@@ -221,8 +221,8 @@ def abandon_expired(database: Database, created_before: datetime, now: datetime)
     with maintenance_connection(database) as connection:
         rows = connection.execute(
             """
-            UPDATE notification_delivery d SET gave_up_at = %s FROM notification_digest n
-            WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.gave_up_at IS NULL
+            UPDATE notification_delivery d SET abandoned_at = %s FROM notification_digest n
+            WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.abandoned_at IS NULL
             RETURNING d.channel
             """,
             [now, created_before],

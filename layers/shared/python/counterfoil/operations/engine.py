@@ -182,7 +182,7 @@ def run_step(
         if operation.active_state == "selecting":
             definition.select(connection, operation)
             return StepResult(0, (), is_busy=True)
-        if operation.active_state == "canary" and _is_canary_begun(operation):
+        if operation.active_state == "canary" and _is_canary_started(operation):
             return _check_canary(connection, definition, operation, now)
         return _apply(connection, definition, operation, now, limit, prepared)
 
@@ -198,7 +198,7 @@ def permitted_items(rate: int, rate_unit: timedelta, last_step_at: datetime, now
     return max(0, int((now + LOOKAHEAD - start) / rate_unit * rate)), start
 
 
-def _is_canary_begun(operation: Operation) -> bool:
+def _is_canary_started(operation: Operation) -> bool:
     return operation.succeeded >= (operation.canary or 0) or operation.processed == operation.selected
 
 
@@ -207,7 +207,7 @@ UPDATE operation SET state = 'running', version = version + 1, canary_passed_at 
     last_step_at = greatest(last_step_at, %(now)s)
 WHERE id = %(id)s
 """
-_EXTEND_CANARY = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
+_EXTEND_CANARY = "UPDATE operation SET canary_started_at = %(since)s WHERE id = %(id)s"
 
 
 def _check_canary(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> StepResult:
@@ -225,7 +225,7 @@ _ADVANCE = """
 UPDATE operation SET selected = greatest(selected, processed + %(processed)s), processed = processed + %(processed)s,
     succeeded = succeeded + %(succeeded)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s,
     last_step_at = %(last_step_at)s,
-    canary_begun_at = coalesce(%(canary)s, canary_begun_at),
+    canary_started_at = coalesce(%(canary)s, canary_started_at),
     cursor_at = coalesce(%(cursor_at)s, cursor_at), cursor_id = coalesce(%(cursor_id)s, cursor_id)
 WHERE id = %(id)s
 """

@@ -76,7 +76,7 @@ class Operation:
     succeeded: int
     failed: int
     skipped: int
-    canary_begun_at: datetime | None
+    canary_started_at: datetime | None
     """When the wait for the canary began."""
     canary_passed_at: datetime | None
     last_step_at: datetime
@@ -301,7 +301,7 @@ def items(
 OperationCommand = Literal["pause", "resume", "cancel"]
 _CHANGE = f"""
 UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
-    canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
+    canary_started_at = CASE WHEN %(resumed)s THEN greatest(canary_started_at, %(now)s) ELSE canary_started_at END
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 
@@ -331,7 +331,7 @@ def change_state(
         "id": operation_id,
         "state": states[command],
         "ended": now if command == "cancel" else None,
-        "resumed": command == "resume" and operation.canary_begun_at is not None,
+        "resumed": command == "resume" and operation.canary_started_at is not None,
         "now": now,
     }
     (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
