@@ -188,7 +188,7 @@ class Archiver:
                 lost.append(claim)
         body = strip_payload(kind, record.body)
         is_attached = attach_message(connection, job_id, message.revision, record.message_id, body)
-        audit(connection, job_id, claim.tenant_id, "joined" if is_attached else "dropped", ACTOR, detail, now)
+        audit(connection, job_id, claim.tenant_id, "message-attached" if is_attached else "dropped", ACTOR, detail, now)
         return messages
 
     @staticmethod

@@ -90,7 +90,7 @@ def test_retry_starts_new_revision_and_enqueues_message(
     [entry] = audit_entries(database, tenant_id)
     assert (entry.actor, entry.action, entry.targets) == ("kim", "retried", [str(job_id)])
     assert (entry.version_before, entry.version_after, entry.detail) == (1, 2, {"revision": 2})
-    assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
+    assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead-lettered", "retried"]
 
 
 def test_concurrent_retries_start_one_revision(

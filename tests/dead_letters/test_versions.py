@@ -64,7 +64,7 @@ def test_all_retry_paths_store_same_state(
         "version": 3,
         "resolution": {"action": "retried", "notes": "The service recovered"},
         "by": "kim",
-        "edit": {"by": "kim", "settled": "retried"},
+        "edit": {"by": "kim", "closed_as": "retried"},
     }
     assert detail == {"revision": 1, "version": 3}
 

@@ -84,7 +84,9 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     assert dead_letter["payload"]["file"]["key"].endswith(".xml")
     assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
     assert "counterfoil.delivery.batch:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
-    assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
+    assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [
+        ("dead-lettered", "matching")
+    ]
     (notification,) = rows(admin, "failure_event")
     assert (notification["job_id"], notification["tenant_id"]) == (dead_letter["job_id"], str(tenant))
 

@@ -122,7 +122,7 @@ def test_failing_operation_blocks_no_other(
             raise error
         return step(database, definition, operation_id, *arguments, **options)
 
-    monkeypatch.setattr(engine, "step", fail_broken)
+    monkeypatch.setattr(engine, "run_step", fail_broken)
     if is_failure:
         with pytest.raises(RuntimeError, match=r"^1 operations failed$"):
             run(bulk_engine)
@@ -138,7 +138,7 @@ def test_database_outage_fails_the_run(bulk_engine: Engine, harness: BulkHarness
     def raise_unavailable(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailableError("unavailable")
 
-    monkeypatch.setattr(engine, "step", raise_unavailable)
+    monkeypatch.setattr(engine, "run_step", raise_unavailable)
     with pytest.raises(DatabaseUnavailableError):
         run(bulk_engine)
 

@@ -47,7 +47,7 @@ def test_crash_before_recording_sends_again(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
+        patch.setattr(store, "mark_sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
         with pytest.raises(KeyboardInterrupt):
             run()
     assert run().sent == 0  # another sender may still hold the lease
@@ -73,7 +73,7 @@ def test_database_outage_before_recording_loses_nothing(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", RaiseErrors(DatabaseUnavailableError("PostgreSQL is not available")))
+        patch.setattr(store, "mark_sent", RaiseErrors(DatabaseUnavailableError("PostgreSQL is not available")))
         with pytest.raises(DatabaseUnavailableError):
             run()
     clock.now += LEASE

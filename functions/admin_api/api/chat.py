@@ -35,7 +35,7 @@ class ChatSession(BaseModel):
     tenant: str
     created_at: datetime
     messages: int = Field(description="Number of user messages and replies.")
-    begins: str = Field(description="Beginning of the first user message.")
+    preview: str = Field(description="Beginning of the first user message.")
 
 
 class ChatSessionPage(BaseModel):

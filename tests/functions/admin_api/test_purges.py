@@ -229,7 +229,7 @@ def test_failed_step_is_left_to_the_watchdog(
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "step", unavailable)
+        patched.setattr(engine, "run_step", unavailable)
         response = purge()
         assert response.status == 202
 

@@ -131,8 +131,8 @@ class Change(NamedTuple):
         detail: Mapping[str, Any] | None = None,
     ) -> None:
         """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
-        operation = AuditRecord(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
-        record(connection, self.tenant_id, operation)
+        entry = AuditRecord(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
+        record(connection, self.tenant_id, entry)
 
 
 _SALT = "SELECT audit_salt FROM tenant WHERE id = %s"

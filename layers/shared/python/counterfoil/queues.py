@@ -412,7 +412,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             saved = QueuePause(*saved_row)
             # A queue belongs to no tenant, so its entries are in the unassigned audit trail.
-            operation = AuditRecord(
+            entry = AuditRecord(
                 request.by,
                 "queue-paused" if request.is_paused else "queue-resumed",
                 [request.worker],
@@ -421,7 +421,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
                 version_before=request.expected_version,
                 version_after=saved.version,
             )
-            audit.record(connection, None, operation)
+            audit.record(connection, None, entry)
             return saved
 
     return retry_on_conflict(run_once)

@@ -43,7 +43,7 @@ UTC_DESCRIPTION = "A date alone means midnight, and a time without an offset is 
 class ValidationProblem(NamedTuple):
     """The first validation error.
 
-    Its place may be text from the sender; the other fields are pydantic's.
+    Its location may be text from the sender; the other fields are pydantic's.
     """
 
     location: tuple[int | str, ...]

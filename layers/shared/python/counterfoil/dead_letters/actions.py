@@ -91,7 +91,7 @@ class LockedDeadLetter:
 
 _SELECT_DEAD_LETTER = """
 SELECT worker, work_id, revision, status, version, payload,
-    CASE WHEN NOT edit_metadata ? 'settled' THEN edited_payload END
+    CASE WHEN NOT edit_metadata ? 'closed_as' THEN edited_payload END
 FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
 """
 
@@ -401,7 +401,7 @@ def _load_edits(connection: Connection, job_id: UUID) -> list[JsonValue]:
     row = connection.execute(_SELECT_EDITS, [job_id]).fetchone()
     if row is None:
         return []
-    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "settled"}}
+    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "closed_as"}}
     return [latest, *row[0].get("earlier", ())]
 
 

@@ -296,7 +296,7 @@ WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
 
 
-_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'settled', false)"
+_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'closed_as', false)"
 _NEXT_ITEMS = f"""
 SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
        {_IS_EDITED}

@@ -9,9 +9,9 @@ that changes during the export may be in the file or missing from it.
 JSON lines (UTF-8): one object per dead letter, with the names of FIELDS.
 
 CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted; numbers are not.
-Objects and lists are JSON. `counterfoil.webhooks.payload.cell` puts an apostrophe before a text that a spreadsheet
-would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them as
-separators.
+Objects and lists are JSON. `counterfoil.webhooks.payload.to_csv_cell` puts an apostrophe before a text that a
+spreadsheet would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them
+as separators.
 """
 
 import csv

@@ -152,7 +152,7 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
         connection,
         dead_letter.job_id,
         dead_letter.tenant_id,
-        "dead",
+        "dead-lettered",
         failure.actor,
         {"dlq_reason": failure.dlq_reason},
         now,
@@ -211,18 +211,18 @@ def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: dat
 
 # A pending edit of the payload becomes history.
 _CLOSE = """
-WITH settled AS (
+WITH closed AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
-        resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('settled', %(status)s::text)
+        resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('closed_as', %(status)s::text)
     WHERE job_id = ANY(%(job_ids)s) AND status = 'pending' AND purged_at IS NULL
     RETURNING job_id, tenant_id, version, revision
 ), audited AS (
     INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
     SELECT tenant_id, job_id, %(status)s, %(actor)s,
            jsonb_build_object('revision', revision, 'version', version) || %(detail)s, %(now)s
-    FROM settled
+    FROM closed
 )
-SELECT job_id, version FROM settled
+SELECT job_id, version FROM closed
 """
 
 
@@ -266,7 +266,7 @@ def restart(
     return messages
 
 
-OMITTED_PAYLOAD = {"$left_out": "The task has it."}
+OMITTED_PAYLOAD = {"$omitted": "The task contains the payload."}
 """Replaces the payload in the stored body of a message, which remains readable and can be sent again."""
 
 
