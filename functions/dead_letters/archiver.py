@@ -11,7 +11,7 @@ from types import MappingProxyType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
-from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.dead_letter import FailureDetails, attach_message, audit, strip_payload, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
@@ -110,7 +110,7 @@ class Archiver:
         # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         dead_letter = invalid_message_dead_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             write_dead_letter(connection, dead_letter, self._clock())
 
     def _is_about_to_expire(self, record: SQSRecord) -> bool:
@@ -128,7 +128,7 @@ class Archiver:
             lost.clear()
             unattempted.clear()
             messages: list[OutboxMessage] = []
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 if parsed.register is not None:
                     parsed.register(connection, now)
                 # Each work item once, in the locking order of claims.

@@ -17,7 +17,7 @@ from functions.admin_api.api.operations import RETRY_RATE
     [
         (tuple(dead_letters.STATUSES), search.STATUSES),
         (dead_letter_changes.CLOSED_STATUSES, purges.CLOSED_STATUSES),
-        (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_WITHIN.days),
+        (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_PERIOD.days),
         ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, MAX_RATES["retry"])),
         (get_args(dead_letter_changes.Action), get_args(store.DeadLetterAction)),
         (dead_letter_exports.FILE_EXTENSIONS, export.FILE_EXTENSIONS),

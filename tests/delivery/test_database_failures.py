@@ -360,7 +360,7 @@ def test_claim_on_hung_database_times_out(
     postgres: Server, migrated_database: str, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(claims, "SHORT_SECONDS", 0.3)
+    monkeypatch.setattr(claims, "SHORT_TRANSACTION_SECONDS", 0.3)
     monkeypatch.setattr(db, "SERVER_GRACE_SECONDS", 0.2)
     messages = [pending(), pending()]
     with faulty_servers.cutting_proxy(postgres.port) as proxy:

@@ -18,7 +18,7 @@ def seconds(decision: object) -> float:
 
 @pytest.mark.parametrize(("attempts", "wait"), [(1, 5), (2, 60), (3, 600), (4, 600)])
 def test_listed_delays_apply_in_order_and_last_repeats(attempts: int, wait: float) -> None:
-    policy = RequeuePolicy(waits=(5, 60, 600), max_attempts=9)
+    policy = RequeuePolicy(attempt_delays=(5, 60, 600), max_attempts=9)
 
     assert seconds(policy.decide(TransientError("Away"), attempts, 1, NOW)) == wait
 

@@ -60,7 +60,7 @@ def test_notification_omits_the_quoted_model_answer(
     make_consumer(database, answering(MODEL_ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
-    facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
+    fields = {field.label: field.value for field in channel.sent[0].text.fields}
     assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
     assert facts["Document"] == str(message.work_id)
 
@@ -102,5 +102,5 @@ def test_lost_worker_notification_omits_earlier_error(
     make_consumer(database, answering(""), clock).handle(event(record(message, receives=3)), Context())
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
     run()
-    (error,) = [fact.value for fact in channel.sent[0].text.facts if fact.label == "Error"]
+    (error,) = [field.value for field in channel.sent[0].text.fields if field.label == "Error"]
     assert error == "The worker ended during attempt 3 of 3 without settling it"

@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.notifications import store
-from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
+from counterfoil.notifications.notifier import ABANDON_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import FakeChannel, RaiseErrors, deliveries, metrics
@@ -305,7 +305,7 @@ def test_notice_is_abandoned_after_three_days(
     fail()
     channel.on_send = on_send = RaiseErrors(*[UNAVAILABLE] * 1000)
     start = clock()
-    while clock() <= start + GIVE_UP_AFTER:
+    while clock() <= start + ABANDON_AFTER:
         run()
         clock.pass_(minutes=10)
     capsys.readouterr()
@@ -324,7 +324,7 @@ def test_disabled_channel_abandons_its_deliveries(
     fail()
     channel.on_send = RaiseErrors(UNAVAILABLE)
     run()
-    clock.now += GIVE_UP_AFTER + timedelta(seconds=1)
+    clock.now += ABANDON_AFTER + timedelta(seconds=1)
     assert make_notifier({}).run(lambda: 60).abandoned == 1
 
 

@@ -16,7 +16,7 @@ from counterfoil.queues import (
     first_minute,
     last_hour,
     last_recorded_at,
-    read_statement,
+    minute_stats_query,
     record_depths,
     roll_up_minutes,
     running_counts,
@@ -74,9 +74,9 @@ def history(
     with database.delivery() as connection:
         last_recorded = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
-            return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=None)[worker]
+            return last_hour(connection, WORKERS, now, last_recorded=last_recorded, tenant_id=None)[worker]
     with database.tenant(tenant_id) as connection:
-        return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=tenant_id)[worker]
+        return last_hour(connection, WORKERS, now, last_recorded=last_recorded, tenant_id=tenant_id)[worker]
 
 
 def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
@@ -277,7 +277,7 @@ def test_backlog_is_unknown_without_watchdog(
         assert last_recorded_at(connection, WORKERS, NOW) == NOW.replace(second=0)
         later = NOW + timedelta(hours=2)
         assert last_recorded_at(connection, WORKERS, later) is None
-        assert last_hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].backlog is None
+        assert last_hour(connection, WORKERS, later, last_recorded=None, tenant_id=None)["tasks"].backlog is None
 
 
 def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other: Tenant):
@@ -321,7 +321,7 @@ def test_history_query_uses_index_with_many_tenants(database: Database, admin: C
         with admin.transaction():
             admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
             admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id or "")])
-            statement = read_statement(tenant_id).as_bytes()
+            statement = minute_stats_query(tenant_id).as_bytes()
             values = {"workers": WORKERS, "from": first_minute(NOW), "tenant": tenant_id}
             plan = str(admin.execute(b"EXPLAIN " + statement, values).fetchall())
         assert "queue_minute_stats_tenant_id_worker_minute_key" in plan

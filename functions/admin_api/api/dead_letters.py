@@ -104,7 +104,7 @@ def _find_owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
     """Return the tenant and id of a dead letter that the caller may view."""
     id_ = item_id(job_id, NO_DEAD_LETTER)
     with request.database.delivery() as connection:
-        owners = search.owners(connection, [id_])
+        owners = search.find_owners(connection, [id_])
     for tenant_id, slug in owners:
         if request.caller.has_role(Role.VIEWER, slug or UNASSIGNED):
             return Scope(tenant_id, slug or UNASSIGNED), id_

@@ -78,7 +78,7 @@ class BulkRequestBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_NAMED_IDS)
+    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_LISTED_IDS)
     filter: BulkFilter | None = None
     dry_run: bool = Field(default=False, description="Only return the number of dead letters and a sample.")
 
@@ -262,7 +262,7 @@ def _resolve_selection(action: DeadLetterAction, body: BulkRequestBody, request:
         return _ResolvedSelection(tenant_id, slug, _pending_filter(body.filter), ())
     ids = body.job_ids or []
     with request.database.delivery() as connection:
-        owners = search.owners(connection, ids)
+        owners = search.find_owners(connection, ids)
     visible = [(owner, name) for owner, name in owners if request.caller.has_role(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
@@ -306,7 +306,7 @@ def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgre
 def _restorable_until(operation: Operation) -> datetime | None:
     if operation.action != "purge" or operation.restored_at is not None:
         return None
-    return operation.requested_at + purges.RESTORE_WITHIN
+    return operation.requested_at + purges.RESTORE_PERIOD
 
 
 # -- requests on dead letters -----------------------------------------------------------------------------------------

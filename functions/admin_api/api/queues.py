@@ -165,7 +165,7 @@ def _overview_of_all(database: Database, now: datetime) -> QueuesOverview:
     workers = list(settings().queues)
     with database.delivery() as connection:
         last = last_recorded_at(connection, workers, now)
-        histories = last_hour(connection, workers, now, last=last, tenant_id=None)
+        histories = last_hour(connection, workers, now, last_recorded=last, tenant_id=None)
         running = running_counts(connection, workers)
         pauses = list_pauses(connection)
         breakers = _open_breakers(connection)
@@ -190,7 +190,7 @@ def _overview_of_tenant(database: Database, tenant_id: UUID, slug: str, now: dat
         last = last_recorded_at(connection, workers, now)
         pauses = list_pauses(connection)
     with database.tenant(tenant_id) as connection:
-        histories = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
+        histories = last_hour(connection, workers, now, last_recorded=last, tenant_id=tenant_id)
         running = running_counts(connection, workers)
     return QueuesOverview(
         tenant=slug,

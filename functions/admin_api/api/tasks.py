@@ -141,7 +141,7 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     with request.database.tenant(tenant_id) as connection:
         task = _visible_task(store.show(connection, id_), request.caller)
         attempts = store.list_attempts(connection, id_, limit=MAX_ATTEMPTS_SHOWN)
-        dead_letter = store.dead_letter(connection, id_)
+        dead_letter = store.find_dead_letter(connection, id_)
     return TaskHistory(**vars(task), dead_letter=dead_letter, timeline=attempts)
 
 

@@ -210,7 +210,7 @@ def change_tenant(
 def _detail(request: Request, tenant_id: UUID) -> TenantDetail:
     with request.database.tenant(tenant_id) as connection:
         tenant = tenants.find(connection, tenant_id)
-        addresses, admins = tenants.addresses(connection, tenant_id), tenants.admins(connection, tenant_id)
+        addresses, admins = tenants.list_addresses(connection, tenant_id), tenants.list_admins(connection, tenant_id)
     return TenantDetail(**vars(tenant), addresses=addresses, admins=admins)
 
 

@@ -41,7 +41,7 @@ IDLE_SECONDS = 8
 """Maximum pause inside a transaction. A frozen Lambda environment must not hold its locks for longer."""
 TRANSACTION_SECONDS = 60
 """Maximum duration of a transaction, unless its caller sets another limit."""
-SHORT_SECONDS = 6
+SHORT_TRANSACTION_SECONDS = 6
 """Maximum duration of a transaction of a few rows that a whole batch waits for."""
 SERVER_GRACE_SECONDS = 2
 """Grace period for the server to end a transaction at its limit. After that, the client closes the connection."""
@@ -319,7 +319,7 @@ class Database:
             DatabaseUnavailableError: the server's time is not known.
         """
         if not self.clock.is_set:
-            with self.delivery(seconds=SHORT_SECONDS):
+            with self.delivery(seconds=SHORT_TRANSACTION_SECONDS):
                 pass
         return self.clock()
 

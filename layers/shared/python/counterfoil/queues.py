@@ -281,21 +281,28 @@ def last_recorded_at(connection: Connection, workers: Sequence[str], now: dateti
 
 
 def last_hour(
-    connection: Connection, workers: Sequence[str], now: datetime, *, last: datetime | None, tenant_id: UUID | None
+    connection: Connection,
+    workers: Sequence[str],
+    now: datetime,
+    *,
+    last_recorded: datetime | None,
+    tenant_id: UUID | None,
 ) -> dict[str, QueueHistory]:
     """Return the last hour by worker: of a tenant in its transaction, or of all as the delivery role.
 
-    `last` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
+    `last_recorded` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
     """
     values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
-    rows = connection.execute(read_statement(tenant_id), values).fetchall()
+    rows = connection.execute(minute_stats_query(tenant_id), values).fetchall()
     minutes_by_worker: dict[str, dict[datetime, tuple[int, ...]]] = {worker: {} for worker in workers}
     for worker, minute, *counts in rows:
         minutes_by_worker[worker][minute] = tuple(counts)
-    return {worker: _history(minutes, first_minute(now), last) for worker, minutes in minutes_by_worker.items()}
+    return {
+        worker: _history(minutes, first_minute(now), last_recorded) for worker, minutes in minutes_by_worker.items()
+    }
 
 
-def read_statement(tenant_id: UUID | None) -> Composed:
+def minute_stats_query(tenant_id: UUID | None) -> Composed:
     """Return the statement that reads the minutes of a tenant, or of all, by the index."""
     return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
 

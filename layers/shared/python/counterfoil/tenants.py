@@ -124,13 +124,13 @@ def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -
 # -- addresses of people and of mail ----------------------------------------------------------------------------------
 
 
-def admins(connection: Connection, tenant_id: UUID) -> list[str]:
+def list_admins(connection: Connection, tenant_id: UUID) -> list[str]:
     """Return the e-mail addresses that are notified of a tenant's failures."""
     rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant_id])
     return [email for (email,) in rows]
 
 
-def addresses(connection: Connection, tenant_id: UUID) -> list[str]:
+def list_addresses(connection: Connection, tenant_id: UUID) -> list[str]:
     """Return the addresses that receive a tenant's mail."""
     rows = connection.execute("SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant_id])
     return [address for (address,) in rows]
@@ -153,7 +153,7 @@ def change_admins(
     _remove(connection, change, _REMOVE_ADMIN, removed, "'{}' is not an admin of this tenant.")
     new_emails = _add(connection, change, _ADD_ADMIN, added)
     _record(connection, change, "admins changed", new_emails, removed)
-    return admins(connection, change.tenant_id)
+    return list_admins(connection, change.tenant_id)
 
 
 def change_addresses(
@@ -169,7 +169,7 @@ def change_addresses(
     """
     _remove(connection, change, _REMOVE_ADDRESS, removed, "'{}' is not an address of this tenant.")
     new_addresses = _add(connection, change, _ADD_ADDRESS, added)
-    current = addresses(connection, change.tenant_id)
+    current = list_addresses(connection, change.tenant_id)
     for address in added:
         if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
             raise RejectedRequestError(

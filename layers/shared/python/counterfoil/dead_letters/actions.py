@@ -159,7 +159,9 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
     return retry_on_conflict(run_once)
 
 
-def store_large(database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None) -> str | None:
+def store_large_payload(
+    database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None
+) -> str | None:
     """Upload a large edited payload, and return its key; None if it is absent or small.
 
     Raises the same errors as `retry`.
@@ -174,7 +176,7 @@ def _store_edited_payload(
 ) -> str | None:
     if dead_letter.edited_payload is None or dead_letter.work_id is None or tenant_id is None:
         return None
-    return tasks.store_large(database, tenant_id, dead_letter.work_id, dead_letter.edited_payload, bucket)
+    return tasks.store_large_payload(database, tenant_id, dead_letter.work_id, dead_letter.edited_payload, bucket)
 
 
 def enqueue_retry(
@@ -189,8 +191,8 @@ def enqueue_retry(
     """Close a dead letter as retried, and start a new revision or resend its message.
 
     Runs in the caller's transaction. The caller writes the audit entry. Without `dead_letter`, it is read here.
-    `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now. Raises the
-    same errors as `retry`.
+    `payload_s3_key` comes from `store_large_payload`. `scheduled_at` is the due time of the message; None for now.
+    Raises the same errors as `retry`.
     """
     if dead_letter is None:
         dead_letter = lock_for_change(connection, tenant_id, request)
@@ -360,7 +362,7 @@ def changed_fields(before: Payload, after: Payload) -> list[str]:
         for name in sorted({*before, *after})
         if name not in before
         or name not in after
-        or payloads.canonical(before[name]) != payloads.canonical(after[name])  # in Python, True is 1
+        or payloads.to_canonical_json(before[name]) != payloads.to_canonical_json(after[name])  # in Python, True is 1
     ]
 
 
@@ -487,7 +489,7 @@ def _hash_field(
     """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
 
     def digest(value: JsonValue) -> str:
-        return hmac(payloads.canonical(value)).hex()
+        return hmac(payloads.to_canonical_json(value)).hex()
 
     before = editable.original
     return {

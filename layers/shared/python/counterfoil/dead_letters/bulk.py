@@ -48,7 +48,7 @@ from counterfoil.operations.store import NewOperation, Operation, OperationItem,
 from counterfoil.tasks.task_type import InvalidPayloadError
 
 _CLOSED_STATUSES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
-MAX_NAMED_IDS = 1_000
+MAX_LISTED_IDS = 1_000
 """Dead letters that a caller may list."""
 COUNT_LIMIT = 10_000
 """Dead letters that the preview of a search counts, page by page."""
@@ -89,8 +89,8 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
         raise RejectedRequestError("A note is required: give a reason.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("The canary must be at least one dead letter.")
-    if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_NAMED_IDS:
-        raise RejectedRequestError(f"Give 1 to {MAX_NAMED_IDS} dead letters or a filter.")
+    if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_LISTED_IDS:
+        raise RejectedRequestError(f"Give 1 to {MAX_LISTED_IDS} dead letters or a filter.")
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def _store_payloads(
     stored: dict[tuple[UUID, int], str | PermanentError | None] = {}
     for job_id, version in edited:
         try:
-            stored[job_id, version] = actions.store_large(
+            stored[job_id, version] = actions.store_large_payload(
                 database, tenant_id, ChangeRequest(job_id, version, ACTOR, now), bucket
             )
         except (DeadLetterNotFoundError, NotPendingError, VersionConflictError):

@@ -18,7 +18,7 @@ from counterfoil.operations.engine import ApplyResult, Definition, Schedule
 from counterfoil.operations.store import NewOperation, Operation, OperationNotFoundError, OperationStateError
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
-RESTORE_WITHIN = timedelta(days=7)
+RESTORE_PERIOD = timedelta(days=7)
 """A purge can be restored for this time. The database prevents earlier deletion."""
 
 
@@ -68,8 +68,8 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
         raise VersionConflictError(f"The purge has changed: it is at version {purge.version}.")
     if purge.restored_at is not None:
         raise OperationStateError("The purge was already undone.")
-    if now >= purge.requested_at + RESTORE_WITHIN:
-        raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
+    if now >= purge.requested_at + RESTORE_PERIOD:
+        raise OperationStateError(f"A purge can be undone for {RESTORE_PERIOD.days} days.")
     connection.execute(_MARK_RESTORED, {"id": purge_id, "now": now})
     new = NewOperation("restore", {"purge": str(purge_id)}, by, now)
     operation = store.insert(connection, purge.tenant_id, new)
@@ -85,13 +85,13 @@ WHERE job_id = ANY(ARRAY(
     SELECT job_id FROM dead_letter
     WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
       AND (resolved_at > %(requested_at)s) IS NOT TRUE
-    LIMIT %(most)s FOR NO KEY UPDATE
+    LIMIT %(limit)s FOR NO KEY UPDATE
 ))
 """
 _RESTORE = """
 UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, retain_until = %(retain_until)s, version = version + 1
 WHERE job_id = ANY(ARRAY(
-    SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE
+    SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(limit)s FOR NO KEY UPDATE
 ))
 """
 
@@ -117,12 +117,12 @@ class PurgeSteps(Definition):
                 "before": filter_.to_date,
                 "requested_at": operation.requested_at,
                 "now": schedule.now,
-                "most": limit,
+                "limit": limit,
             }
             count = connection.execute(_HIDE, values).rowcount
         else:
-            retain_until = operation.requested_at + RESTORE_WITHIN
-            values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "most": limit}
+            retain_until = operation.requested_at + RESTORE_PERIOD
+            values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "limit": limit}
             count = connection.execute(_RESTORE, values).rowcount
         return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
@@ -134,15 +134,15 @@ WITH due AS (
     (SELECT job_id FROM dead_letter d
      WHERE purged_at < %(purged_before)s
        AND NOT EXISTS (SELECT FROM operation p WHERE p.id = d.purge_id AND p.restored_at IS NOT NULL)
-     ORDER BY purged_at LIMIT %(most)s)
+     ORDER BY purged_at LIMIT %(limit)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
      WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until IS NULL
-     ORDER BY resolved_at LIMIT %(most)s)
+     ORDER BY resolved_at LIMIT %(limit)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
      WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until < %(now)s
-     ORDER BY retain_until LIMIT %(most)s)
+     ORDER BY retain_until LIMIT %(limit)s)
 ), deleted AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
 ), deleted_tasks AS (
@@ -161,10 +161,10 @@ def delete(
     failed task is deleted with its dead letter. Returns the number of deleted dead letters.
     """
     values = {
-        "purged_before": now - RESTORE_WITHIN,
+        "purged_before": now - RESTORE_PERIOD,
         "closed_before": now - retention,
         "now": now,
-        "most": batch_size,
+        "limit": batch_size,
     }
     [(count,)] = connection.execute(_DELETE, values).fetchall()
     return int(count)

@@ -328,13 +328,13 @@ GROUP BY fingerprint ORDER BY 2 DESC
 """
 _FREQUENCY = """
 SELECT word, count(*) FROM unnest(%(words)s::text[]) AS word CROSS JOIN LATERAL (
-    SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(most)s
+    SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(max_rows)s
 ) AS matches GROUP BY word
 """
 _SCAN = """
 SELECT dlq_timestamp, job_id FROM dead_letter_word w
 WHERE tenant_id = %(tenant)s AND word = %(word)s {after}
-ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(most)s
+ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(max_rows)s
 """
 _AFTER = "AND (dlq_timestamp, job_id) < (%(after_at)s, %(after_id)s)"
 _MISSING_WORDS = """
@@ -413,7 +413,7 @@ class _Query:
 
         A word without a group can only be in the index of dead letters. The rarest such word is enough.
         """
-        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), most=RARE_WORD_LIMIT + 1))
+        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), max_rows=RARE_WORD_LIMIT + 1))
         own_words = [word for word in words if word not in group_words]
         selected = [min(own_words, key=lambda word: frequency.get(word, 0))] if own_words else list(frequency)
         return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in selected if word in frequency]
@@ -421,7 +421,7 @@ class _Query:
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
         """Search the newest `max_rows` with `word`. Return matches of all words and the last cursor."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
-        cursors = [PageCursor(*row) for row in self.rows(scan, word=word, most=max_rows)]
+        cursors = [PageCursor(*row) for row in self.rows(scan, word=word, max_rows=max_rows)]
         ids = [cursor.id for cursor in cursors]
         other_words = [other for other in words if other != word]
         if ids and other_words:
@@ -438,7 +438,7 @@ WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
 """
 
 
-def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
+def find_owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
     """Return ids and slugs of the tenants of dead letters; None if unassigned.
 
     Runs as the delivery role.

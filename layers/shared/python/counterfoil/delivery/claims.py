@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
@@ -118,7 +118,7 @@ class Claims:
         self._outbox.send(retry_on_conflict(run_once))
 
     def _transaction(self, *, by_index: bool = False) -> AbstractContextManager[Connection]:
-        return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
+        return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
     def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
         """Insert the work items of messages in the lock order of claims. Returns the time after that."""

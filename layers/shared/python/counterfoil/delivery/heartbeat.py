@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import aws
-from counterfoil.db import SHORT_SECONDS, Database
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
@@ -234,7 +234,7 @@ class Heartbeat:
             return
         tokens = {work_id: attempt.token for work_id, attempt in by_work.items()}
         try:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 lost = sql.renew(connection, self._kind, tokens, self._clock() + self._lease)
         except CounterfoilError as error:
             logger.warning("Leases were not renewed: %s", error)

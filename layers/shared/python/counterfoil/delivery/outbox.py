@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil import aws
-from counterfoil.db import SHORT_SECONDS, Database
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Database
 from counterfoil.delivery.work import WORK_KINDS, Message, OutboxMessage
 from counterfoil.errors import CounterfoilError, PermanentError
 from counterfoil.http import run_with_deadline
@@ -121,7 +121,7 @@ class Outbox:
         parked = [row for row in messages if row.message.send_number > 0 and row.scheduled_at <= now]
         if not parked:
             return set()
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             ids = [row.message.work_id for row in parked]
             attempted = {id_ for (id_,) in connection.execute(WORK_KINDS[worker].sql(_ATTEMPTED), {"ids": ids})}
         return {row.id for row in parked if row.message.work_id not in attempted}
@@ -157,7 +157,7 @@ class Outbox:
         envelope = WORK_KINDS[worker].body_query
         if envelope is None or not messages:
             return raw_bodies | {row.id: row.message.model_dump_json() for row in messages}, []
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             ids = list({row.message.work_id for row in messages})
             envelopes = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # A row without a body was sent by another sender, which marks it.
@@ -187,7 +187,7 @@ class Outbox:
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
-            with self._database.delivery(durable=False, seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(durable=False, seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped
 from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, audit, strip_payload, write_dead_letter
@@ -172,7 +172,7 @@ class Settlement:
             return messages
 
         try:  # short, because a batch that cannot start threads waits for it
-            self._commit(record, claim, settle, seconds=SHORT_SECONDS)
+            self._commit(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         if exceeds_limit:
@@ -260,7 +260,7 @@ class Settlement:
             return fail_exhausted(connection, self._kind, claim, self._max_attempts(claim), self._kind.worker, now)
 
         try:
-            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
+            self._transact(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         error_type, error = _describe_exhaustion(claim, self._max_attempts(claim))
@@ -286,7 +286,7 @@ class Settlement:
             return sql.fail(connection, self._kind, new_claim, failure, now)
 
         try:
-            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
+            self._transact(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
@@ -298,7 +298,7 @@ class Settlement:
         messages: list[OutboxMessage] = []
 
         def settle() -> None:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 messages[:] = enqueue_current_with_audit(
                     connection, self._kind, message, self._kind.worker, detail, now
                 )
@@ -322,7 +322,7 @@ class Settlement:
             record.record, error, body=body, worker=worker, queue=queue, actor=worker
         )
         try:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 write_dead_letter(connection, dead_letter, now)
         except CounterfoilError as write_error:
             return self.handle_database_unavailable(record, write_error)
@@ -377,7 +377,7 @@ class Settlement:
         self._outbox.send(retry_on_conflict(run_once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             running = sql.is_current_claim(connection, self._kind, claim.message.work_id, claim.token)
         if running is None:
             message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"

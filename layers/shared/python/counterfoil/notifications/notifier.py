@@ -22,7 +22,7 @@ from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, safe_m
 from counterfoil.metrics import Metric, emit
 from counterfoil.notifications import store
 from counterfoil.notifications.channels import Channel, Factory, Mail, Slack
-from counterfoil.notifications.notice import one_line, render
+from counterfoil.notifications.notice import render, to_one_line
 from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
@@ -35,7 +35,7 @@ INITIAL_BACKOFF = timedelta(seconds=30)
 """Delay after the first failed attempt; it doubles."""
 MAX_BACKOFF = timedelta(hours=1)
 """Maximum delay, including delays requested by a service."""
-GIVE_UP_AFTER = timedelta(days=3)
+ABANDON_AFTER = timedelta(days=3)
 """Deliveries are abandoned after this time."""
 RETENTION = timedelta(days=30)
 """Longer than a dead-letter queue stores a message, so that its failure is not reported twice."""
@@ -97,7 +97,7 @@ class Notifier:
             DatabaseUnavailableError, ConflictError: the next run continues.
         """
         now = self._clock()
-        abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - GIVE_UP_AFTER, now))
+        abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - ABANDON_AFTER, now))
         for name, count in Counter(abandoned).items():
             logger.error("Deliveries of notices were abandoned", channel=name, number=count)
             emit({Metric.NOTIFICATION_FAILURES: count}, channel=name)
@@ -163,7 +163,7 @@ class Notifier:
         return "sent", True
 
     def _record_failure(self, delivery: Delivery, error: Exception) -> None:
-        message = one_line(safe_message(error), MAX_ERROR_CHARS)
+        message = to_one_line(safe_message(error), MAX_ERROR_CHARS)
         delay = max(backoff(delivery.attempt), _requested_delay(error))
         emit({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
         logger.warning(

@@ -391,7 +391,7 @@ def unfinished(connection: Connection) -> list[tuple[UUID, UUID, Action]]:
 _EXPIRED = "SELECT id FROM operation WHERE ended_at < %s ORDER BY ended_at LIMIT 1"
 _DELETE_ITEMS = """
 DELETE FROM operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
-    SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(most)s))
+    SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(limit)s))
 """
 _DELETE = "DELETE FROM operation WHERE id = %s"
 
@@ -405,5 +405,5 @@ def delete_expired(connection: Connection, now: datetime, *, batch_size: int = D
     row = connection.execute(_EXPIRED, [now - RETENTION]).fetchone()
     if row is None:
         return 0
-    deleted = connection.execute(_DELETE_ITEMS, {"id": row[0], "most": batch_size}).rowcount
+    deleted = connection.execute(_DELETE_ITEMS, {"id": row[0], "limit": batch_size}).rowcount
     return connection.execute(_DELETE, row).rowcount if deleted < batch_size else 0

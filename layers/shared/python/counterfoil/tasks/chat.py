@@ -237,9 +237,9 @@ FROM (
             SELECT * FROM chat_message WHERE session_id = %(session)s AND number >= %(first)s
             ORDER BY number LIMIT %(limit)s
         ) page
-    ) candidates WHERE text_bytes <= %(most)s OR number = %(first)s
+    ) candidates WHERE text_bytes <= %(max_bytes)s OR number = %(first)s
 ) m LEFT JOIN task t ON t.id = m.job_id
-WHERE m.json_bytes <= %(most)s OR m.number = %(first)s ORDER BY m.number
+WHERE m.json_bytes <= %(max_bytes)s OR m.number = %(first)s ORDER BY m.number
 """
 
 
@@ -268,7 +268,7 @@ def transcript(
         "session": session_id,
         "first": after + 1,
         "limit": limit,
-        "most": max_bytes,
+        "max_bytes": max_bytes,
         "around": MESSAGE_OVERHEAD_BYTES,
     }
     entries = [ChatMessage(*entry) for entry in connection.execute(_TRANSCRIPT, values)]

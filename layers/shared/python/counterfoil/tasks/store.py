@@ -353,7 +353,7 @@ def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = N
     return [TaskAttempt(*row) for row in reversed(rows)]
 
 
-def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
+def find_dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
     """Return the id of the task's dead letter, or None if it was purged or never existed.
 
     Runs in a transaction of the task's tenant.
@@ -449,7 +449,7 @@ def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, r
 _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_s3_key = %s WHERE id = %s"
 
 
-def store_large(
+def store_large_payload(
     database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
     """Upload a large replacement payload, and return its key; None if it fits into a message.
@@ -472,14 +472,14 @@ def replace_payload(
 ) -> None:
     """Replace the payload of a task, in the transaction that starts its new revision.
 
-    `payload_s3_key` is the result of `store_large`. The watchdog deletes the previous object.
+    `payload_s3_key` is the result of `store_large_payload`. The watchdog deletes the previous object.
 
     Raises:
         ServiceUnavailableError: the object is so old that it may have been deleted.
     """
     if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Retry.")
-    inline = None if payload_s3_key else payloads.canonical(payload).decode()
+    inline = None if payload_s3_key else payloads.to_canonical_json(payload).decode()
     connection.execute(_REPLACE, [inline, payload_s3_key, job_id])
 
 

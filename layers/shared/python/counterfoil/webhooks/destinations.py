@@ -182,7 +182,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
     return True
 
 
-def rotate(connection: Connection, change: Change, name: str) -> str | None:
+def rotate_secret(connection: Connection, change: Change, name: str) -> str | None:
     """Give a webhook a new secret, and return it. None if no active webhook has this name.
 
     Calls are also signed with the previous secret for SECRET_OVERLAP. A webhook has at most two secrets.

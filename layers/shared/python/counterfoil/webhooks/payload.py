@@ -83,7 +83,7 @@ class OutputJob:
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def body(job: OutputJob) -> bytes:
+def render_body(job: OutputJob) -> bytes:
     """Return the body to deliver, identical for every attempt of a revision."""
     envelope = {
         "schema_version": job.schema_version,
@@ -157,12 +157,12 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
 
 
-HEADER = "Counterfoil-Signature"
+SIGNATURE_HEADER = "Counterfoil-Signature"
 """Signature header of a webhook: `t=1767323045,v1=<hex>,v1=<hex>`, in the format of Stripe's signatures."""
 
 
-def signature(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
-    """Return the value of HEADER, with one `v1` for each active secret.
+def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
+    """Return the value of SIGNATURE_HEADER, with one `v1` for each active secret.
 
     `t` is `timestamp` in seconds since 1970. Each `v1` is HMAC-SHA256 with one secret (UTF-8) over `t`, a full stop and
     the body. A receiver computes it with its secret. It must reject times more than five minutes old, so that a
@@ -184,13 +184,13 @@ def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) ->
     return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{extension}"
 
 
-def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
+def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
     """Write the files of a job unless newer ones exist. Offers have no documents, so no CSV.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
-    files = [("json", "application/json", body(job))]
+    files = [("json", "application/json", render_body(job))]
     if job.subject != "offers":
         files.append(("csv", "text/csv; charset=utf-8", to_csv_rows(job)))
     for extension, content_type, content in files:
