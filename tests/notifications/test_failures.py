@@ -61,8 +61,8 @@ def test_notification_omits_the_quoted_model_answer(
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
     fields = {field.label: field.value for field in channel.sent[0].text.fields}
-    assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
-    assert facts["Document"] == str(message.work_id)
+    assert (fields["Error"], fields["Attempts"]) == ("The model's answer is not valid JSON", "3")
+    assert fields["Document"] == str(message.work_id)
 
 
 def test_workers_import_no_channels():

@@ -271,7 +271,7 @@ def test_ended_task_cannot_be_canceled(submit: Submit, database: Database, admin
     with database.tenant(tenant) as connection:
         store.cancel(connection, first, NOW, "ada")
         store.cancel(connection, first, NOW + timedelta(hours=1), "eve")
-        with pytest.raises(TaskFinishedError, match="has succeeded already"):
+        with pytest.raises(TaskFinishedError, match="has already succeeded"):
             store.cancel(connection, second, NOW, "ada")
         assert store.cancel(connection, uuid4(), NOW, "ada") is None
 

@@ -97,7 +97,7 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
     is_single = notice.count == 1
     suffix = "" if is_single else " of the first"
     period = f"{_time(notice.first_failure_at)} and {_time(notice.last_failure_at)}"
-    facts = (
+    fields = (
         NotificationField(f"Error{suffix}", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField(f"Attempts{suffix}", str(failure.attempts)),
         NotificationField("Tenant", _tenant(notice.tenant)),
@@ -111,7 +111,7 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
     if digest_seconds:
         interval = _duration(digest_seconds)
         closing += f" Further failures of this kind are reported in one message every {interval}."
-    return RenderedNotification(_headline(notice), facts, closing)
+    return RenderedNotification(_headline(notice), fields, closing)
 
 
 def _render_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
@@ -119,17 +119,17 @@ def _render_operation(notice: NotificationDigest, console_url: str | None) -> Re
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
-    facts = [
+    fields = [
         NotificationField("Reason", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField("Tenant", _tenant(notice.tenant)),
         NotificationField("Halted at", _time(notice.last_failure_at)),
         NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
-        facts.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
+        fields.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "Dead letters that it has not processed are unchanged."
     return RenderedNotification(
-        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(facts), closing
+        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(fields), closing
     )
 
 
@@ -156,7 +156,7 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
     """Return the failures, each with a link to its document, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
-    facts = []
+    fields = []
     for failure in notice.first:
         noun, _ = failure.subject
         target = ("Dead letter", failure.job_id) if failure.work_id is None else (noun.capitalize(), failure.work_id)
@@ -166,12 +166,12 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
             else f"dead-letters/{failure.job_id}"
         )
         url = f"{console}/{page}?tenant={tenant}" if console else None
-        facts.append(NotificationField(target[0], str(target[1]), url))
+        fields.append(NotificationField(target[0], str(target[1]), url))
     if notice.count > len(notice.first):
-        facts.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
+        fields.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
     if console is None:
-        facts.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
-    return facts
+        fields.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
+    return fields
 
 
 def to_one_line(text: str, max_chars: int) -> str:
