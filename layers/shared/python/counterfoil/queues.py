@@ -384,7 +384,7 @@ VALUES (%(worker)s, %(is_paused)s, %(reason)s, %(by)s, %(at)s)
 ON CONFLICT (worker) DO UPDATE
 SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = excluded.changed_by,
     changed_at = excluded.changed_at, is_applied = false, version = queue_pause.version + 1
-WHERE queue_pause.version = %(seen)s
+WHERE queue_pause.version = %(expected_version)s
 RETURNING {_PAUSE_COLUMNS}
 """  # noqa: S608  # names alone
 
