@@ -180,7 +180,7 @@ def test_rollback_stops_at_the_named_migration(url: str, folder: Path):
 
 def test_rollback_to_an_unapplied_migration_is_refused(url: str, folder: Path):
     apply(url, folder)
-    with pytest.raises(MigrationError, match=r"0009\.unknown is not applied"):
+    with pytest.raises(MigrationError, match=r"0009\.unknown, because it is not applied"):
         roll_back(url, folder, to="0009.unknown")
 
 
