@@ -165,7 +165,7 @@ class RdsDatabase(Construct):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            # 8 GB of memory. The functions open up to 369 connections at full load, which needs half of it.
+            # 8 GB of memory. The functions open up to 376 connections at full load, which needs half of it.
             instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,

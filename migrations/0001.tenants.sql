@@ -59,17 +59,18 @@ CREATE POLICY delivery ON tenant FOR SELECT TO counterfoil_delivery USING (true)
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['tenant_admin', 'tenant_address'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['tenant_admin', 'tenant_address'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I FOR SELECT TO counterfoil_worker
-            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
     -- The owner sets up tenants.
-    FOREACH name IN ARRAY ARRAY['tenant', 'tenant_admin', 'tenant_address'] LOOP
-        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)', name);
+    FOREACH table_name IN ARRAY ARRAY['tenant', 'tenant_admin', 'tenant_address'] LOOP
+        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)',
+                       table_name);
     END LOOP;
 END
 $security$;
@@ -80,7 +81,7 @@ ALTER TABLE rate_limit_bucket FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON rate_limit_bucket TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
     WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
-CREATE POLICY everybodys ON rate_limit_bucket TO counterfoil_delivery
+CREATE POLICY cross_tenant ON rate_limit_bucket TO counterfoil_delivery
     USING (tenant_id IS NULL) WITH CHECK (tenant_id IS NULL);
 
 GRANT SELECT, UPDATE (dmarc_policy) ON tenant TO counterfoil_worker;

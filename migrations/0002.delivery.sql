@@ -73,14 +73,14 @@ GRANT SELECT, INSERT, UPDATE ON breaker_mapping_pause TO counterfoil_delivery;
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox', 'work_attempt'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['outbox', 'work_attempt'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
@@ -95,16 +95,16 @@ GRANT SELECT, INSERT ON work_attempt TO counterfoil_worker;
 CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 GRANT INSERT ON work_attempt TO counterfoil_delivery;
 -- The watchdog deletes attempts after their retention.
-CREATE POLICY past_keeping ON work_attempt TO counterfoil_maintenance
+CREATE POLICY retention ON work_attempt TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_maintenance;
 -- Delivery sees the outcomes of all tenants' attempts, but no errors.
-CREATE POLICY delivery_sees ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
+CREATE POLICY delivery_select ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
 
 -- The timeline of an unassigned dead letter shows the attempts of its work item. The delivery role may not read errors
 -- of attempts, because those of a tenant can quote its documents. This function returns attempts without a tenant only.
-CREATE POLICY composing ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY owner_select ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer)
 RETURNS TABLE (revision integer, number integer, started_at timestamptz, ended_at timestamptz, outcome text,
                error_type text, error text, next_attempt_at timestamptz, trace_id text)

@@ -1,2 +1,2 @@
 DROP TABLE person, audit_salt_global, audit_head, audit_entry;
-DROP FUNCTION reject_audit_update, append_audit_head;
+DROP FUNCTION reject_audit_change, append_audit_head;

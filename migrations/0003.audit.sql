@@ -56,34 +56,34 @@ GRANT INSERT, UPDATE (email) ON person TO counterfoil_api;
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
-        EXECUTE format('CREATE POLICY nobodys ON %I TO counterfoil_delivery USING (tenant_id IS NULL)
-                        WITH CHECK (tenant_id IS NULL)', name);
-        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker, counterfoil_delivery', name);
+    FOREACH table_name IN ARRAY ARRAY['audit_entry', 'audit_head'] LOOP
+        EXECUTE format('CREATE POLICY unassigned ON %I TO counterfoil_delivery USING (tenant_id IS NULL)
+                        WITH CHECK (tenant_id IS NULL)', table_name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker, counterfoil_delivery', table_name);
     END LOOP;
 END
 $security$;
 GRANT INSERT ON audit_entry TO counterfoil_worker, counterfoil_delivery;
 -- The owner role changes tenants, destinations and tolerances. It writes the audit entry in the same transaction.
-CREATE POLICY recording ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
+CREATE POLICY owner_insert ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 -- Moves the chain head to an entry that row-level security has accepted. The function runs as the owner.
-CREATE POLICY following ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_all ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE FUNCTION append_audit_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -102,10 +102,10 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION append_audit_head FROM PUBLIC;
-CREATE TRIGGER follow AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION append_audit_head();
+CREATE TRIGGER append_head AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION append_audit_head();
 
 -- Only the audit trail of a tenant that is being erased may be deleted.
-CREATE FUNCTION reject_audit_update() RETURNS trigger
+CREATE FUNCTION reject_audit_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $body$
 BEGIN
@@ -118,9 +118,10 @@ BEGIN
     RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = 'insufficient_privilege';
 END
 $body$;
-REVOKE ALL ON FUNCTION reject_audit_update FROM PUBLIC;
-CREATE TRIGGER refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
-    FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_update();
-CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON audit_head FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_update();
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION reject_audit_update();
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON audit_head FOR EACH ROW EXECUTE FUNCTION reject_audit_update();
+REVOKE ALL ON FUNCTION reject_audit_change FROM PUBLIC;
+CREATE TRIGGER reject_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_change();
+CREATE TRIGGER reject_change BEFORE DELETE OR TRUNCATE ON audit_head
+    FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_change();
+CREATE TRIGGER reject_row_deletion BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION reject_audit_change();
+CREATE TRIGGER reject_row_deletion BEFORE DELETE ON audit_head FOR EACH ROW EXECUTE FUNCTION reject_audit_change();

@@ -29,7 +29,7 @@ CREATE TABLE operation (
     succeeded          integer NOT NULL DEFAULT 0,
     failed             integer NOT NULL DEFAULT 0,
     skipped            integer NOT NULL DEFAULT 0,
-    canary_begun_at    timestamptz,  -- when the wait for the canary began
+    canary_started_at  timestamptz,  -- when the wait for the canary began
     canary_passed_at   timestamptz,
     last_step_at       timestamptz NOT NULL,  -- the rate limit is used up until this time
     restored_at        timestamptz,  -- when the restoration of a purge was requested
@@ -45,7 +45,7 @@ CREATE TABLE operation (
     CHECK ((file IS NOT NULL) = (action = 'export')),
     CHECK (action <> 'purge' OR filter ? 'status' AND NOT filter -> 'status' ? 'pending')
 );
-CREATE INDEX operation_to_step ON operation (requested_at, id)
+CREATE INDEX operation_active ON operation (requested_at, id)
     WHERE state IN ('selecting', 'canary', 'running');
 CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
 CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
@@ -91,11 +91,12 @@ CREATE INDEX dead_letter_page_of_group ON dead_letter (tenant_id, fingerprint, s
     WHERE purged_at IS NULL;
 CREATE INDEX dead_letter_purged ON dead_letter (purged_at) WHERE purged_at IS NOT NULL;
 CREATE INDEX dead_letter_by_purge ON dead_letter (purge_id) WHERE purge_id IS NOT NULL;
-CREATE INDEX dead_letter_by_settlement ON dead_letter (resolved_at)
+CREATE INDEX dead_letter_by_resolved_at ON dead_letter (resolved_at)
     WHERE status <> 'pending' AND purged_at IS NULL AND retain_until IS NULL;
 CREATE INDEX dead_letter_by_retention ON dead_letter (retain_until, resolved_at) WHERE retain_until IS NOT NULL;
 -- People name a dead letter by the end of its id, as tables show it. This index finds it among ten million.
-CREATE INDEX dead_letter_by_end ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C") WHERE purged_at IS NULL;
+CREATE INDEX dead_letter_by_id_suffix ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C")
+    WHERE purged_at IS NULL;
 -- The document list includes files that failed before they became a document.
 CREATE INDEX dead_letter_of_file ON dead_letter (work_id) WHERE worker = 'acquisition' AND purged_at IS NULL;
 
@@ -227,25 +228,26 @@ CREATE TRIGGER count_on_delete AFTER DELETE ON dead_letter
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
+    FOREACH table_name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
                                 'dead_letter_count', 'operation', 'operation_item'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
+    FOREACH table_name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
                                 'dead_letter_count'] LOOP
-        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
+        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)',
+                       table_name);
     END LOOP;
 END
 $security$;
@@ -260,13 +262,13 @@ GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a d
 GRANT DELETE ON dead_letter_count TO counterfoil_maintenance;
 -- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention. It cannot
 -- delete pending ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
-CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
+CREATE POLICY retention ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
 GRANT DELETE ON dead_letter TO counterfoil_maintenance;
 
 GRANT SELECT, INSERT, UPDATE (rate, state, version, reason, ended_at, cursor_at, cursor_id, selection_complete,
     selected, processed,
-                              succeeded, failed, skipped, canary_begun_at, canary_passed_at, last_step_at,
+                              succeeded, failed, skipped, canary_started_at, canary_passed_at, last_step_at,
                                   restored_at, file)
     ON operation TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_item TO counterfoil_worker;
@@ -274,9 +276,9 @@ GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_it
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
 -- The watchdog deletes an operation 90 days after its end. It deletes the items first, in steps: there may be millions.
-CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_maintenance
+CREATE POLICY retention ON operation FOR DELETE TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days');
-CREATE POLICY past_keeping ON operation_item TO counterfoil_maintenance
+CREATE POLICY retention ON operation_item TO counterfoil_maintenance
     USING (EXISTS (SELECT FROM operation o
                    WHERE o.id = operation_id AND o.ended_at < now() - interval '90 days')) WITH CHECK (false);
 GRANT DELETE ON operation TO counterfoil_maintenance;

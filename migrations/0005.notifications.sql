@@ -21,13 +21,13 @@ CREATE TABLE notification_delivery (
     attempts        integer NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL,  -- during an attempt: when it counts as lost
     sent_at         timestamptz,
-    gave_up_at      timestamptz,
+    abandoned_at      timestamptz,
     error           text,
     PRIMARY KEY (digest_id, channel, recipient),
-    CHECK (sent_at IS NULL OR gave_up_at IS NULL)
+    CHECK (sent_at IS NULL OR abandoned_at IS NULL)
 );
 CREATE INDEX notification_delivery_pending ON notification_delivery (channel, next_attempt_at)
-    WHERE sent_at IS NULL AND gave_up_at IS NULL;
+    WHERE sent_at IS NULL AND abandoned_at IS NULL;
 CREATE INDEX notification_delivery_by_tenant ON notification_delivery (tenant_id);
 
 -- Exactly one row per failure. It is sent at least once, like a message of the outbox.
@@ -50,27 +50,28 @@ CREATE INDEX failure_event_by_tenant ON failure_event (tenant_id);
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['failure_event'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['failure_event'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['notification_digest', 'notification_delivery'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['notification_digest', 'notification_delivery'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I FOR SELECT TO counterfoil_worker
-            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-        EXECUTE format('CREATE POLICY maintenance ON %I TO counterfoil_maintenance USING (true) WITH CHECK (true)', name);
+            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
+        EXECUTE format('CREATE POLICY maintenance ON %I TO counterfoil_maintenance USING (true) WITH CHECK (true)',
+                       table_name);
     END LOOP;
 END
 $security$;
@@ -79,9 +80,9 @@ CREATE POLICY delivery ON failure_event TO counterfoil_delivery USING (true) WIT
 GRANT SELECT, INSERT ON failure_event TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (digest_id) ON failure_event TO counterfoil_maintenance;
 GRANT SELECT ON notification_digest TO counterfoil_worker, counterfoil_maintenance;
-GRANT SELECT (digest_id, tenant_id, channel, attempts, next_attempt_at, sent_at, gave_up_at,
+GRANT SELECT (digest_id, tenant_id, channel, attempts, next_attempt_at, sent_at, abandoned_at,
     error) ON notification_delivery
     TO counterfoil_worker;
 GRANT INSERT, DELETE ON notification_digest TO counterfoil_maintenance;
-GRANT SELECT, INSERT, UPDATE (attempts, next_attempt_at, sent_at, gave_up_at, error) ON notification_delivery
+GRANT SELECT, INSERT, UPDATE (attempts, next_attempt_at, sent_at, abandoned_at, error) ON notification_delivery
     TO counterfoil_maintenance;

@@ -98,7 +98,7 @@ CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
 CREATE INDEX document_by_source ON document (source_id);
 CREATE INDEX document_by_received_at ON document (tenant_id, received_at, id);
 -- The same attachment of several mails is one object. People name a document by the end of its id, as tables show it.
-CREATE INDEX document_by_end ON document (reverse(right(id::text, 8)) COLLATE "C");
+CREATE INDEX document_by_id_suffix ON document (reverse(right(id::text, 8)) COLLATE "C");
 -- Attachments with the same content share one object.
 CREATE INDEX document_by_key ON document (tenant_id, key);
 
@@ -109,7 +109,7 @@ CREATE TABLE upload_listing (
     prefix         text NOT NULL,
     key_marker     text,  -- NULL: start of the listing
     version_marker text,
-    begun_at       timestamptz NOT NULL,
+    started_at     timestamptz NOT NULL,
     is_complete    boolean NOT NULL,
     complete_since timestamptz,  -- when the last complete listing began
     PRIMARY KEY (bucket, prefix)
@@ -124,7 +124,7 @@ CREATE TABLE upload_inventory (
     checksum       text,  -- MD5 of the manifest
     files_read     integer NOT NULL,
     rows_read      bigint NOT NULL,
-    begun_at       timestamptz NOT NULL,
+    started_at     timestamptz NOT NULL,
     is_complete    boolean NOT NULL,
     complete_since timestamptz NOT NULL,  -- start of the last complete inventory; initially the creation of the row
     PRIMARY KEY (bucket, prefix)
@@ -139,14 +139,14 @@ GRANT SELECT, INSERT, UPDATE ON upload_listing, upload_inventory, upload_event_c
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['acquisition_job', 'source', 'document'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['acquisition_job', 'source', 'document'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;

@@ -135,15 +135,15 @@ CREATE INDEX document_replacement_by_successor ON document_replacement (replacem
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['ingestion_job', 'page_reading_cache', 'document_duplicate_file', 'document_deletion',
-                                'document_replacement'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['ingestion_job', 'page_reading_cache', 'document_duplicate_file',
+                                      'document_deletion', 'document_replacement'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
@@ -178,7 +178,7 @@ ALTER TABLE document_word ENABLE ROW LEVEL SECURITY;
 ALTER TABLE document_word FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON document_word FOR SELECT TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
-CREATE POLICY writing ON document_word TO counterfoil_owner USING (true) WITH CHECK (true);  -- for the trigger
+CREATE POLICY owner_all ON document_word TO counterfoil_owner USING (true) WITH CHECK (true);  -- for the trigger
 GRANT SELECT ON document_word TO counterfoil_worker;
 CREATE FUNCTION index_document_words() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp AS $write$
@@ -203,12 +203,12 @@ CREATE TRIGGER index_words_on_update AFTER UPDATE OF structured_data, file_name 
 -- For the functions below, which run as the owner with the tenant of the caller's transaction.
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['document', 'document_deletion', 'document_duplicate_file'] LOOP
+    FOREACH table_name IN ARRAY ARRAY['document', 'document_deletion', 'document_duplicate_file'] LOOP
         EXECUTE format($policy$CREATE POLICY removal ON %I TO counterfoil_owner
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;

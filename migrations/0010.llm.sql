@@ -70,21 +70,21 @@ CREATE INDEX llm_judgment_candidate_by_candidate ON llm_judgment_candidate (tena
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['llm_call', 'llm_daily_usage', 'llm_judgment', 'llm_judgment_candidate'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['llm_call', 'llm_daily_usage', 'llm_judgment', 'llm_judgment_candidate'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
-CREATE POLICY of_nobody ON llm_call FOR INSERT TO counterfoil_delivery WITH CHECK (tenant_id IS NULL);
+CREATE POLICY unassigned ON llm_call FOR INSERT TO counterfoil_delivery WITH CHECK (tenant_id IS NULL);
 -- Retention is 13 months, so that a month can be compared with the same month of the previous year. The maintenance sees
 -- only older calls, and of these only the time.
-CREATE POLICY past_keeping ON llm_call TO counterfoil_maintenance
+CREATE POLICY retention ON llm_call TO counterfoil_maintenance
     USING (created_at < now() - interval '400 days') WITH CHECK (false);
 
 GRANT SELECT, INSERT, UPDATE (outcome, input_tokens, output_tokens, latency_ms,

@@ -37,9 +37,9 @@ CREATE INDEX task_status ON task (status) WHERE status IN ('pending', 'in-progre
 CREATE INDEX task_by_age ON task (tenant_id, created_at DESC, id DESC);
 CREATE INDEX task_by_status ON task (tenant_id, status, created_at DESC, id DESC);
 -- People enter the end of a task's id, as tables show it.
-CREATE INDEX task_by_end_of_id ON task (reverse(right(id::text, 8)) COLLATE "C");
+CREATE INDEX task_by_id_suffix ON task (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX task_by_type ON task (tenant_id, task_type, created_at DESC, id DESC);
-CREATE INDEX task_by_end ON task (ended_at) WHERE status = 'succeeded' OR status IS NULL;
+CREATE INDEX task_by_ended_at ON task (ended_at) WHERE status = 'succeeded' OR status IS NULL;
 
 -- Large payloads to delete from S3: a payload is stored as long as its task. A row is inserted before the payload is
 -- written, and is due a day later. The transaction that accepts the task deletes the row. The deletion of the task or
@@ -83,14 +83,14 @@ CREATE TABLE chat_message (
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['task', 'payload_deletion', 'chat_session', 'chat_message'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['task', 'payload_deletion', 'chat_session', 'chat_message'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
@@ -109,7 +109,7 @@ GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, at
     ON task TO counterfoil_delivery;
 -- Tasks that succeeded or were canceled are stored for three months. A failed one is deleted with its dead letter. The
 -- watchdog has the rights of the delivery role, which sees all rows, so the policy is restrictive.
-CREATE POLICY past_keeping ON task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
+CREATE POLICY retention ON task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status = 'failed' OR ((status = 'succeeded' OR status IS NULL) AND ended_at < now() - interval '90 days'));
 GRANT SELECT (ended_at), DELETE ON task TO counterfoil_maintenance;
 
@@ -124,12 +124,12 @@ GRANT SELECT, INSERT ON chat_message TO counterfoil_worker;
 CREATE POLICY delivery ON chat_message FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (tenant_id, session_id, number, role, job_id) ON chat_message TO counterfoil_delivery;
 -- The watchdog deletes conversations that were not used for three months, and sees no others.
-CREATE POLICY past_keeping ON chat_session TO counterfoil_maintenance
+CREATE POLICY retention ON chat_session TO counterfoil_maintenance
     USING (last_used_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, last_used_at), DELETE ON chat_session TO counterfoil_maintenance;
 
 -- Schedules the deletion of a payload when its task is deleted or no longer refers to it. It runs as the owner.
-CREATE POLICY left_behind ON payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
+CREATE POLICY owner_insert ON payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
 CREATE FUNCTION enqueue_payload_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -141,15 +141,15 @@ $body$;
 REVOKE ALL ON FUNCTION enqueue_payload_deletion FROM PUBLIC;
 CREATE TRIGGER enqueue_payload_deletion AFTER DELETE ON task FOR EACH ROW WHEN (OLD.payload_s3_key IS NOT NULL)
     EXECUTE FUNCTION enqueue_payload_deletion();
-CREATE TRIGGER delete_old_payload AFTER UPDATE OF payload_s3_key ON task FOR EACH ROW
+CREATE TRIGGER enqueue_replaced_payload_deletion AFTER UPDATE OF payload_s3_key ON task FOR EACH ROW
     WHEN (OLD.payload_s3_key IS NOT NULL AND NEW.payload_s3_key IS DISTINCT FROM OLD.payload_s3_key)
     EXECUTE FUNCTION enqueue_payload_deletion();
 
 -- Deletes the messages of a deleted conversation from its tasks. It runs as the owner, because the watchdog may not
 -- write payloads. It runs before the messages are deleted, because they refer to the tasks. The conversation is locked
 -- by then, so no message can be added.
-CREATE POLICY forgetting ON chat_message FOR SELECT TO counterfoil_owner USING (true);
-CREATE POLICY forgetting ON task FOR UPDATE TO counterfoil_owner
+CREATE POLICY owner_select ON chat_message FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY owner_update ON task FOR UPDATE TO counterfoil_owner
     USING (true) WITH CHECK (payload_s3_key IS NULL AND result IS NULL);
 CREATE FUNCTION scrub_chat_tasks() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -162,12 +162,12 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION scrub_chat_tasks FROM PUBLIC;
-CREATE TRIGGER forget BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION scrub_chat_tasks();
+CREATE TRIGGER scrub_tasks BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION scrub_chat_tasks();
 
 -- Bodies of messages in the outbox, for the process that sends them. This is the only way for the delivery role to read
 -- a task's payload, and only while its message is unsent: a task without an unsent outbox row has the body NULL.
-CREATE POLICY composing ON task FOR SELECT TO counterfoil_owner USING (true);
-CREATE POLICY composing ON outbox FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY owner_select ON task FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY owner_select ON outbox FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION task_messages(ids uuid[]) RETURNS TABLE (id uuid, body jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $body$

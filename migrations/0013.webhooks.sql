@@ -66,36 +66,37 @@ CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
 
 -- A changed payload increments payload_revision. Sending the same payload again, such as for a retried dead letter, does
 -- not.
-CREATE FUNCTION count_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
+CREATE FUNCTION increment_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp AS $body$
 BEGIN
     NEW.payload_revision := OLD.payload_revision + 1;
     RETURN NEW;
 END
 $body$;
-CREATE TRIGGER count_payload_revision BEFORE UPDATE OF payload ON output_job FOR EACH ROW
-WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION count_payload_revision();
+CREATE TRIGGER increment_payload_revision BEFORE UPDATE OF payload ON output_job FOR EACH ROW
+WHEN (OLD.payload IS DISTINCT FROM NEW.payload) EXECUTE FUNCTION increment_payload_revision();
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
-        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)', name);
-        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker', name);
+    FOREACH table_name IN ARRAY ARRAY['destination', 'destination_secret', 'output_job'] LOOP
+        EXECUTE format('CREATE POLICY onboarding ON %I TO counterfoil_owner USING (true) WITH CHECK (true)',
+                       table_name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker', table_name);
     END LOOP;
 END
 $security$;
@@ -122,13 +123,13 @@ GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
 -- For the functions, which run as the owner with one tenant at a time.
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox', 'dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count'] LOOP
-        EXECUTE format($policy$CREATE POLICY telling ON %I TO counterfoil_owner
+    FOREACH table_name IN ARRAY ARRAY['outbox', 'dead_letter', 'dead_letter_audit', 'dead_letter_group',
+                                      'dead_letter_word', 'dead_letter_count'] LOOP
+        EXECUTE format($policy$CREATE POLICY owner_own_tenant ON %I TO counterfoil_owner
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
@@ -206,7 +207,7 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION on_matching_status_change FROM PUBLIC;
-CREATE TRIGGER tell AFTER UPDATE OF matching_status ON document FOR EACH ROW
+CREATE TRIGGER record_stage_change AFTER UPDATE OF matching_status ON document FOR EACH ROW
 WHEN (OLD.matching_status IS DISTINCT FROM NEW.matching_status
       AND (NEW.matching_status IS NULL OR NEW.matching_status IN ('succeeded', 'failed')))
 EXECUTE FUNCTION on_matching_status_change();
@@ -220,6 +221,6 @@ BEGIN
 END
 $body$;
 REVOKE ALL ON FUNCTION on_ingestion_status_change FROM PUBLIC;
-CREATE TRIGGER tell AFTER UPDATE OF status ON ingestion_job FOR EACH ROW
+CREATE TRIGGER record_stage_change AFTER UPDATE OF status ON ingestion_job FOR EACH ROW
 WHEN (OLD.status IS DISTINCT FROM NEW.status AND (NEW.status IS NULL OR NEW.status IN ('succeeded', 'failed')))
 EXECUTE FUNCTION on_ingestion_status_change();

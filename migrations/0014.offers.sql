@@ -11,26 +11,26 @@ CREATE FUNCTION pack_profile(user_id uuid, external_id uuid, birth_date date, ge
                               max_distance_km integer, traits real[])
 RETURNS bytea LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $packed$
 DECLARE
-    unit constant double precision := 4194304;
+    scale constant double precision := 4194304;
     genders constant text[] := '{woman,man,nonbinary}';
-    bits integer := 0;
-    tail bytea := '\x00000000000000000000000000000000';
+    gender_bits integer := 0;
+    packed_traits bytea := '\x00000000000000000000000000000000';
 BEGIN
     FOR i IN 1..3 LOOP
-        IF genders[i] = ANY (seeks_genders) THEN bits := bits | (1 << (i - 1)); END IF;
+        IF genders[i] = ANY (seeks_genders) THEN gender_bits := gender_bits | (1 << (i - 1)); END IF;
     END LOOP;
     FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
-        tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
+        packed_traits := set_byte(packed_traits, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
             round(127 * greatest(-1, least(1, coalesce(traits[i], 0))))::integer & 255 END);
     END LOOP;
     RETURN uuid_send(user_id) || uuid_send(external_id)
-        || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
-        || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
-        || int4send(round(unit * sind(latitude))::integer)
+        || int4send(round(scale * cosd(latitude) * cosd(longitude))::integer)
+        || int4send(round(scale * cosd(latitude) * sind(longitude))::integer)
+        || int4send(round(scale * sind(latitude))::integer)
         || int4send((extract(year FROM birth_date) * 10000 + extract(month FROM birth_date) * 100 + extract(day FROM
             birth_date))::integer)
-        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
-        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || tail;
+        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(gender_bits::smallint)
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || packed_traits;
 END
 $packed$;
 
@@ -173,15 +173,15 @@ CREATE TABLE offers (
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['profile', 'user_block', 'offer_pool', 'offer_shard', 'matchmaking_jobs',
+    FOREACH table_name IN ARRAY ARRAY['profile', 'user_block', 'offer_pool', 'offer_shard', 'matchmaking_jobs',
                                 'offers'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
@@ -210,17 +210,17 @@ CREATE POLICY delivery ON offer_pool FOR SELECT TO counterfoil_delivery USING (t
 GRANT SELECT (id, tenant_id, date, timezone, offered_at, expires_at, user_count, pinned_at) ON offer_pool
     TO counterfoil_delivery;
 -- After the retention, the watchdog deletes jobs with their offers, then pools with their shards, in steps.
-CREATE POLICY past_keeping ON matchmaking_jobs TO counterfoil_maintenance
+CREATE POLICY retention ON matchmaking_jobs TO counterfoil_maintenance
     USING (date < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, date), DELETE ON matchmaking_jobs TO counterfoil_maintenance;
-CREATE POLICY past_keeping ON offer_pool FOR DELETE TO counterfoil_maintenance
+CREATE POLICY retention ON offer_pool FOR DELETE TO counterfoil_maintenance
     USING (date < now() - interval '90 days');
 GRANT DELETE ON offer_pool TO counterfoil_maintenance;
 
 -- For the functions below, which run as the owner.
-CREATE POLICY following ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
-CREATE POLICY following ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
-CREATE POLICY following ON offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_all ON matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_all ON offers TO counterfoil_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_all ON offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
 
 CREATE FUNCTION set_shard_completed_at() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $date$
@@ -234,18 +234,18 @@ CREATE TRIGGER set_completed_at BEFORE UPDATE OF status ON offer_shard FOR EACH 
     WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION set_shard_completed_at();
 
 -- Completed offers never change.
-CREATE FUNCTION reject_completed_offer_update() RETURNS trigger LANGUAGE plpgsql AS $refuse$
+CREATE FUNCTION reject_completed_offer_update() RETURNS trigger LANGUAGE plpgsql AS $body$
 BEGIN
     RAISE EXCEPTION 'The offers of user % for % are completed and cannot change', OLD.user_id, OLD.date
         USING ERRCODE = 'restrict_violation';
 END
-$refuse$;
-CREATE TRIGGER immutable BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
+$body$;
+CREATE TRIGGER reject_completed_update BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
     EXECUTE FUNCTION reject_completed_offer_update();
 
 -- Copies a changed state of a shard to the jobs of its users, for every writer: worker, archiver or operator's retry.
 CREATE FUNCTION sync_matchmaking_jobs() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $follow$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
     UPDATE matchmaking_jobs j SET
         status = CASE NEW.status WHEN 'in-progress' THEN 'running' ELSE NEW.status END,
@@ -257,7 +257,7 @@ BEGIN
     WHERE j.shard_id = NEW.id AND j.status <> 'completed';
     RETURN NULL;
 END
-$follow$;
+$body$;
 REVOKE ALL ON FUNCTION sync_matchmaking_jobs FROM PUBLIC;
 CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
     WHEN (NEW.status IN ('pending', 'in-progress', 'failed')
@@ -266,14 +266,14 @@ CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
 
 -- Deletes a user's offers with the job. It is not a foreign key, which would check each inserted row.
 CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
     DELETE FROM offers o USING deleted_jobs WHERE o.date = deleted_jobs.date AND o.user_id = deleted_jobs.user_id;
     RETURN NULL;
 END
-$forget$;
+$body$;
 REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
-CREATE TRIGGER forget AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs
+CREATE TRIGGER delete_orphaned_offers AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs
     FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
 -- Number of duplicate offers, including second sets for a date, of users whose shard ended after `since`. It must be 0.
@@ -292,7 +292,7 @@ GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
 -- Deletes the pinned records of people after a week, when their offers have long been computed.
 CREATE FUNCTION clear_expired_pools(max_rows integer) RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
     WITH cleared AS (
         UPDATE offer_shard SET profiles = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
@@ -300,6 +300,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $
             ORDER BY date LIMIT max_rows FOR NO KEY UPDATE SKIP LOCKED
         )) RETURNING id
     ) SELECT count(*) FROM cleared
-$forget$;
+$body$;
 REVOKE ALL ON FUNCTION clear_expired_pools FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION clear_expired_pools TO counterfoil_maintenance;

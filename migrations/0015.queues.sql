@@ -40,25 +40,26 @@ GRANT SELECT, INSERT, UPDATE ON queue_pause TO counterfoil_delivery;
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['finished_work', 'queue_minute_stats'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    FOREACH table_name IN ARRAY ARRAY['finished_work', 'queue_minute_stats'] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', table_name);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', table_name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['finished_work', 'queue_minute_stats'] LOOP
-        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
-        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker, counterfoil_delivery', name);
-        EXECUTE format('GRANT DELETE ON %I TO counterfoil_maintenance', name);
+    FOREACH table_name IN ARRAY ARRAY['finished_work', 'queue_minute_stats'] LOOP
+        EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)',
+                       table_name);
+        EXECUTE format('GRANT SELECT ON %I TO counterfoil_worker, counterfoil_delivery', table_name);
+        EXECUTE format('GRANT DELETE ON %I TO counterfoil_maintenance', table_name);
     END LOOP;
 END
 $security$;

@@ -2,14 +2,14 @@ DROP FUNCTION end_object_erasure, begin_object_erasure, erase_dead_letters, eras
               erase_llm_judgments, erase_tenant, erase_tenant_rows, tenant_tables, erase_late_uploads,
                   begin_tenant_erasure,
               find_tenant_erasure, hash_of_slug;
-DROP POLICY erasing_unassigned ON acquisition_job;
-DROP POLICY erasing_shared ON acquisition_job;
+DROP POLICY erasure_unassigned ON acquisition_job;
+DROP POLICY erasure_shared ON acquisition_job;
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOR name IN SELECT tablename FROM pg_policies WHERE policyname = 'erasing' LOOP
-        EXECUTE format('DROP POLICY erasing ON %I', name);
+    FOR table_name IN SELECT tablename FROM pg_policies WHERE policyname = 'erasure' LOOP
+        EXECUTE format('DROP POLICY erasure ON %I', table_name);
     END LOOP;
 END
 $security$;

@@ -41,22 +41,22 @@ GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil
 -- In every table with tenant_id, the functions below, which run as the owner, may access the rows of one tenant.
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOR name IN
+    FOR table_name IN
         SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' ORDER BY 1
     LOOP
-        EXECUTE format($policy$CREATE POLICY erasing ON %I TO counterfoil_owner
+        EXECUTE format($policy$CREATE POLICY erasure ON %I TO counterfoil_owner
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;
 -- A mail is one object for several tenants, and stays until the last of them is erased. The job of the mail itself has
 -- no tenant.
-CREATE POLICY erasing_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
-CREATE POLICY erasing_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
+CREATE POLICY erasure_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY erasure_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
     USING (tenant_id IS NULL OR skip_reason = 'The file was erased.') WITH CHECK (skip_reason = 'The file was erased.');
 
 -- Salted, because slugs can be guessed.
@@ -150,14 +150,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
     previous_tenant text := current_setting('counterfoil.tenant', true);
-    page bigint;
-    pages bigint;
+    first_page bigint;
+    page_count bigint;
     row_filter text := 'tenant_id = $1';
     deleted bigint;
     is_locked boolean := false;
     is_finished boolean := true;
 BEGIN
-    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO page
+    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO first_page
     FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN true;
@@ -165,8 +165,8 @@ BEGIN
     IF target_table NOT IN (SELECT tenant_tables()) THEN
         RAISE EXCEPTION 'table % has no column tenant_id', target_table;
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasing') THEN
-        RAISE EXCEPTION 'table % has no policy "erasing"', target_table;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasure') THEN
+        RAISE EXCEPTION 'table % has no policy "erasure"', target_table;
     END IF;
     PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
     IF NOT EXISTS (
@@ -174,9 +174,10 @@ BEGIN
         WHERE i.indrelid = format('%I', target_table)::regclass AND a.attname = 'tenant_id'
           AND i.indpred IS NULL AND i.indisvalid
     ) THEN
-        pages := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
-        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + max_rows);
-        is_finished := page + max_rows >= pages;
+        page_count := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
+        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', first_page,
+            first_page + max_rows);
+        is_finished := first_page + max_rows >= page_count;
     END IF;
     IF target_table = 'destination' THEN
         DELETE FROM breaker b USING destination d
@@ -210,12 +211,12 @@ BEGIN
     IF deleted < max_rows THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', target_table, row_filter)
             INTO is_locked USING erased_tenant_id;
-        page := page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
+        first_page := first_page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
     ELSE
         is_finished := false;
     END IF;
     UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = target_table,
-        next_page = page WHERE id = erased_tenant_id;
+        next_page = first_page WHERE id = erased_tenant_id;
     PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
@@ -260,18 +261,18 @@ REVOKE ALL ON FUNCTION erase_llm_judgments FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_llm_judgments TO counterfoil_worker;
 
 -- Versions of a file that documents of the current tenant other than `ids` need. NULL: every version.
-CREATE FUNCTION needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
+CREATE FUNCTION needed_versions(file_bucket text, file_key text, ids uuid[]) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
     WITH own AS (SELECT nullif(current_setting('counterfoil.tenant', true), '')::uuid AS id)
     SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
-    WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
+    WHERE (d.bucket, d.key) = (file_bucket, file_key) AND d.id <> ALL(ids)
     UNION
     SELECT r.version FROM own JOIN document_deletion r ON r.tenant_id = own.id
-    WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
+    WHERE (r.bucket, r.key) = (file_bucket, file_key) AND r.document_id <> ALL(ids)
     UNION
     SELECT c.version FROM own JOIN document_duplicate_file c ON c.tenant_id = own.id
-    WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
+    WHERE (c.bucket, c.key) = (file_bucket, file_key) AND c.document_id <> ALL(ids)
 $body$;
 REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
 
@@ -284,19 +285,20 @@ CREATE FUNCTION erase_documents(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
-    tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    current_tenant_id uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
     source_ids uuid[];
     unneeded_source_ids uuid[];
 BEGIN
     source_ids := ARRAY(
-        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
+        UNION SELECT source_id FROM document_duplicate_file
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
         UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
-            WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+            WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
         UNION SELECT s.id FROM unnest(ids) AS erased (id)
             JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', erased.id))
-            WHERE s.tenant_id = tenant
+            WHERE s.tenant_id = current_tenant_id
     );
     unneeded_source_ids := ARRAY(
         SELECT s.id FROM source s WHERE s.id = ANY(source_ids)
@@ -318,9 +320,11 @@ BEGIN
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
-        SELECT bucket, key, version FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_deletion
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
         UNION
-        SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_duplicate_file
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
     ), needed AS (
         -- If other files were uploaded with the same key, their versions stay.
         SELECT f.*, EXISTS (
@@ -340,45 +344,45 @@ BEGIN
         FROM needed WHERE NOT is_needed
         UNION
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
-        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
         UNION
         SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, extension), NULL, at
         FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
         CROSS JOIN unnest(ARRAY['json', 'csv']) AS extension
-        WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
     )
     INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
-    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM selected
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, current_tenant_id, version, modified_before, at FROM selected
     ON CONFLICT (bucket, key, version)
         DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
 
     DELETE FROM output_job j USING destination d
-    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
+    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = current_tenant_id
       AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
           SELECT FROM unnest(ids) AS erased (id)
           WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', erased.id))
       ));
     DELETE FROM document_replacement
-    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
+    WHERE tenant_id = current_tenant_id AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
-    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
+    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = current_tenant_id;
     -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
-    WHERE id = ANY(jobs) AND tenant_id = tenant;
-    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = tenant;
+    WHERE id = ANY(jobs) AND tenant_id = current_tenant_id;
+    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = current_tenant_id;
     UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
                               THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY ordinal)
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
-    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = current_tenant_id AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
     -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
-    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
-    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
 END
 $body$;
 REVOKE ALL ON FUNCTION erase_documents FROM PUBLIC;
@@ -404,17 +408,17 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
 DECLARE
     previous_tenant text := current_setting('counterfoil.tenant', true);
-    second CONSTANT interval := '1 second';  -- resolution of S3's modification times
+    s3_resolution CONSTANT interval := '1 second';  -- of S3's modification times
     erasure object_erasure;
 BEGIN
     SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erasure_id;
     PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
     before := erasure.modified_before;
     IF starts_with(erasure.key, 'attachments/') THEN
-        before := least(before, at - second);
+        before := least(before, at - s3_resolution);
         IF EXISTS (
             SELECT FROM acquisition_job j
-            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + second
+            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + s3_resolution
         ) THEN
             RETURN;
         END IF;

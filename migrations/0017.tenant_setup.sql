@@ -16,12 +16,12 @@ GRANT SELECT (disabled_at) ON tenant TO counterfoil_delivery;
 
 DO $security$
 DECLARE
-    name text;
+    table_name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['tenant_admin', 'tenant_address'] LOOP
+    FOREACH table_name IN ARRAY ARRAY['tenant_admin', 'tenant_address'] LOOP
         EXECUTE format($policy$CREATE POLICY setup ON %I TO counterfoil_api
             USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
+            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, table_name);
     END LOOP;
 END
 $security$;

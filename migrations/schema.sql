@@ -30,17 +30,17 @@ CREATE FUNCTION public.begin_object_erasure(erasure_id uuid, at timestamp with t
     AS $$
 DECLARE
     previous_tenant text := current_setting('counterfoil.tenant', true);
-    second CONSTANT interval := '1 second';  -- resolution of S3's modification times
+    s3_resolution CONSTANT interval := '1 second';  -- of S3's modification times
     erasure object_erasure;
 BEGIN
     SELECT * INTO STRICT erasure FROM object_erasure WHERE id = erasure_id;
     PERFORM set_config('counterfoil.tenant', coalesce(erasure.tenant::text, ''), true);
     before := erasure.modified_before;
     IF starts_with(erasure.key, 'attachments/') THEN
-        before := least(before, at - second);
+        before := least(before, at - s3_resolution);
         IF EXISTS (
             SELECT FROM acquisition_job j
-            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + second
+            WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + s3_resolution
         ) THEN
             RETURN;
         END IF;
@@ -160,16 +160,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.count_payload_revision() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-BEGIN
-    NEW.payload_revision := OLD.payload_revision + 1;
-    RETURN NEW;
-END
-$$;
-
 CREATE FUNCTION public.delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -230,19 +220,20 @@ CREATE FUNCTION public.erase_documents(ids uuid[], at timestamp with time zone, 
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
 DECLARE
-    tenant uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
+    current_tenant_id uuid := nullif(current_setting('counterfoil.tenant', true), '')::uuid;
     source_ids uuid[];
     unneeded_source_ids uuid[];
 BEGIN
     source_ids := ARRAY(
-        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
-        UNION SELECT source_id FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT source_id FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
+        UNION SELECT source_id FROM document_duplicate_file
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
         UNION SELECT s.id FROM document_deletion r
             JOIN source s ON s.tenant_id = r.tenant_id AND s.content_hash = r.content_hash
-            WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+            WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
         UNION SELECT s.id FROM unnest(ids) AS erased (id)
             JOIN source s ON s.attachments @> jsonb_build_array(jsonb_build_object('document', erased.id))
-            WHERE s.tenant_id = tenant
+            WHERE s.tenant_id = current_tenant_id
     );
     unneeded_source_ids := ARRAY(
         SELECT s.id FROM source s WHERE s.id = ANY(source_ids)
@@ -264,9 +255,11 @@ BEGIN
     WITH file AS (
         SELECT j.bucket, j.key, j.version FROM acquisition_job j WHERE j.id = ANY(jobs)
         UNION
-        SELECT bucket, key, version FROM document_deletion WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_deletion
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
         UNION
-        SELECT bucket, key, version FROM document_duplicate_file WHERE document_id = ANY(ids) AND tenant_id = tenant
+        SELECT bucket, key, version FROM document_duplicate_file
+        WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
     ), needed AS (
         -- If other files were uploaded with the same key, their versions stay.
         SELECT f.*, EXISTS (
@@ -286,45 +279,45 @@ BEGIN
         FROM needed WHERE NOT is_needed
         UNION
         SELECT r.bucket, format('children/%s/%s/', r.tenant_id, r.document_id), NULL, stale_until
-        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        FROM document_deletion r WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
         UNION
         SELECT r.bucket, format('exports/%s/%s/documents/%s.%s', t.slug, d.prefix, r.document_id, extension), NULL, at
         FROM document_deletion r JOIN tenant t ON t.id = r.tenant_id
         JOIN destination d ON d.tenant_id = r.tenant_id AND d.kind = 's3'
         CROSS JOIN unnest(ARRAY['json', 'csv']) AS extension
-        WHERE r.document_id = ANY(ids) AND r.tenant_id = tenant
+        WHERE r.document_id = ANY(ids) AND r.tenant_id = current_tenant_id
     )
     INSERT INTO object_erasure (bucket, key, tenant, version, modified_before, due_at)
-    SELECT DISTINCT ON (bucket, key, version) bucket, key, tenant, version, modified_before, at FROM selected
+    SELECT DISTINCT ON (bucket, key, version) bucket, key, current_tenant_id, version, modified_before, at FROM selected
     ON CONFLICT (bucket, key, version)
         DO UPDATE SET modified_before = excluded.modified_before, due_at = excluded.due_at;
 
     DELETE FROM output_job j USING destination d
-    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = tenant
+    WHERE d.id = j.destination_id AND d.disabled_at IS NOT NULL AND j.tenant_id = current_tenant_id
       AND (j.subject_id = ANY(ids) OR j.subject = 'cluster' AND EXISTS (
           SELECT FROM unnest(ids) AS erased (id)
           WHERE j.payload -> 'documents' @> jsonb_build_array(jsonb_build_object('id', erased.id))
       ));
     DELETE FROM document_replacement
-    WHERE tenant_id = tenant AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
+    WHERE tenant_id = current_tenant_id AND (document_id = ANY(ids) OR replacement_id = ANY(ids)
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
-    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = tenant;
+    DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = current_tenant_id;
     -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
-    WHERE id = ANY(jobs) AND tenant_id = tenant;
-    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = tenant;
+    WHERE id = ANY(jobs) AND tenant_id = current_tenant_id;
+    DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = current_tenant_id;
     UPDATE source s SET attachments = (
         SELECT jsonb_agg(CASE WHEN (part ->> 'document')::uuid = ANY(ids)
                               THEN part || '{"name": "(erased)", "sha256": null}' ELSE part END ORDER BY ordinal)
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
-    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = tenant AND s.attachments IS NOT NULL AND
+    ) WHERE s.id = ANY(source_ids) AND s.tenant_id = current_tenant_id AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
     -- The content hash stays, so that an erased document is not extracted again from a file that stays.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
-    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
-    WHERE document_id = ANY(ids) AND tenant_id = tenant;
+    WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
 END
 $$;
 
@@ -381,14 +374,14 @@ CREATE FUNCTION public.erase_tenant_rows(erased_tenant_id uuid, target_table nam
     AS $_$
 DECLARE
     previous_tenant text := current_setting('counterfoil.tenant', true);
-    page bigint;
-    pages bigint;
+    first_page bigint;
+    page_count bigint;
     row_filter text := 'tenant_id = $1';
     deleted bigint;
     is_locked boolean := false;
     is_finished boolean := true;
 BEGIN
-    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO page
+    SELECT CASE WHEN next_table = target_table THEN next_page ELSE 0 END INTO first_page
     FROM tenant_erasure WHERE id = erased_tenant_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN true;
@@ -396,8 +389,8 @@ BEGIN
     IF target_table NOT IN (SELECT tenant_tables()) THEN
         RAISE EXCEPTION 'table % has no column tenant_id', target_table;
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasing') THEN
-        RAISE EXCEPTION 'table % has no policy "erasing"', target_table;
+    IF NOT EXISTS (SELECT FROM pg_policies WHERE tablename = target_table AND policyname = 'erasure') THEN
+        RAISE EXCEPTION 'table % has no policy "erasure"', target_table;
     END IF;
     PERFORM set_config('counterfoil.tenant', erased_tenant_id::text, true);
     IF NOT EXISTS (
@@ -405,9 +398,10 @@ BEGIN
         WHERE i.indrelid = format('%I', target_table)::regclass AND a.attname = 'tenant_id'
           AND i.indpred IS NULL AND i.indisvalid
     ) THEN
-        pages := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
-        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', page, page + max_rows);
-        is_finished := page + max_rows >= pages;
+        page_count := pg_relation_size(format('%I', target_table)::regclass) / current_setting('block_size')::integer;
+        row_filter := row_filter || format(' AND ctid >= ''(%s,0)'' AND ctid < ''(%s,0)''', first_page,
+            first_page + max_rows);
+        is_finished := first_page + max_rows >= page_count;
     END IF;
     IF target_table = 'destination' THEN
         DELETE FROM breaker b USING destination d
@@ -441,12 +435,12 @@ BEGIN
     IF deleted < max_rows THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %s)', target_table, row_filter)
             INTO is_locked USING erased_tenant_id;
-        page := page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
+        first_page := first_page + CASE WHEN is_locked THEN 0 ELSE max_rows END;
     ELSE
         is_finished := false;
     END IF;
     UPDATE tenant_erasure SET row_count = row_count + deleted, next_table = target_table,
-        next_page = page WHERE id = erased_tenant_id;
+        next_page = first_page WHERE id = erased_tenant_id;
     PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN CASE WHEN NOT is_locked THEN is_finished END;
 END
@@ -465,6 +459,16 @@ CREATE FUNCTION public.hash_of_slug(slug text) RETURNS bytea
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_global $$;
 
+CREATE FUNCTION public.increment_payload_revision() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.payload_revision := OLD.payload_revision + 1;
+    RETURN NEW;
+END
+$$;
+
 CREATE FUNCTION public.index_document_words() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -482,19 +486,19 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) RETURNS SETOF text
+CREATE FUNCTION public.needed_versions(file_bucket text, file_key text, ids uuid[]) RETURNS SETOF text
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     WITH own AS (SELECT nullif(current_setting('counterfoil.tenant', true), '')::uuid AS id)
     SELECT d.version FROM own JOIN document d ON d.tenant_id = own.id
-    WHERE (d.bucket, d.key) = (of_bucket, of_key) AND d.id <> ALL(ids)
+    WHERE (d.bucket, d.key) = (file_bucket, file_key) AND d.id <> ALL(ids)
     UNION
     SELECT r.version FROM own JOIN document_deletion r ON r.tenant_id = own.id
-    WHERE (r.bucket, r.key) = (of_bucket, of_key) AND r.document_id <> ALL(ids)
+    WHERE (r.bucket, r.key) = (file_bucket, file_key) AND r.document_id <> ALL(ids)
     UNION
     SELECT c.version FROM own JOIN document_duplicate_file c ON c.tenant_id = own.id
-    WHERE (c.bucket, c.key) = (of_bucket, of_key) AND c.document_id <> ALL(ids)
+    WHERE (c.bucket, c.key) = (file_bucket, file_key) AND c.document_id <> ALL(ids)
 $$;
 
 CREATE FUNCTION public.on_ingestion_status_change() RETURNS trigger
@@ -524,26 +528,26 @@ CREATE FUNCTION public.pack_profile(user_id uuid, external_id uuid, birth_date d
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    unit constant double precision := 4194304;
+    scale constant double precision := 4194304;
     genders constant text[] := '{woman,man,nonbinary}';
-    bits integer := 0;
-    tail bytea := '\x00000000000000000000000000000000';
+    gender_bits integer := 0;
+    packed_traits bytea := '\x00000000000000000000000000000000';
 BEGIN
     FOR i IN 1..3 LOOP
-        IF genders[i] = ANY (seeks_genders) THEN bits := bits | (1 << (i - 1)); END IF;
+        IF genders[i] = ANY (seeks_genders) THEN gender_bits := gender_bits | (1 << (i - 1)); END IF;
     END LOOP;
     FOR i IN 1..coalesce(cardinality(traits), 0) LOOP
-        tail := set_byte(tail, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
+        packed_traits := set_byte(packed_traits, i - 1, CASE WHEN traits[i] = 'NaN' THEN 128 ELSE
             round(127 * greatest(-1, least(1, coalesce(traits[i], 0))))::integer & 255 END);
     END LOOP;
     RETURN uuid_send(user_id) || uuid_send(external_id)
-        || int4send(round(unit * cosd(latitude) * cosd(longitude))::integer)
-        || int4send(round(unit * cosd(latitude) * sind(longitude))::integer)
-        || int4send(round(unit * sind(latitude))::integer)
+        || int4send(round(scale * cosd(latitude) * cosd(longitude))::integer)
+        || int4send(round(scale * cosd(latitude) * sind(longitude))::integer)
+        || int4send(round(scale * sind(latitude))::integer)
         || int4send((extract(year FROM birth_date) * 10000 + extract(month FROM birth_date) * 100 + extract(day FROM
             birth_date))::integer)
-        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(bits::smallint)
-        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || tail;
+        || int2send((1 << (array_position(genders, gender) - 1))::smallint) || int2send(gender_bits::smallint)
+        || int2send(min_age::smallint) || int2send(max_age::smallint) || int4send(max_distance_km) || packed_traits;
 END
 $$;
 
@@ -625,7 +629,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.reject_audit_update() RETURNS trigger
+CREATE FUNCTION public.reject_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
@@ -1372,9 +1376,9 @@ CREATE TABLE public.notification_delivery (
     attempts integer DEFAULT 0 NOT NULL,
     next_attempt_at timestamp with time zone NOT NULL,
     sent_at timestamp with time zone,
-    gave_up_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
     error text,
-    CONSTRAINT notification_delivery_check CHECK (((sent_at IS NULL) OR (gave_up_at IS NULL)))
+    CONSTRAINT notification_delivery_check CHECK (((sent_at IS NULL) OR (abandoned_at IS NULL)))
 );
 
 ALTER TABLE ONLY public.notification_delivery FORCE ROW LEVEL SECURITY;
@@ -1491,7 +1495,7 @@ CREATE TABLE public.operation (
     succeeded integer DEFAULT 0 NOT NULL,
     failed integer DEFAULT 0 NOT NULL,
     skipped integer DEFAULT 0 NOT NULL,
-    canary_begun_at timestamp with time zone,
+    canary_started_at timestamp with time zone,
     canary_passed_at timestamp with time zone,
     last_step_at timestamp with time zone NOT NULL,
     restored_at timestamp with time zone,
@@ -1839,7 +1843,7 @@ CREATE TABLE public.upload_inventory (
     checksum text,
     files_read integer NOT NULL,
     rows_read bigint NOT NULL,
-    begun_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
     is_complete boolean NOT NULL,
     complete_since timestamp with time zone NOT NULL
 );
@@ -1849,7 +1853,7 @@ CREATE TABLE public.upload_listing (
     prefix text NOT NULL,
     key_marker text,
     version_marker text,
-    begun_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
     is_complete boolean NOT NULL,
     complete_since timestamp with time zone
 );
@@ -2209,13 +2213,13 @@ CREATE INDEX cluster_diagnostics_status ON public.cluster_diagnostics USING btre
 
 CREATE INDEX dead_letter_audit_by_job ON public.dead_letter_audit USING btree (job_id, recorded_at);
 
-CREATE INDEX dead_letter_by_end ON public.dead_letter USING btree (reverse("right"((job_id)::text, 8)) COLLATE "C") WHERE (purged_at IS NULL);
+CREATE INDEX dead_letter_by_id_suffix ON public.dead_letter USING btree (reverse("right"((job_id)::text, 8)) COLLATE "C") WHERE (purged_at IS NULL);
 
 CREATE INDEX dead_letter_by_purge ON public.dead_letter USING btree (purge_id) WHERE (purge_id IS NOT NULL);
 
-CREATE INDEX dead_letter_by_retention ON public.dead_letter USING btree (retain_until, resolved_at) WHERE (retain_until IS NOT NULL);
+CREATE INDEX dead_letter_by_resolved_at ON public.dead_letter USING btree (resolved_at) WHERE ((status <> 'pending'::text) AND (purged_at IS NULL) AND (retain_until IS NULL));
 
-CREATE INDEX dead_letter_by_settlement ON public.dead_letter USING btree (resolved_at) WHERE ((status <> 'pending'::text) AND (purged_at IS NULL) AND (retain_until IS NULL));
+CREATE INDEX dead_letter_by_retention ON public.dead_letter USING btree (retain_until, resolved_at) WHERE (retain_until IS NOT NULL);
 
 CREATE INDEX dead_letter_by_status ON public.dead_letter USING btree (status, dlq_timestamp DESC);
 
@@ -2253,7 +2257,7 @@ CREATE UNIQUE INDEX destination_secret_newest ON public.destination_secret USING
 
 CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
 
-CREATE INDEX document_by_end ON public.document USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
+CREATE INDEX document_by_id_suffix ON public.document USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
 
 CREATE INDEX document_by_key ON public.document USING btree (tenant_id, key);
 
@@ -2325,7 +2329,7 @@ CREATE INDEX matchmaking_jobs_failed ON public.matchmaking_jobs USING btree (dat
 
 CREATE INDEX notification_delivery_by_tenant ON public.notification_delivery USING btree (tenant_id);
 
-CREATE INDEX notification_delivery_pending ON public.notification_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (gave_up_at IS NULL));
+CREATE INDEX notification_delivery_pending ON public.notification_delivery USING btree (channel, next_attempt_at) WHERE ((sent_at IS NULL) AND (abandoned_at IS NULL));
 
 CREATE INDEX notification_digest_by_age ON public.notification_digest USING btree (created_at);
 
@@ -2343,11 +2347,11 @@ CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE
 
 CREATE INDEX offer_shard_with_profiles ON public.offer_shard USING btree (date) WHERE ((profiles IS NOT NULL) OR (excluded IS NOT NULL));
 
+CREATE INDEX operation_active ON public.operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['selecting'::text, 'canary'::text, 'running'::text]));
+
 CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at DESC, id DESC);
 
 CREATE INDEX operation_ended ON public.operation USING btree (ended_at) WHERE (ended_at IS NOT NULL);
-
-CREATE INDEX operation_to_step ON public.operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['selecting'::text, 'canary'::text, 'running'::text]));
 
 CREATE INDEX outbox_by_tenant ON public.outbox USING btree (tenant_id);
 
@@ -2377,9 +2381,9 @@ CREATE INDEX source_by_part ON public.source USING gin (attachments jsonb_path_o
 
 CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC, id DESC);
 
-CREATE INDEX task_by_end ON public.task USING btree (ended_at) WHERE ((status = 'succeeded'::text) OR (status IS NULL));
+CREATE INDEX task_by_ended_at ON public.task USING btree (ended_at) WHERE ((status = 'succeeded'::text) OR (status IS NULL));
 
-CREATE INDEX task_by_end_of_id ON public.task USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
+CREATE INDEX task_by_id_suffix ON public.task USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
 
 CREATE INDEX task_by_status ON public.task USING btree (tenant_id, status, created_at DESC, id DESC);
 
@@ -2401,6 +2405,8 @@ CREATE INDEX work_attempt_by_tenant ON public.work_attempt USING btree (tenant_i
 
 CREATE INDEX work_attempt_by_work ON public.work_attempt USING btree (work_id, worker, ended_at);
 
+CREATE TRIGGER append_head AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.append_audit_head();
+
 CREATE TRIGGER count_on_delete AFTER DELETE ON public.dead_letter REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
 CREATE TRIGGER count_on_finish AFTER UPDATE OF status ON public.acquisition_job FOR EACH ROW WHEN ((((old.status = ANY (ARRAY['pending'::text, 'in-progress'::text])) AND (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))) OR ((old.status = 'in-progress'::text) AND (new.status IS NULL)))) EXECUTE FUNCTION public.count_finished_work('acquisition');
@@ -2421,39 +2427,37 @@ CREATE TRIGGER count_on_insert AFTER INSERT ON public.dead_letter REFERENCING NE
 
 CREATE TRIGGER count_on_update AFTER UPDATE ON public.dead_letter REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION public.count_dead_letters();
 
-CREATE TRIGGER count_payload_revision BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.count_payload_revision();
-
-CREATE TRIGGER delete_old_payload AFTER UPDATE OF payload_s3_key ON public.task FOR EACH ROW WHEN (((old.payload_s3_key IS NOT NULL) AND (new.payload_s3_key IS DISTINCT FROM old.payload_s3_key))) EXECUTE FUNCTION public.enqueue_payload_deletion();
+CREATE TRIGGER delete_orphaned_offers AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs FOR EACH STATEMENT EXECUTE FUNCTION public.delete_orphaned_offers();
 
 CREATE TRIGGER enqueue_payload_deletion AFTER DELETE ON public.task FOR EACH ROW WHEN ((old.payload_s3_key IS NOT NULL)) EXECUTE FUNCTION public.enqueue_payload_deletion();
 
-CREATE TRIGGER follow AFTER INSERT ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.append_audit_head();
+CREATE TRIGGER enqueue_replaced_payload_deletion AFTER UPDATE OF payload_s3_key ON public.task FOR EACH ROW WHEN (((old.payload_s3_key IS NOT NULL) AND (new.payload_s3_key IS DISTINCT FROM old.payload_s3_key))) EXECUTE FUNCTION public.enqueue_payload_deletion();
 
-CREATE TRIGGER forget BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.scrub_chat_tasks();
-
-CREATE TRIGGER forget AFTER DELETE ON public.matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs FOR EACH STATEMENT EXECUTE FUNCTION public.delete_orphaned_offers();
-
-CREATE TRIGGER immutable BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.reject_completed_offer_update();
+CREATE TRIGGER increment_payload_revision BEFORE UPDATE OF payload ON public.output_job FOR EACH ROW WHEN ((old.payload IS DISTINCT FROM new.payload)) EXECUTE FUNCTION public.increment_payload_revision();
 
 CREATE TRIGGER index_words_on_insert AFTER INSERT ON public.document FOR EACH ROW EXECUTE FUNCTION public.index_document_words();
 
 CREATE TRIGGER index_words_on_update AFTER UPDATE OF structured_data, file_name ON public.document FOR EACH ROW WHEN (((new.structured_data IS DISTINCT FROM old.structured_data) OR (new.file_name IS DISTINCT FROM old.file_name))) EXECUTE FUNCTION public.index_document_words();
 
-CREATE TRIGGER refuse BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_update();
+CREATE TRIGGER record_stage_change AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_matching_status_change();
 
-CREATE TRIGGER refuse BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_update();
+CREATE TRIGGER record_stage_change AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_ingestion_status_change();
 
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.reject_audit_update();
+CREATE TRIGGER reject_change BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_change();
 
-CREATE TRIGGER refuse_deletion BEFORE DELETE ON public.audit_head FOR EACH ROW EXECUTE FUNCTION public.reject_audit_update();
+CREATE TRIGGER reject_change BEFORE DELETE OR TRUNCATE ON public.audit_head FOR EACH STATEMENT EXECUTE FUNCTION public.reject_audit_change();
+
+CREATE TRIGGER reject_completed_update BEFORE UPDATE ON public.matchmaking_jobs FOR EACH ROW WHEN ((old.status = 'completed'::text)) EXECUTE FUNCTION public.reject_completed_offer_update();
+
+CREATE TRIGGER reject_row_deletion BEFORE DELETE ON public.audit_entry FOR EACH ROW EXECUTE FUNCTION public.reject_audit_change();
+
+CREATE TRIGGER reject_row_deletion BEFORE DELETE ON public.audit_head FOR EACH ROW EXECUTE FUNCTION public.reject_audit_change();
+
+CREATE TRIGGER scrub_tasks BEFORE DELETE ON public.chat_session FOR EACH ROW EXECUTE FUNCTION public.scrub_chat_tasks();
 
 CREATE TRIGGER set_completed_at BEFORE UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN ((old.status IS DISTINCT FROM new.status)) EXECUTE FUNCTION public.set_shard_completed_at();
 
 CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON public.offer_shard FOR EACH ROW WHEN (((new.status = ANY (ARRAY['pending'::text, 'in-progress'::text, 'failed'::text])) AND ((old.status IS DISTINCT FROM new.status) OR (old.claim_token <> new.claim_token)))) EXECUTE FUNCTION public.sync_matchmaking_jobs();
-
-CREATE TRIGGER tell AFTER UPDATE OF matching_status ON public.document FOR EACH ROW WHEN (((old.matching_status IS DISTINCT FROM new.matching_status) AND ((new.matching_status IS NULL) OR (new.matching_status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_matching_status_change();
-
-CREATE TRIGGER tell AFTER UPDATE OF status ON public.ingestion_job FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND ((new.status IS NULL) OR (new.status = ANY (ARRAY['succeeded'::text, 'failed'::text]))))) EXECUTE FUNCTION public.on_ingestion_status_change();
 
 ALTER TABLE ONLY public.acquisition_job
     ADD CONSTRAINT acquisition_job_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -2661,11 +2665,7 @@ ALTER TABLE public.chat_session ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY composing ON public.outbox FOR SELECT TO counterfoil_owner USING (true);
-
-CREATE POLICY composing ON public.task FOR SELECT TO counterfoil_owner USING (true);
-
-CREATE POLICY composing ON public.work_attempt FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY cross_tenant ON public.rate_limit_bucket TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
 ALTER TABLE public.dead_letter ENABLE ROW LEVEL SECURITY;
 
@@ -2729,7 +2729,7 @@ CREATE POLICY delivery ON public.tenant_address FOR SELECT TO counterfoil_delive
 
 CREATE POLICY delivery ON public.work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 
-CREATE POLICY delivery_sees ON public.work_attempt FOR SELECT TO counterfoil_delivery USING (true);
+CREATE POLICY delivery_select ON public.work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 
 ALTER TABLE public.destination ENABLE ROW LEVEL SECURITY;
 
@@ -2755,143 +2755,127 @@ ALTER TABLE public.document_word ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY due ON public.payload_deletion TO counterfoil_maintenance USING ((due_at < now())) WITH CHECK (false);
 
-CREATE POLICY erasing ON public.acquisition_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.acquisition_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.audit_entry TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.audit_entry TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.audit_head TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.audit_head TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.chat_message TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.chat_message TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.chat_session TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.chat_session TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.cluster_diagnostics TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.cluster_diagnostics TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.destination TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.destination TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.destination_secret TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.destination_secret TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_duplicate_file TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_duplicate_file TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_embedding TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_embedding TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_key TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_key TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_match TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_match TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_replacement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_replacement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_review TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_review TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.document_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.document_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.failure_event TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.failure_event TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.finished_work TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.finished_work TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.ingestion_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.ingestion_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.key_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.key_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.llm_call TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.llm_call TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.llm_daily_usage TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.llm_daily_usage TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.llm_judgment TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.llm_judgment TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.llm_judgment_candidate TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.llm_judgment_candidate TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.match_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.match_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.matchmaking_jobs TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.matchmaking_jobs TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.notification_delivery TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.notification_delivery TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.notification_digest TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.notification_digest TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.offer_pool TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.offer_pool TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.offer_shard TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.offer_shard TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.offers TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.offers TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.operation_item TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.operation_item TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.output_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.output_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.page_reading_cache TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.page_reading_cache TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.payload_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.payload_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.person TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.person TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.profile TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.profile TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.queue_minute_stats TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.queue_minute_stats TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.rate_limit_bucket TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.rate_limit_bucket TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.source TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.source TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.task TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.task TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.tenant_address TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.tenant_address TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.tenant_admin TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.tenant_admin TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.tolerance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.tolerance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.user_block TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.user_block TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.variance_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.variance_decision TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.work_attempt TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+CREATE POLICY erasure ON public.work_attempt TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing_shared ON public.acquisition_job FOR SELECT TO counterfoil_owner USING (true);
+CREATE POLICY erasure_shared ON public.acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 
-CREATE POLICY erasing_unassigned ON public.acquisition_job FOR UPDATE TO counterfoil_owner USING (((tenant_id IS NULL) OR (skip_reason = 'The file was erased.'::text))) WITH CHECK ((skip_reason = 'The file was erased.'::text));
-
-CREATE POLICY everybodys ON public.rate_limit_bucket TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+CREATE POLICY erasure_unassigned ON public.acquisition_job FOR UPDATE TO counterfoil_owner USING (((tenant_id IS NULL) OR (skip_reason = 'The file was erased.'::text))) WITH CHECK ((skip_reason = 'The file was erased.'::text));
 
 ALTER TABLE public.failure_event ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.finished_work ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
-
-CREATE POLICY following ON public.matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
-
-CREATE POLICY following ON public.offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
-
-CREATE POLICY following ON public.offers TO counterfoil_owner USING (true) WITH CHECK (true);
-
-CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
-
-CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_s3_key IS NULL) AND (result IS NULL)));
-
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.key_deletion ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY left_behind ON public.payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 ALTER TABLE public.llm_call ENABLE ROW LEVEL SECURITY;
 
@@ -2911,15 +2895,9 @@ ALTER TABLE public.match_decision ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.matchmaking_jobs ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY nobodys ON public.audit_entry TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
-
-CREATE POLICY nobodys ON public.audit_head TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
-
 ALTER TABLE public.notification_delivery ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.notification_digest ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY of_nobody ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
 
 ALTER TABLE public.offer_pool ENABLE ROW LEVEL SECURITY;
 
@@ -3063,27 +3041,43 @@ CREATE POLICY own_tenant ON public.work_attempt TO counterfoil_worker USING ((te
 
 CREATE POLICY own_tenant_settings ON public.tenant FOR UPDATE TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY owner_all ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY owner_all ON public.document_word TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY owner_all ON public.matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY owner_all ON public.offer_shard TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY owner_all ON public.offers TO counterfoil_owner USING (true) WITH CHECK (true);
+
+CREATE POLICY owner_insert ON public.audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
+
+CREATE POLICY owner_insert ON public.payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
+
+CREATE POLICY owner_own_tenant ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_own_tenant ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_own_tenant ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_own_tenant ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_own_tenant ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_own_tenant ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY owner_select ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY owner_select ON public.outbox FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY owner_select ON public.task FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY owner_select ON public.work_attempt FOR SELECT TO counterfoil_owner USING (true);
+
+CREATE POLICY owner_update ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_s3_key IS NULL) AND (result IS NULL)));
+
 ALTER TABLE public.page_reading_cache ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY past_keeping ON public.chat_session TO counterfoil_maintenance USING ((last_used_at < (now() - '90 days'::interval))) WITH CHECK (false);
-
-CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
-
-CREATE POLICY past_keeping ON public.llm_call TO counterfoil_maintenance USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
-
-CREATE POLICY past_keeping ON public.matchmaking_jobs TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
-
-CREATE POLICY past_keeping ON public.offer_pool FOR DELETE TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval)));
-
-CREATE POLICY past_keeping ON public.operation FOR DELETE TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval)));
-
-CREATE POLICY past_keeping ON public.operation_item TO counterfoil_maintenance USING ((EXISTS ( SELECT
-   FROM public.operation o
-  WHERE ((o.id = operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
-
-CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
-
-CREATE POLICY past_keeping ON public.work_attempt TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 ALTER TABLE public.payload_deletion ENABLE ROW LEVEL SECURITY;
 
@@ -3095,13 +3089,31 @@ ALTER TABLE public.queue_minute_stats ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.rate_limit_bucket ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY recording ON public.audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
-
 CREATE POLICY removal ON public.document TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY removal ON public.document_deletion TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY removal ON public.document_duplicate_file TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY retention ON public.chat_session TO counterfoil_maintenance USING ((last_used_at < (now() - '90 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY retention ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
+
+CREATE POLICY retention ON public.llm_call TO counterfoil_maintenance USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY retention ON public.matchmaking_jobs TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
+
+CREATE POLICY retention ON public.offer_pool FOR DELETE TO counterfoil_maintenance USING ((date < (now() - '90 days'::interval)));
+
+CREATE POLICY retention ON public.operation FOR DELETE TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval)));
+
+CREATE POLICY retention ON public.operation_item TO counterfoil_maintenance USING ((EXISTS ( SELECT
+   FROM public.operation o
+  WHERE ((o.id = operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
+
+CREATE POLICY retention ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
+
+CREATE POLICY retention ON public.work_attempt TO counterfoil_maintenance USING ((ended_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY setup ON public.tenant_address TO counterfoil_api USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3115,18 +3127,6 @@ ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY telling ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY telling ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY telling ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY telling ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY telling ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 ALTER TABLE public.tenant ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tenant_address ENABLE ROW LEVEL SECURITY;
@@ -3135,13 +3135,17 @@ ALTER TABLE public.tenant_admin ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tolerance ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY unassigned ON public.audit_entry TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+
+CREATE POLICY unassigned ON public.audit_head TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
+
+CREATE POLICY unassigned ON public.llm_call FOR INSERT TO counterfoil_delivery WITH CHECK ((tenant_id IS NULL));
+
 ALTER TABLE public.user_block ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.variance_decision ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.work_attempt ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY writing ON public.document_word TO counterfoil_owner USING (true) WITH CHECK (true);
 
 GRANT ALL ON SCHEMA public TO counterfoil_owner;
 
@@ -3196,7 +3200,7 @@ GRANT ALL ON FUNCTION public.hash_of_slug(slug text) TO counterfoil_delivery;
 
 REVOKE ALL ON FUNCTION public.index_document_words() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.needed_versions(of_bucket text, of_key text, ids uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION public.needed_versions(file_bucket text, file_key text, ids uuid[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.on_ingestion_status_change() FROM PUBLIC;
 
@@ -3207,7 +3211,7 @@ GRANT ALL ON FUNCTION public.promote_duplicate_file(removed_file_id uuid) TO cou
 
 REVOKE ALL ON FUNCTION public.record_stage_change(changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION public.reject_audit_update() FROM PUBLIC;
+REVOKE ALL ON FUNCTION public.reject_audit_change() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION public.scrub_chat_tasks() FROM PUBLIC;
 
@@ -3673,8 +3677,8 @@ GRANT UPDATE(next_attempt_at) ON TABLE public.notification_delivery TO counterfo
 GRANT SELECT(sent_at) ON TABLE public.notification_delivery TO counterfoil_worker;
 GRANT UPDATE(sent_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
-GRANT SELECT(gave_up_at) ON TABLE public.notification_delivery TO counterfoil_worker;
-GRANT UPDATE(gave_up_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
+GRANT SELECT(abandoned_at) ON TABLE public.notification_delivery TO counterfoil_worker;
+GRANT UPDATE(abandoned_at) ON TABLE public.notification_delivery TO counterfoil_maintenance;
 
 GRANT SELECT(error) ON TABLE public.notification_delivery TO counterfoil_worker;
 GRANT UPDATE(error) ON TABLE public.notification_delivery TO counterfoil_maintenance;
@@ -3814,7 +3818,7 @@ GRANT UPDATE(failed) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(skipped) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(canary_begun_at) ON TABLE public.operation TO counterfoil_worker;
+GRANT UPDATE(canary_started_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(canary_passed_at) ON TABLE public.operation TO counterfoil_worker;
 

@@ -83,7 +83,7 @@ def test_hung_server_is_unavailable_at_deadline(
     hung_database: tuple[faulty_servers.CuttingProxy, Database], monkeypatch: pytest.MonkeyPatch, sent: str
 ) -> None:
     proxy, database = hung_database
-    monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(db, "SERVER_GRACE_SECONDS", 0.2)
 
     def transact() -> None:
         if sent == "BEGIN":

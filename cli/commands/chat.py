@@ -255,7 +255,7 @@ def _list(api: Api, tenant: str, *, as_json: bool) -> None:
     for session in sessions:
         started = f"{datetime.fromisoformat(session['created_at']):%Y-%m-%d %H:%M}"
         table.add_row(
-            session["session_id"][-ids.SHORT_ID_LENGTH :], started, str(session["messages"]), Text(session["begins"])
+            session["session_id"][-ids.SHORT_ID_LENGTH :], started, str(session["messages"]), Text(session["preview"])
         )
     page().print(table)
     page().print("To continue one: counterfoil chat ID")

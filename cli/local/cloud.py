@@ -255,14 +255,14 @@ class Cloud:
         """The outputs of the stacks."""
         return self.state.deployment.outputs if self.state.deployment else {}
 
-    def send(self, sends: Sequence[OutboxMessage]) -> None:
+    def send(self, messages: Sequence[OutboxMessage]) -> None:
         """Send messages after their commit. The watchdog sends the remaining ones."""
         os.environ.update(self.state.emulator.environment)  # configures the AWS clients of the app's code
-        names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
+        names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in messages}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
         import counterfoil.kinds  # noqa: F401  # registers the kinds of every worker
 
-        Outbox(self.database, urls).send(sends)
+        Outbox(self.database, urls).send(messages)
 
     @property
     def api_url(self) -> str:

@@ -580,8 +580,8 @@ class Request:
 
         return retry_on_conflict(once)
 
-    def send(self, sends: Sequence[OutboxMessage]) -> None:
+    def send(self, messages: Sequence[OutboxMessage]) -> None:
         """Send committed messages. The watchdog sends the messages that could not be sent."""
-        if sends:
+        if messages:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
-            outbox.send(sends, time_left=self.time_left)
+            outbox.send(messages, time_left=self.time_left)

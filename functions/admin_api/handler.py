@@ -34,7 +34,7 @@ from counterfoil.errors import (
     safe_message,
 )
 from counterfoil.offers.profiles import ProfileChangedError
-from counterfoil.operations.store import NoOperationError, OperationStateError
+from counterfoil.operations.store import OperationNotFoundError, OperationStateError
 from counterfoil.queues import PauseConflictError
 from counterfoil.settings import settings
 from counterfoil.tasks.chat import SessionNotFoundError
@@ -152,7 +152,7 @@ _STATUS: dict[type[CounterfoilError], int] = {
     NotFoundError: 404,
     SessionNotFoundError: 404,
     DeadLetterNotFoundError: 404,
-    NoOperationError: 404,
+    OperationNotFoundError: 404,
     ConflictError: 409,
     IdempotencyKeyConflictError: 409,
     TaskFinishedError: 409,

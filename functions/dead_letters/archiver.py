@@ -11,13 +11,13 @@ from types import MappingProxyType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
-from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.dead_letter import FailureDetails, attach_message, audit, strip_payload, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.delivery.settlement import (
-    enqueued_current,
+    enqueue_current_with_audit,
     fail_exhausted,
     invalid_message_dead_letter,
     lease_remaining,
@@ -84,7 +84,7 @@ class Archiver:
         """
         kind = WORK_KINDS[worker]
         try:
-            intake = READERS.get(worker, read_message)(record.body)
+            parsed = READERS.get(worker, read_message)(record.body)
         except Exception as error:  # a body that breaks its parser is permanently invalid
             is_ours = isinstance(error, UnsupportedSchemaError)
             if is_ours and not self._is_about_to_expire(record):
@@ -92,7 +92,7 @@ class Archiver:
             self._record_invalid(kind, record, error, is_ours=is_ours)
             return None
         try:
-            return self._settle(kind, intake, record)
+            return self._settle(kind, parsed, record)
         except Exception as error:
             # A permanent error (for example, a value that PostgreSQL cannot store) or a message that is about to expire
             # in its queue. The message becomes a dead letter, because there is no other copy.
@@ -110,14 +110,14 @@ class Archiver:
         # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         dead_letter = invalid_message_dead_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             write_dead_letter(connection, dead_letter, self._clock())
 
     def _is_about_to_expire(self, record: SQSRecord) -> bool:
         sent_at = datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC)
         return self._clock() - sent_at >= TIMEOUT_SECONDS
 
-    def _settle(self, kind: WorkKind, intake: ParsedMessage, record: SQSRecord) -> RetryAfter | None:
+    def _settle(self, kind: WorkKind, parsed: ParsedMessage, record: SQSRecord) -> RetryAfter | None:
         running: list[RetryAfter] = []
         lost: list[Claim] = []
         unattempted: list[Claim] = []
@@ -128,11 +128,11 @@ class Archiver:
             lost.clear()
             unattempted.clear()
             messages: list[OutboxMessage] = []
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-                if intake.register is not None:
-                    intake.register(connection, now)
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
+                if parsed.register is not None:
+                    parsed.register(connection, now)
                 # Each work item once, in the locking order of claims.
-                for message in sorted(set(intake.messages), key=lambda message: message.work_id):
+                for message in sorted(set(parsed.messages), key=lambda message: message.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
                     if isinstance(outcome, RetryAfter):
                         running.append(outcome)
@@ -159,21 +159,21 @@ class Archiver:
     ) -> list[OutboxMessage] | RetryAfter:
         policy = self._worker_policies.get(kind.worker, self._policy)
         claim = sql.claim(
-            connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, look_only=True
+            connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, read_only=True
         )[message]
         max_attempts = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
         job_id = kind.job_id(message.work_id)
         detail = {"message_id": record.message_id, **message.log_fields}
-        if claim.answer is ClaimStatus.RUNNING and claim.until is not None:
-            return RetryAfter(lease_remaining(claim.until, now))
-        if claim.answer is ClaimStatus.UNKNOWN:
-            messages = enqueued_current(connection, kind, message, ACTOR, detail, now)
+        if claim.status is ClaimStatus.RUNNING and claim.lease_expires_at is not None:
+            return RetryAfter(lease_remaining(claim.lease_expires_at, now))
+        if claim.status is ClaimStatus.UNKNOWN:
+            messages = enqueue_current_with_audit(connection, kind, message, ACTOR, detail, now)
             if not messages:
                 audit(connection, job_id, None, "dropped-unknown", ACTOR, detail, now)
             return messages
         messages = []
-        if claim.answer is not ClaimStatus.ENDED:
-            if claim.answer is ClaimStatus.EXHAUSTED:
+        if claim.status is not ClaimStatus.ENDED:
+            if claim.status is ClaimStatus.EXHAUSTED:
                 messages = fail_exhausted(connection, kind, claim, max_attempts, ACTOR, now)
             else:
                 due = now + _return_delay(policy, claim)
@@ -188,7 +188,7 @@ class Archiver:
                 lost.append(claim)
         body = strip_payload(kind, record.body)
         is_attached = attach_message(connection, job_id, message.revision, record.message_id, body)
-        audit(connection, job_id, claim.tenant_id, "joined" if is_attached else "dropped", ACTOR, detail, now)
+        audit(connection, job_id, claim.tenant_id, "message-attached" if is_attached else "dropped", ACTOR, detail, now)
         return messages
 
     @staticmethod

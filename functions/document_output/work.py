@@ -12,7 +12,7 @@ from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Destination
-from counterfoil.webhooks.payload import HEADER, OutputJob, body, export, signature
+from counterfoil.webhooks.payload import SIGNATURE_HEADER, OutputJob, export_files, render_body, sign
 from functions.document_output.lanes import DestinationLimiter
 
 MIN_SECONDS_LEFT = 2.0
@@ -45,7 +45,7 @@ def deliver(attempt: TenantAttempt, dependencies: OutputDependencies) -> Outcome
         StaleClaimError: a newer revision exists.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
-        loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+        loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         if loaded is None:
             message = f"Revision {attempt.revision} of {attempt.work_id} was superseded"
             raise StaleClaimError(message)
@@ -87,7 +87,7 @@ def _call(
     if destination.kind == "s3":
         if dependencies.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set. Exports require a bucket.")
-        export(dependencies.bucket, destination.tenant_slug, destination.address, job)
+        export_files(dependencies.bucket, destination.tenant_slug, destination.address, job)
         return None
     if dependencies.egress is None:
         raise InvalidSettingsError(
@@ -99,12 +99,12 @@ def _call(
     seconds = attempt.deadline.remaining()
     if seconds < MIN_SECONDS_LEFT:
         raise CancelledError("Canceled before the call because the invocation is about to end")
-    content = body(job)
+    content = render_body(job)
     headers = {
         "content-type": "application/json",
         "user-agent": USER_AGENT,
         "idempotency-key": job.key,
-        HEADER: signature(content, secrets, int(attempt.now().timestamp())),
+        SIGNATURE_HEADER: sign(content, secrets, int(attempt.now().timestamp())),
     }
     egress = dependencies.egress if destination.allows_internal else dependencies.egress.public()
     return egress.post(destination.address, content, headers, seconds=seconds)

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.dead_letter import restart
 from counterfoil.delivery.work import OutboxMessage, start_revision
 from counterfoil.documents import files, removal
 from counterfoil.documents.extraction import ExtractionTools, extract, page_ranges
@@ -106,7 +106,7 @@ def _ingest(attempt: TenantAttempt, document: _Document, tools: ExtractionTools)
     extraction = extract(content, tools, name=document.name, is_part=document.is_child, earlier_parts=document.parts)
     if extraction.split is not None:
         if not document.parts <= page_ranges(extraction.split):
-            return Succeeded(lambda _: Effects(remark=extraction.reason))
+            return Succeeded(lambda _: Effects(note=extraction.reason))
         children = list(_store_children(attempt, document.file.bucket, content, extraction.split.parts))
         return _split(attempt, extraction, children)
     if extraction.method in ("xml", "embedded-xml"):
@@ -201,7 +201,7 @@ def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxM
 
 
 def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[OutboxMessage]:
-    return renew(connection, "matching", ids, attempt.now(), actor="ingestion", reason=REASON)
+    return restart(connection, "matching", ids, attempt.now(), actor="ingestion", reason=REASON)
 
 
 def _write(connection: Connection, attempt: TenantAttempt, extraction: ExtractionResult) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.dead_letter import restart
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import sql
 from counterfoil.llm import Llm
@@ -105,7 +105,7 @@ def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMat
         sql.open_unmatched(connection, attempt.work_id, skip.reason, now)
     if withdrawn is None:
         return Effects()
-    messages = renew(connection, "matching", withdrawn.touched, now, actor="matching", reason=WITHDRAWN)
+    messages = restart(connection, "matching", withdrawn.touched, now, actor="matching", reason=WITHDRAWN)
     tenant_id, clusters = attempt.tenant_id, withdrawn.clusters
     messages += diagnostics.enqueue_diagnostics(connection, tenant_id, clusters, now, document_ids=withdrawn.neighbors)
     return Effects(messages)

@@ -100,7 +100,7 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
         written = store.write(connection, shard, results, attempt.now())
         data = partial(json.dumps, _webhook_data(shard, written), allow_nan=False)
         deliveries = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
-        return Effects([*written.sends, *deliveries], _remark(written))
+        return Effects([*written.messages, *deliveries], _remark(written))
 
     return Succeeded(effects)
 

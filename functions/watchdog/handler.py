@@ -111,7 +111,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
         except Exception as error:  # noqa: BLE001  # any error: the other steps must still run
             logger.error("A step of the run failed", step=name, error=safe_message(error))
             failed.append(name)
-    logger.info("round", **results)
+    logger.info("watchdog_run", **results)
     if failed:
         raise RuntimeError(f"Steps of the watchdog run failed: {', '.join(failed)}")
     return results

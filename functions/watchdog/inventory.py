@@ -58,7 +58,7 @@ class _DataFile(BaseModel):
 
 
 class _Manifest(BaseModel):
-    begun_at: AwareDatetime = Field(alias="creationTimestamp")
+    started_at: AwareDatetime = Field(alias="creationTimestamp")
     """In milliseconds since 1970."""
     file_format: Literal["CSV"] = Field(alias="fileFormat")
     columns: str = Field(alias="fileSchema")
@@ -73,7 +73,7 @@ class Inventory:
     """Key of its manifest."""
     checksum: str
     """MD5 of the manifest."""
-    begun_at: datetime
+    started_at: datetime
     """Time at which S3 started to list the objects."""
     columns: Sequence[str]
     files: Sequence[_DataFile]
@@ -126,7 +126,7 @@ class Inventories:
             raise InventoryError(
                 f"The S3 Inventory {manifest} lacks {', '.join(sorted(missing))}. Deploy the stack again"
             )
-        return Inventory(manifest, checksum, parsed.begun_at, columns, parsed.files)
+        return Inventory(manifest, checksum, parsed.started_at, columns, parsed.files)
 
     def rows(self, inventory: Inventory, number: int, start: int, time_left: TimeLeft) -> list[dict[str, Any]] | None:
         """Return up to `ROWS` rows of data file `number` from row `start`.

@@ -15,7 +15,7 @@ from counterfoil.delivery.work import WorkKind
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pool_list
-from counterfoil.queues import add_up_minutes, queue_depths, reconcile_pauses, record_depths
+from counterfoil.queues import queue_depths, reconcile_pauses, record_depths, roll_up_minutes
 from counterfoil.settings import QueueSettings
 from functions.watchdog.parts import run_all
 
@@ -170,7 +170,7 @@ def update_queues(
 
     def count_outcomes() -> int:
         with maintenance_connection(database) as connection:
-            return add_up_minutes(connection, clock())
+            return roll_up_minutes(connection, clock())
 
     def count_messages() -> int:
         depths = queue_depths({worker: queue.urls for worker, queue in queues.items()})

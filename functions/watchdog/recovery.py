@@ -61,7 +61,7 @@ ORDER BY last_event.at, t.id LIMIT %(limit)s
 _RESEND = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
 SELECT tenant_id, %(worker)s, id, revision, send_number, %(now)s, %(now)s
-FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[], %(revisions)s::int[], %(sends)s::int[])
+FROM unnest(%(ids)s::uuid[], %(tenants)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[])
     AS w (id, tenant_id, revision, send_number)
 ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NULL
 """
@@ -167,7 +167,7 @@ class Watchdog:
                         "ids": [row[0] for row in rows],
                         "tenants": [row[1] for row in rows],
                         "revisions": [row[2] for row in rows],
-                        "sends": [row[3] for row in rows],
+                        "send_numbers": [row[3] for row in rows],
                     },
                 )
         depths = {Metric.QUEUE_DEPTH: queue, Metric.RETRY_QUEUE_DEPTH: retry_queue}

@@ -179,7 +179,7 @@ def maintain_dead_letters(database: Database, clock: Callable[[], datetime], ret
 
     def add_up_counts() -> int:
         with maintenance_connection(database) as connection:
-            return groups.add_up(connection, clock(), groups=GROUPS_AT_ONCE)
+            return groups.roll_up(connection, clock(), groups=GROUPS_AT_ONCE)
 
     return run_all(
         {

@@ -46,30 +46,30 @@ PREFIX_SECONDS = 5.0
 """Time limit per run and prefix."""
 
 _LISTING = """
-SELECT key_marker, version_marker, begun_at, is_complete, complete_since FROM upload_listing
+SELECT key_marker, version_marker, started_at, is_complete, complete_since FROM upload_listing
 WHERE bucket = %s AND prefix = %s
 """
 _INVENTORY = """
-SELECT manifest, checksum, files_read, rows_read, begun_at, is_complete FROM upload_inventory
+SELECT manifest, checksum, files_read, rows_read, started_at, is_complete FROM upload_inventory
 WHERE bucket = %s AND prefix = %s
 """
 _ADVANCE_INVENTORY = """
 INSERT INTO upload_inventory AS i
-    (bucket, prefix, manifest, checksum, files_read, rows_read, begun_at, is_complete, complete_since)
-VALUES (%(bucket)s, %(prefix)s, %(manifest)s, %(checksum)s, %(files_read)s, %(rows_read)s, %(begun_at)s,
-        %(is_complete)s, %(begun_at)s)
+    (bucket, prefix, manifest, checksum, files_read, rows_read, started_at, is_complete, complete_since)
+VALUES (%(bucket)s, %(prefix)s, %(manifest)s, %(checksum)s, %(files_read)s, %(rows_read)s, %(started_at)s,
+        %(is_complete)s, %(started_at)s)
 ON CONFLICT (bucket, prefix) DO UPDATE
 SET manifest = excluded.manifest, checksum = excluded.checksum, files_read = excluded.files_read,
-    rows_read = excluded.rows_read, begun_at = excluded.begun_at, is_complete = excluded.is_complete,
-    complete_since = CASE WHEN excluded.is_complete THEN excluded.begun_at ELSE i.complete_since END
+    rows_read = excluded.rows_read, started_at = excluded.started_at, is_complete = excluded.is_complete,
+    complete_since = CASE WHEN excluded.is_complete THEN excluded.started_at ELSE i.complete_since END
 """
-_COMPLETE_SINCE = "SELECT min(coalesce(complete_since, begun_at)) FROM {} WHERE bucket = %s"
+_COMPLETE_SINCE = "SELECT min(coalesce(complete_since, started_at)) FROM {} WHERE bucket = %s"
 _ADVANCE = """
-INSERT INTO upload_listing AS l (bucket, prefix, key_marker, version_marker, begun_at, is_complete, complete_since)
-VALUES (%(bucket)s, %(prefix)s, %(key)s, %(version)s, %(begun_at)s, %(is_complete)s,
-        CASE WHEN %(is_complete)s THEN %(begun_at)s::timestamptz END)
+INSERT INTO upload_listing AS l (bucket, prefix, key_marker, version_marker, started_at, is_complete, complete_since)
+VALUES (%(bucket)s, %(prefix)s, %(key)s, %(version)s, %(started_at)s, %(is_complete)s,
+        CASE WHEN %(is_complete)s THEN %(started_at)s::timestamptz END)
 ON CONFLICT (bucket, prefix) DO UPDATE
-SET key_marker = excluded.key_marker, version_marker = excluded.version_marker, begun_at = excluded.begun_at,
+SET key_marker = excluded.key_marker, version_marker = excluded.version_marker, started_at = excluded.started_at,
     is_complete = excluded.is_complete, complete_since = coalesce(excluded.complete_since, l.complete_since)
 """
 _EXISTING_JOBS = "SELECT id FROM acquisition_job WHERE id = ANY(%s)"
@@ -98,7 +98,7 @@ class _Listing:
 
     key_marker: str | None
     version_marker: str | None
-    begun_at: datetime
+    started_at: datetime
     is_complete: bool
     complete_since: datetime | None
 
@@ -113,7 +113,7 @@ class _Progress:
     files_read: int
     rows_read: int
     """Rows read of the next file."""
-    begun_at: datetime
+    started_at: datetime
     """Time at which S3 started the inventory."""
     is_complete: bool
 
@@ -276,7 +276,7 @@ class _Run:
 
     @staticmethod
     def _start_inventory(inventory: Inventory) -> _Progress:
-        return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.begun_at, is_complete=False)
+        return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.started_at, is_complete=False)
 
     def _save_progress(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
         """Create the jobs of `lost` and store the progress. Return the number of created jobs."""
@@ -330,11 +330,11 @@ class _Run:
         now = self._clock()
         with self._database.delivery() as connection:
             last = self._load_listing(connection, prefix)
-        if last is not None and last.is_complete and now - last.begun_at < EVERY:
+        if last is not None and last.is_complete and now - last.started_at < EVERY:
             return 0, True
         listing = _Listing(None, None, now, is_complete=False, complete_since=None) if last is None else last
         if listing.is_complete:
-            listing = replace(listing, key_marker=None, version_marker=None, begun_at=now)
+            listing = replace(listing, key_marker=None, version_marker=None, started_at=now)
         marker = {} if listing.key_marker is None else {"KeyMarker": listing.key_marker}
         if listing.version_marker is not None:
             marker["VersionIdMarker"] = listing.version_marker
@@ -347,7 +347,7 @@ class _Run:
             "prefix": prefix,
             "key": page["NextKeyMarker"] if is_truncated else None,
             "version": page.get("NextVersionIdMarker") if is_truncated else None,
-            "begun_at": listing.begun_at,
+            "started_at": listing.started_at,
             "is_complete": not is_truncated,
         }
         with self._database.delivery() as connection:

@@ -168,7 +168,7 @@ def make(url: str, total: int) -> None:
 
 def request(db: Database, now: datetime) -> Operation:
     """Request a bulk retry of one tenant's dead letters of one type."""
-    stored_filter = DeadLetterFilter(task_type="echo").stored
+    stored_filter = DeadLetterFilter(task_type="echo").stored_fields
     new = NewOperation("retry", stored_filter, "bench", now, note="The service is back", rate=MAX_RATES["retry"])
     with db.tenant(tenant_id(0)) as connection:
         return bulk.request(connection, tenant_id(0), new)

@@ -39,7 +39,7 @@ def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int
     for format_ in get_args(Format):
         file = folder / f"dead_letters.{FILE_EXTENSIONS[format_]}"
         url = server.url(database, "counterfoil_worker")
-        done = _export([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
+        done = _export([url, str(tenant), format_, "--redacts", "--since", since.isoformat(), "--into", str(file)])
         speed = done["dead_letters"] / done["seconds"]
         print(  # noqa: T201
             f"{format_:8}{done['dead_letters']:10}{done['bytes']:15}{done['seconds']:9.1f}{speed:8.0f}{done['peak']:10.0f}"

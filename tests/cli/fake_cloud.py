@@ -15,5 +15,5 @@ class FakeCloud:
         self.database_url = lambda user: server.url(name, user)
         self.sent: list[OutboxMessage] = []
 
-    def send(self, sends: Sequence[OutboxMessage]) -> None:
-        self.sent += sends
+    def send(self, messages: Sequence[OutboxMessage]) -> None:
+        self.sent += messages

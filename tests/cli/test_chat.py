@@ -173,7 +173,7 @@ def test_conversations_are_listed_as_table_and_json(conversation: Conversation, 
     assert conversation.session_id is not None
     assert conversation.session_id[-8:] in run("--list").output
     (entry,) = json.loads(run("--list", "--json").output)
-    assert (entry["session_id"], entry["tenant"], entry["begins"]) == (conversation.session_id, "acme", "Hello")
+    assert (entry["session_id"], entry["tenant"], entry["preview"]) == (conversation.session_id, "acme", "Hello")
     assert isinstance(run("--json").exception, UsageError)
 
 

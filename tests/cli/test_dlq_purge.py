@@ -132,6 +132,6 @@ def test_unknown_purge_is_refused(id_suffix: str) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_watchdog_finishes_a_running_purge(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
-    monkeypatch.setattr(engine, "step", lambda *_: None)
+    monkeypatch.setattr(engine, "run_step", lambda *_: None)
     assert "is running: 0 dead letters hidden" in run("purge", *FILTER, "--confirm", "acme")
     assert visible_statuses(admin) == ALL_STATUSES

@@ -16,7 +16,7 @@ from cli.failures import UsageError
 from cli.local import commands
 from counterfoil import aws
 from counterfoil.db import Connection, Database, maintenance_connection
-from counterfoil.queues import add_up_minutes, record_depths
+from counterfoil.queues import record_depths, roll_up_minutes
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
 from tests.cli.api_connection import connect_commands
@@ -25,7 +25,7 @@ from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.fake_lambda import MAPPING, FakeLambda
 
-QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
+QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "limit": 24}}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")
 
 
@@ -67,7 +67,7 @@ def test_list_shows_depths_and_results_of_queues(
         [acme],
     )
     with maintenance_connection(maintenance_database) as connection:
-        add_up_minutes(connection, datetime.now(UTC))
+        roll_up_minutes(connection, datetime.now(UTC))
         record_depths(connection, ["tasks"], {}, datetime.now(UTC))
 
     lines = run().splitlines()

@@ -15,8 +15,8 @@ from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.operations import engine, store
-from counterfoil.operations.engine import Step
-from counterfoil.operations.store import LetterAction, NewOperation, Operation, OperationCommand, OperationItem
+from counterfoil.operations.engine import StepResult
+from counterfoil.operations.store import DeadLetterAction, NewOperation, Operation, OperationCommand, OperationItem
 from tests.dead_letters.audit_trail import first_broken_entry
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
@@ -54,7 +54,7 @@ class BulkHarness:
 
     def request(
         self,
-        action: LetterAction = "retry",
+        action: DeadLetterAction = "retry",
         *,
         job_ids: Sequence[UUID] | None = None,
         rate: int = 500,
@@ -63,22 +63,22 @@ class BulkHarness:
         **selection: Any,
     ) -> Operation:
         """Request a bulk operation on the given or on all pending dead letters."""
-        filter_ = DeadLetterFilter(**selection).stored if job_ids is None else None
+        filter_ = DeadLetterFilter(**selection).stored_fields if job_ids is None else None
         new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
             return bulk.request(connection, self.tenant_id, new, job_ids or ())
 
-    def step(self, operation: Operation, *, bucket: str | None = None, **options: Any) -> Step | None:
+    def step(self, operation: Operation, *, bucket: str | None = None, **options: Any) -> StepResult | None:
         """Run one step."""
         definition = BulkSteps(bucket)
-        return engine.step(self.database, definition, operation.id, operation.tenant_id, self.now, **options)
+        return engine.run_step(self.database, definition, operation.id, operation.tenant_id, self.now, **options)
 
     def run(self, operation: Operation, **options: Any) -> list[OutboxMessage]:
         """Run steps until nothing is due, and return the enqueued messages."""
-        sends: list[OutboxMessage] = []
+        messages: list[OutboxMessage] = []
         while (step := self.step(operation, **options)) is not None and step.is_busy:
-            sends += step.sends
-        return sends
+            messages += step.messages
+        return messages
 
     def load(self, operation: Operation) -> Operation:
         """Return the stored operation."""

@@ -50,13 +50,13 @@ def main() -> None:
     parser.add_argument(
         "--since", type=datetime.fromisoformat, help="Export only dead letters created at or after this time."
     )
-    parser.add_argument("--hides", action="store_true", help="Redact secrets, as for callers who are not admins.")
+    parser.add_argument("--redacts", action="store_true", help="Redact secrets, as for callers who are not admins.")
     parser.add_argument("--into", type=Path, default=Path(os.devnull), help="File for the uploaded parts.")
     options = parser.parse_args()
     now = datetime.now(UTC)
     database = Database(options.url)
     with database.tenant(options.tenant) as connection:
-        file = ExportFile(options.format, redacted=options.hides)
+        file = ExportFile(options.format, redacted=options.redacts)
         filter_ = DeadLetterFilter(from_date=options.since)
         operation = export.request(connection, options.tenant, filter_, file, by="ann", now=now)
     definition = ExportSteps("uploads")
@@ -64,7 +64,7 @@ def main() -> None:
         s3 = _S3(output)
         aws.client = lambda _: s3  # type: ignore[assignment]
         start = perf_counter()
-        while (step := engine.step(database, definition, operation.id, options.tenant, now)) and step.is_busy:
+        while (step := engine.run_step(database, definition, operation.id, options.tenant, now)) and step.is_busy:
             pass
         seconds = perf_counter() - start
     with database.tenant(options.tenant) as connection:

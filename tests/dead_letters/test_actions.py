@@ -86,11 +86,11 @@ def test_retry_starts_new_revision_and_enqueues_message(
     assert (task["status"], task["revision"], task["attempts"], task["error"]) == ("pending", 2, 0, None)
     [outbox_row] = rows(admin, "outbox")
     assert (outbox_row["work_id"], outbox_row["revision"], outbox_row["send_number"]) == (task["id"], 2, 0)
-    assert [send.message for send in result.sends] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
+    assert [send.message for send in result.messages] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
     [entry] = audit_entries(database, tenant_id)
     assert (entry.actor, entry.action, entry.targets) == ("kim", "retried", [str(job_id)])
     assert (entry.version_before, entry.version_after, entry.detail) == (1, 2, {"revision": 2})
-    assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
+    assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead-lettered", "retried"]
 
 
 def test_concurrent_retries_start_one_revision(
@@ -167,7 +167,7 @@ def test_every_worker_supports_retry(
     admin.execute("DELETE FROM outbox")
     job_id = make_dead_letter(worker=worker, work_id=work_id)
 
-    [send] = actions.retry(database, tenant_id, change(job_id), bucket=None).sends
+    [send] = actions.retry(database, tenant_id, change(job_id), bucket=None).messages
 
     assert (send.worker, send.message.work_id, send.message.revision) == (worker, work_id, 2)
     assert admin.execute(kind.sql("SELECT {status} FROM {table} WHERE id = %s"), [work_id]).fetchone() == ("pending",)
@@ -255,7 +255,7 @@ def test_unreadable_message_is_retried_unchanged(
     outbox = Outbox(database, {"tasks": QUEUE, "ingestion": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
 
     result = actions.retry(database, None, change(job_id), bucket=None)
-    assert outbox.send(result.sends) == 1
+    assert outbox.send(result.messages) == 1
 
     assert [entry["MessageBody"] for entry in sqs.sent[QUEUE]] == ['{"hello": 1}']
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("retried", 2)]

@@ -14,7 +14,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
 from counterfoil.operations.engine import LOOKAHEAD
-from counterfoil.operations.store import NoOperationError, Operation, OperationStateError
+from counterfoil.operations.store import Operation, OperationNotFoundError, OperationStateError
 from tests.dead_letters.bulk_harness import LATER, BulkHarness, control
 from tests.dead_letters.dead_letter_factory import NOON
 from tests.delivery.harness import rows
@@ -26,7 +26,7 @@ from tests.delivery.harness import rows
 def test_resumed_operation_continues(harness: BulkHarness, canary: int | None):
     dead_letters = harness.fail(5)
     operation = harness.request(canary=canary)
-    harness.step(operation, at_once=2)
+    harness.step(operation, batch_size=2)
     assert control(harness, operation, "pause").state == "paused"
     assert harness.step(operation) is None
     assert harness.load(operation).succeeded == 2
@@ -40,7 +40,7 @@ def test_resumed_operation_continues(harness: BulkHarness, canary: int | None):
 def test_canceled_operation_stops(harness: BulkHarness):
     harness.fail(5)
     operation = harness.request()
-    harness.step(operation, at_once=2)
+    harness.step(operation, batch_size=2)
     control(harness, operation, "pause")
     canceled = control(harness, operation, "cancel")
     assert (canceled.state, canceled.ended_at, harness.step(operation)) == ("canceled", harness.now, None)
@@ -102,7 +102,7 @@ def test_control_requires_current_version_and_state(harness: BulkHarness, make_t
         control(harness, operation, "cancel", operation.version)
     with pytest.raises(OperationStateError, match="paused"):
         control(harness, operation, "pause")
-    with harness.database.tenant(make_tenant("zenith")) as connection, pytest.raises(NoOperationError):
+    with harness.database.tenant(make_tenant("zenith")) as connection, pytest.raises(OperationNotFoundError):
         store.change_state(connection, operation.id, "cancel", version=1, actor="eve", now=LATER)
 
 
@@ -216,7 +216,7 @@ def test_operations_are_listed_newest_first(harness: BulkHarness):
 def test_operation_is_deleted_after_retention(harness: BulkHarness, maintenance_database: Database):
     harness.fail(2)
     harness.run(harness.request())
-    assert _delete_expired(maintenance_database, LATER + store.KEPT) == 0
+    assert _delete_expired(maintenance_database, LATER + store.RETENTION) == 0
     now = _expire(harness)
     assert _delete_expired(maintenance_database, now) == 1
     assert rows(harness.admin, "operation_item") == []
@@ -229,7 +229,7 @@ def test_large_operation_is_deleted_in_batches(harness: BulkHarness, maintenance
     now = _expire(harness)
     current = harness.request(job_ids=harness.fail(1, first=10))
     remaining = []
-    while _delete_expired(maintenance_database, now, at_once=2) == 0:
+    while _delete_expired(maintenance_database, now, batch_size=2) == 0:
         remaining.append(len(rows(harness.admin, "operation_item")) - 1)
     assert remaining == [3, 1]
     assert [row["operation_id"] for row in rows(harness.admin, "operation_item")] == [str(current.id)]

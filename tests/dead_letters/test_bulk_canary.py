@@ -115,7 +115,7 @@ def test_unfinished_canary_pauses_operation_after_timeout(harness: BulkHarness):
     operation = harness.request(canary=5)
     harness.run(operation)
     fail_once(harness, operation)
-    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.now += bulk.CANARY_TIMEOUT - timedelta(seconds=1)
     harness.run(operation)
     assert harness.load(operation).state == "canary"
     harness.now += timedelta(seconds=3)
@@ -139,7 +139,7 @@ def test_resumed_canary_gets_full_timeout_again(harness: BulkHarness):
     harness.run(operation)
     resumed = control(harness, operation, "resume")
     assert (resumed.state, resumed.reason) == ("canary", None)
-    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.now += bulk.CANARY_TIMEOUT - timedelta(seconds=1)
     harness.run(operation)
     assert harness.load(operation).state == "canary"
     harness.now += timedelta(seconds=3)
@@ -160,7 +160,7 @@ def test_canary_timeout_starts_with_first_attempt(harness: BulkHarness):
     harness.run(operation)
     assert (harness.load(operation).state, harness.load(operation).succeeded) == ("canary", 1)
     fail_once(harness, operation)
-    harness.now += bulk.TIMEOUT_SECONDS - timedelta(seconds=1)
+    harness.now += bulk.CANARY_TIMEOUT - timedelta(seconds=1)
     harness.run(operation)
     assert (harness.load(operation).state, harness.load(operation).succeeded) == ("canary", 1)
     harness.set_status(harness.work_ids(operation), "succeeded")
@@ -230,7 +230,7 @@ def test_single_item_canary_has_singular_reason(harness: BulkHarness, ending: st
         cancel(harness, harness.work_ids(operation))
     else:
         harness.set_status(harness.work_ids(operation), ending)
-    harness.now += bulk.TIMEOUT_SECONDS + timedelta(seconds=1)
+    harness.now += bulk.CANARY_TIMEOUT + timedelta(seconds=1)
     harness.run(operation)
     assert harness.load(operation).reason == reason
 

@@ -52,7 +52,7 @@ def test_multi_step_selection_contains_each_dead_letter_once(
     monkeypatch.setattr(bulk, "SEARCH_BATCH_SIZE", 3)
     operation = harness.request(**selection)
     assert (operation.state, operation.selected) == ("selecting", 3)
-    harness.run(operation, at_once=2)
+    harness.run(operation, batch_size=2)
     assert harness.results(operation) == dict.fromkeys(dead_letters, "succeeded")
     assert [item.number for item in harness.items(operation)] == list(range(1, 8))
 

@@ -26,13 +26,13 @@ from tests.delivery.harness import rows
 def test_bulk_retry_enqueues_all_pending_dead_letters(harness: BulkHarness):
     dead_letters = harness.fail(3)
     operation = harness.request()
-    sends = harness.run(operation)
+    messages = harness.run(operation)
 
     finished = harness.load(operation)
     assert (finished.state, finished.selected, finished.succeeded, finished.ended_at) == ("done", 3, 3, LATER)
     assert harness.statuses() == dict.fromkeys(dead_letters, "retried")
     assert [(row["revision"], row["send_number"]) for row in harness.outbox_rows()] == [(2, 0)] * 3
-    assert {send.message.work_id for send in sends} == set(harness.work_ids(operation))
+    assert {send.message.work_id for send in messages} == set(harness.work_ids(operation))
     assert {row["status"] for row in rows(harness.admin, "task")} == {"pending"}
     assert [
         (item.number, item.job_id, item.result, item.version, item.revision) for item in harness.items(operation)
@@ -218,7 +218,7 @@ def test_rate_holds_over_uneven_runs(harness: BulkHarness, rate: int):
     operation = harness.request(rate=rate)
     due_seconds = []
     for seconds in (57, 70, 60, 61):
-        due_seconds += [(send.scheduled_at - LATER).total_seconds() for send in harness.run(operation, at_once=50)]
+        due_seconds += [(send.scheduled_at - LATER).total_seconds() for send in harness.run(operation, batch_size=50)]
         harness.now += timedelta(seconds=seconds)
     assert Counter(int(second) for second in due_seconds) == dict.fromkeys(range(200), rate)
 
@@ -232,11 +232,13 @@ def test_individually_retried_items_share_the_rate(harness: BulkHarness):
     harness.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [harness.work_id_of(edited[7])])
     bodies = [make_unreadable(harness) for _ in range(20)]
     operation = harness.request(rate=1)
-    sends = harness.run(operation, at_once=25)
+    messages = harness.run(operation, batch_size=25)
     results = dict.fromkeys((*edited, *unedited, *bodies), "succeeded") | {edited[7]: "failed"}
     assert harness.results(operation) == results
-    assert Counter((send.scheduled_at - LATER).total_seconds() for send in sends) == dict.fromkeys(range(59), 1)
-    assert {row["scheduled_at"] for row in harness.outbox_rows()} == {send.scheduled_at.isoformat() for send in sends}
+    assert Counter((send.scheduled_at - LATER).total_seconds() for send in messages) == dict.fromkeys(range(59), 1)
+    assert {row["scheduled_at"] for row in harness.outbox_rows()} == {
+        send.scheduled_at.isoformat() for send in messages
+    }
 
 
 def test_run_starts_only_items_due_before_next(harness: BulkHarness):
@@ -263,7 +265,7 @@ def test_run_starts_only_items_due_before_next(harness: BulkHarness):
 )
 def test_number_of_due_items_follows_rate(rate: int, seconds: float, expected: int):
     now = LATER + timedelta(seconds=seconds)
-    count, start = engine.allowance(rate, timedelta(seconds=1), LATER, now)
+    count, start = engine.permitted_items(rate, timedelta(seconds=1), LATER, now)
     assert (count, start) == (expected, max(LATER, now))
 
 
@@ -280,14 +282,14 @@ def test_killed_step_leaves_one_result_per_item(harness: BulkHarness, monkeypatc
         selected = dead_letters if number % 2 else dead_letters[1:]
         try:
             with kill_at(number, monkeypatch) as statement_count:
-                harness.run(operation, at_once=2)
+                harness.run(operation, batch_size=2)
         except KilledError:
             kills += 1
         else:
             assert statement_count() < number
             break
         _check_sums(harness, operation)
-        harness.run(operation, at_once=2)
+        harness.run(operation, batch_size=2)
         _check_sums(harness, operation)
         assert harness.load(operation).state == "done"
         assert {item.job_id: item.result for item in harness.items(operation)} == {
@@ -320,7 +322,7 @@ def test_concurrent_steps_share_dead_letters(harness: BulkHarness):
     def run_all_steps(seed: int) -> None:
         order = random.Random(seed)
         while any(harness.load(operation).ended_at is None for operation in operations):
-            harness.step(order.choice(operations), at_once=order.choice([1, 3, 7]))
+            harness.step(order.choice(operations), batch_size=order.choice([1, 3, 7]))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(run_all_steps, range(3)))

@@ -235,7 +235,7 @@ def test_edit_of_closed_dead_letter_becomes_history(
     edit(job_id, {"say": "bye"})
     actions.ignore(database, tenant_id, change(job_id, 2))
     [dead_letter] = rows(admin, "dead_letter")
-    assert (dead_letter["edit_metadata"]["settled"], dead_letter["edit_metadata"]["after"]) == (
+    assert (dead_letter["edit_metadata"]["closed_as"], dead_letter["edit_metadata"]["after"]) == (
         "ignored",
         {"say": "bye"},
     )

@@ -184,7 +184,7 @@ def test_dead_letter_purged_during_reading_is_omitted(
     ],
 )
 def test_stored_filter_is_restored_unchanged(selection: DeadLetterFilter) -> None:
-    assert DeadLetterFilter(**json.loads(json.dumps(selection.stored))) == selection
+    assert DeadLetterFilter(**json.loads(json.dumps(selection.stored_fields))) == selection
     assert len(selection.hash) == 32
 
 
@@ -210,7 +210,7 @@ def test_filter_excludes_later_dead_letters() -> None:
 
 
 def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
-    (line,) = export.encode([DEAD_LETTER], "acme", "json", hides=False).decode().splitlines()
+    (line,) = export.encode([DEAD_LETTER], "acme", "json", redacts=False).decode().splitlines()
 
     record = json.loads(line)
 
@@ -219,13 +219,13 @@ def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
     assert record["metadata"] == DEAD_LETTER.metadata
     assert (record["tenant"], record["job_id"], record["status"]) == ("acme", str(UUID(int=1)), "resolved")
     assert (record["dlq_timestamp"], record["resolved_at"]) == ("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z")
-    assert export.head("json") == b""
+    assert export.header("json") == b""
 
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
 def test_export_redacts_secrets(format_: export.Format) -> None:
     complete, redacted = (
-        export.encode([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True)
+        export.encode([DEAD_LETTER], "acme", format_, redacts=redacts).decode() for redacts in (False, True)
     )
 
     assert all(secret in complete for secret in (SECRET, "hunter2", "86420"))
@@ -239,7 +239,7 @@ def test_export_redacts_secrets(format_: export.Format) -> None:
 
 
 def cells(dead_letter: DeadLetterDetails) -> dict[str, str]:
-    text = (export.head("csv") + export.encode([dead_letter], "acme", "csv", hides=False)).decode()
+    text = (export.header("csv") + export.encode([dead_letter], "acme", "csv", redacts=False)).decode()
     names, values = csv.reader(io.StringIO(text, newline=""), strict=True)
     return dict(zip(names, values, strict=True))
 
@@ -256,7 +256,7 @@ def test_csv_row_has_every_column_and_unquoted_numbers() -> None:
         "",
         "[]",
     )
-    raw = export.encode([DEAD_LETTER], "acme", "csv", hides=False).decode()
+    raw = export.encode([DEAD_LETTER], "acme", "csv", redacts=False).decode()
     assert raw.endswith("\r\n")
     assert ',"acme","0123456789abcdef",3,' in raw
 
@@ -279,9 +279,9 @@ def test_redacted_export_omits_tracebacks() -> None:
         DEAD_LETTER, metadata={**DEAD_LETTER.metadata, "last_error": error}, previous_failures=[{"last_error": error}]
     )
 
-    assert b"functions.tasks.work:7" in export.encode([dead_letter], "acme", "csv", hides=False)
+    assert b"functions.tasks.work:7" in export.encode([dead_letter], "acme", "csv", redacts=False)
     for form in ("csv", "json"):
-        assert b"traceback" not in export.encode([dead_letter], "acme", form, hides=True)
+        assert b"traceback" not in export.encode([dead_letter], "acme", form, redacts=True)
 
 
 FORMULAS = (
@@ -340,7 +340,7 @@ def _is_number(text: str) -> bool:
 )
 def test_any_payload_is_exported_in_both_formats(payload: Mapping[str, Any]) -> None:
     dead_letter = replace(DEAD_LETTER, payload=payload)
-    (line,) = export.encode([dead_letter], "acme", "json", hides=False).decode().split("\n")[:-1]
+    (line,) = export.encode([dead_letter], "acme", "json", redacts=False).decode().split("\n")[:-1]
 
     assert json.loads(line)["payload"] == payload
     assert json.loads(cells(dead_letter)["payload"]) == payload

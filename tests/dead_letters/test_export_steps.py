@@ -20,7 +20,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
 from counterfoil.operations import engine, store
-from counterfoil.operations.engine import Engine, Step
+from counterfoil.operations.engine import Engine, StepResult
 from counterfoil.operations.store import Operation, OperationCommand
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
@@ -69,7 +69,7 @@ class RecordingS3:
         return len(self.real.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []))
 
     def job_ids(self, operation: Operation) -> list[str]:
-        content = self.real.get_object(Bucket=BUCKET, Key=export.key(operation))["Body"].read()
+        content = self.real.get_object(Bucket=BUCKET, Key=export.object_key(operation))["Body"].read()
         return [json.loads(line)["job_id"] for line in content.decode().split("\n")[:-1]]
 
 
@@ -107,19 +107,21 @@ def request_(database: Database, tenant_id: UUID) -> Request:
         *,
         by: str = "ann",
         format_: Format = "json",
-        hides: bool = False,
+        redacts: bool = False,
         now: datetime = NOW,
     ) -> Operation:
-        file, filter_ = ExportFile(format_, redacted=hides), DeadLetterFilter(search=text)
+        file, filter_ = ExportFile(format_, redacted=redacts), DeadLetterFilter(search=text)
         with database.tenant(tenant_id) as connection:
             return export.request(connection, tenant_id, filter_, file, by=by, now=now)
 
     return make_request
 
 
-def step(database: Database, requested: Operation, *, now: datetime = NOW, seconds_left: float = 40.0) -> Step | None:
+def step(
+    database: Database, requested: Operation, *, now: datetime = NOW, seconds_left: float = 40.0
+) -> StepResult | None:
     definition = ExportSteps(BUCKET)
-    return engine.step(database, definition, requested.id, requested.tenant_id, now, time_left=lambda: seconds_left)
+    return engine.run_step(database, definition, requested.id, requested.tenant_id, now, time_left=lambda: seconds_left)
 
 
 def run(database: Database, requested: Operation, *, now: datetime = NOW) -> int:
@@ -149,8 +151,11 @@ def test_each_step_uploads_a_part(
     assert part_sizes == [3, 6, 8]
     assert (finished.state, finished.succeeded, s3.calls.count("upload_part")) == ("done", 8, 3)
     assert s3.job_ids(finished) == dead_letters
-    head = s3.real.head_object(Bucket=BUCKET, Key=export.key(finished))
-    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(finished).bytes)
+    head = s3.real.head_object(Bucket=BUCKET, Key=export.object_key(finished))
+    assert (head["ContentType"], head["ContentLength"]) == (
+        "application/x-ndjson",
+        ExportFile.from_operation(finished).bytes,
+    )
     assert s3.uploads() == 0
 
 
@@ -353,7 +358,7 @@ def test_link_expires_and_names_file(s3: RecordingS3, request_: Request) -> None
     requested = request_(format_="csv")
     address = urlsplit(export.presigned_url(BUCKET, requested, "acme"))
     arguments = {name: values[0] for name, values in parse_qs(address.query).items()}
-    assert address.path.endswith(export.key(requested))
+    assert address.path.endswith(export.object_key(requested))
     assert arguments["response-content-disposition"] == 'attachment; filename="dead-letters-acme-20260303T120000Z.csv"'
     assert arguments["response-content-type"].startswith("text/csv")
     assert "Expires" in arguments or arguments["X-Amz-Expires"] == str(export.URL_EXPIRY_SECONDS)
@@ -369,7 +374,7 @@ def test_rejected_export_does_not_delay_others(
     parts = []
 
     def upload_part(**arguments: Any) -> Any:
-        if arguments["Key"] == export.key(rejected):
+        if arguments["Key"] == export.object_key(rejected):
             parts.append(arguments["PartNumber"])
             error: Any = {"Error": {"Code": "InvalidRequest"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
             raise ClientError(error, "UploadPart")
@@ -386,4 +391,4 @@ def test_rejected_export_does_not_delay_others(
 def test_export_requires_bucket(database: Database, request_: Request) -> None:
     requested = request_()
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        engine.step(database, ExportSteps(None), requested.id, requested.tenant_id, NOW)
+        engine.run_step(database, ExportSteps(None), requested.id, requested.tenant_id, NOW)

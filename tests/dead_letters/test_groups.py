@@ -24,7 +24,7 @@ def all_groups(database: Database, tenant_id: UUID, now: datetime = LATER) -> li
 
 def sum_counts(maintenance_database: Database, now: datetime = LATER) -> None:
     with maintenance_connection(maintenance_database) as connection:
-        groups.add_up(connection, now, groups=1000)
+        groups.roll_up(connection, now, groups=1000)
 
 
 def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
@@ -36,7 +36,7 @@ def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, ma
     assert (newest.first_seen, newest.last_seen) == (NOON, NOON + timedelta(minutes=70))
     assert other.count == 1
     assert newest.trend[-4:] == [0, 1, 1, 0]
-    assert len(newest.trend) == groups.HOURS
+    assert len(newest.trend) == groups.TREND_HOURS
 
 
 def test_group_counts_dead_letters_by_status(

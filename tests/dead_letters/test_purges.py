@@ -47,16 +47,16 @@ def request(database: Database, tenant_id: UUID, *, minute: float = 4, statuses:
         return purges.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
 
 
-def step(database: Database, operation: Operation, at_once: int = 2) -> engine.Step | None:
-    return engine.step(database, PurgeSteps(), operation.id, operation.tenant_id, NOW, at_once=at_once)
+def step(database: Database, operation: Operation, batch_size: int = 2) -> engine.StepResult | None:
+    return engine.run_step(database, PurgeSteps(), operation.id, operation.tenant_id, NOW, batch_size=batch_size)
 
 
-def steps(database: Database, tenant_id: UUID, at_once: int = 2) -> int:
+def steps(database: Database, tenant_id: UUID, batch_size: int = 2) -> int:
     count = 0
     with database.tenant(tenant_id) as connection:
         operations = store.page(connection, tenant_id, limit=10)
     for operation in operations:
-        while step(database, operation, at_once):
+        while step(database, operation, batch_size):
             count += 1
     return count
 
@@ -114,7 +114,7 @@ def test_dead_letters_closed_after_request_are_not_purged(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id, minute=5)
-    step(database, purge, at_once=1)
+    step(database, purge, batch_size=1)
     resolve_query = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
     admin.execute(resolve_query, [NOW + timedelta(seconds=1), job_ids[3]])
     admin.execute(resolve_query, [NOW, job_ids[4]])
@@ -278,10 +278,10 @@ def test_retention_reads_no_purged_or_restored_dead_letters(
     )
     assert rows_read_by_deletion(maintenance_database, admin, NOW) >= 500
     purge = request(database, tenant_id)
-    steps(database, tenant_id, at_once=1000)
+    steps(database, tenant_id, batch_size=1000)
     assert rows_read_by_deletion(maintenance_database, admin, NOW) == 0
     restore(database, purge)
-    steps(database, tenant_id, at_once=1000)
+    steps(database, tenant_id, batch_size=1000)
     assert rows_read_by_deletion(maintenance_database, admin, NOW + timedelta(days=7)) == 0
     assert delete(maintenance_database, NOW + timedelta(days=7, seconds=1)) == 500
 
@@ -343,5 +343,5 @@ def test_purge_step_has_its_limit_in_every_plan(
         restore(database, purge)
         with database.tenant(tenant_id) as connection:
             [restored] = store.page(connection, tenant_id, limit=1, actions=["restore"])
-        step(database, restored, at_once=1)
+        step(database, restored, batch_size=1)
         assert len(visible_dead_letters(database, tenant_id)) == 5 - 2 + 1

@@ -153,7 +153,7 @@ def find(
             result: Page = search.page(
                 connection,
                 tenant_id,
-                (filter_ or DeadLetterFilter()).model_copy(update={"text": text}),
+                (filter_ or DeadLetterFilter()).model_copy(update={"search": text}),
                 limit=limit,
                 after=after,
             )

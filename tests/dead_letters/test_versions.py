@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
-from counterfoil.delivery.dead_letter import attach_message, renew, settle
+from counterfoil.delivery.dead_letter import attach_message, close_pending, restart
 from tests.dead_letters.bulk_harness import BulkHarness
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.factories import make_task
@@ -33,7 +33,7 @@ def retry_paths(database: Database, tenant_id: UUID, harness: BulkHarness) -> di
         with database.tenant(tenant_id) as connection:
             row = connection.execute("SELECT work_id FROM dead_letter WHERE job_id = %s", [job_id]).fetchone()
             assert row is not None
-            renew(connection, "tasks", row, LATER, actor="kim", reason="The service recovered")
+            restart(connection, "tasks", row, LATER, actor="kim", reason="The service recovered")
 
     return {"operator": by_operator, "operation": by_operation, "worker": by_worker}
 
@@ -64,7 +64,7 @@ def test_all_retry_paths_store_same_state(
         "version": 3,
         "resolution": {"action": "retried", "notes": "The service recovered"},
         "by": "kim",
-        "edit": {"by": "kim", "settled": "retried"},
+        "edit": {"by": "kim", "closed_as": "retried"},
     }
     assert detail == {"revision": 1, "version": 3}
 
@@ -74,8 +74,8 @@ def test_closed_dead_letters_are_not_closed_again(
 ):
     first, second = make_dead_letter(), make_dead_letter()
     with database.tenant(tenant_id) as connection:
-        assert settle(connection, [first], "ignored", NOON, actor="kim", note="Not needed") == {first: 2}
-        closed = settle(connection, [first, second], "resolved", LATER, actor="kim", note="Done by hand")
+        assert close_pending(connection, [first], "ignored", NOON, actor="kim", note="Not needed") == {first: 2}
+        closed = close_pending(connection, [first, second], "resolved", LATER, actor="kim", note="Done by hand")
     assert closed == {second: 2}
 
 

@@ -171,8 +171,8 @@ def test_success_after_dead_letter_is_recorded(
     for message, work in ((first, fail_transiently), (other, succeed)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
     admin.execute("DELETE FROM work_attempt")  # as if its retention of 90 days had ended
-    sends = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
-    make_consumer(database, succeed, clock).handle(event(*(record(send.message) for send in sends)), Context())
+    messages = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
+    make_consumer(database, succeed, clock).handle(event(*(record(send.message) for send in messages)), Context())
     assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
         (str(first.work_id), "succeeded")
     ]

@@ -39,7 +39,7 @@ class RecordingWorker:
         if self._effects is not None:
             self._effects(connection)
         ids = work_ids.difference(self._omitted)
-        return {id_: Effects(remark=f"with {len(ids) - 1} others") for id_ in ids}
+        return {id_: Effects(note=f"with {len(ids) - 1} others") for id_ in ids}
 
 
 def handle(
@@ -240,7 +240,7 @@ def test_no_omitted_attempt_starts_after_cancellation(
 
     assert (len(response["batchItemFailures"]), run_ids) == (2, [])
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("pending", 1)] * 2
-    assert consumer.gate.acquire(10) == WORKER_SETTINGS["permits"]
+    assert consumer.permits.acquire(10) == WORKER_SETTINGS["permits"]
 
 
 def test_missing_thread_spends_no_attempt(
@@ -264,4 +264,4 @@ def test_missing_thread_spends_no_attempt(
 
     assert response["batchItemFailures"] == []
     assert sorted(states(admin, messages), key=str) == [("pending", 0, None)] * 2 + [("succeeded", 1, None)]
-    assert consumer.gate.acquire(10) == WORKER_SETTINGS["permits"]
+    assert consumer.permits.acquire(10) == WORKER_SETTINGS["permits"]

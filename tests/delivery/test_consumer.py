@@ -84,7 +84,9 @@ def test_permanent_failure_is_dead_lettered_and_acknowledged(
     assert dead_letter["payload"]["file"]["key"].endswith(".xml")
     assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
     assert "counterfoil.delivery.batch:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
-    assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
+    assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [
+        ("dead-lettered", "matching")
+    ]
     (notification,) = rows(admin, "failure_event")
     assert (notification["job_id"], notification["tenant_id"]) == (dead_letter["job_id"], str(tenant))
 
@@ -398,7 +400,7 @@ def test_messages_without_permits_are_protected_but_unclaimed(
         return DONE
 
     consumer = make_consumer(database, work, clock)
-    assert consumer.gate.acquire(2) == 2
+    assert consumer.permits.acquire(2) == 2
     protected, observed = threading.Event(), list[Any]()
     change_visibility = sqs.change_message_visibility_batch
 
@@ -413,7 +415,7 @@ def test_messages_without_permits_are_protected_but_unclaimed(
         assert protected.wait(10)
         observed.extend(life_cycle(admin, message.work_id)["status"] for message in messages)
         observed.append([kind for kind, _ in sqs.log])
-        consumer.gate.release(2)
+        consumer.permits.release(2)
 
     releaser = threading.Thread(target=release_permits)
     releaser.start()
@@ -423,7 +425,7 @@ def test_messages_without_permits_are_protected_but_unclaimed(
     assert failed_ids(response) == []
     assert observed == ["pending", "pending", "pending", ["visibility"] * 3]
     assert [kind for kind, _ in sqs.log] == ["visibility"] * 3 + ["work"] * 3
-    assert consumer.gate.acquire(9) == 2  # every permit was returned
+    assert consumer.permits.acquire(9) == 2  # every permit was returned
 
 
 def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
@@ -524,9 +526,9 @@ def test_unstoppable_attempt_is_abandoned_and_reported(
     response = consumer.handle(event(record(message)), context)
 
     assert len(failed_ids(response)) == 1
-    assert consumer.gate.acquire(2) == 1  # it still holds its permit
+    assert consumer.permits.acquire(2) == 1  # it still holds its permit
     release.set()
-    assert consumer.gate.acquire(1, timeout=10) == 1  # returned after it settles
+    assert consumer.permits.acquire(1, timeout=10) == 1  # returned after it settles
     # Its claim was still valid, so the redelivered message will find the work item ended.
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
@@ -542,15 +544,15 @@ def test_messages_are_protected_before_waiting_for_permits(
     worker = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30}
     messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
     consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
-    consumer.gate.acquire(2)  # held by attempts of an earlier invocation
-    acquire = consumer.gate.acquire
+    consumer.permits.acquire(2)  # held by attempts of an earlier invocation
+    acquire = consumer.permits.acquire
 
     def record_wait(*arguments: Any, **options: Any) -> int:
         waits.append((options["timeout"], set(sqs.visibility)))
-        consumer.gate.release()
+        consumer.permits.release()
         return acquire(*arguments, **options)
 
-    consumer.gate.acquire = record_wait  # type: ignore[method-assign]
+    consumer.permits.acquire = record_wait  # type: ignore[method-assign]
     response = consumer.handle(
         event(*(record(message, handle=str(message.work_id)) for message in messages)), Context()
     )

@@ -66,7 +66,7 @@ def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock:
             with database.delivery() as connection:
                 claims = claim(connection, rng.sample(messages, 6), now).values()
             claimed.extend(
-                (item.message.work_id, item.attempts) for item in claims if item.answer is ClaimStatus.CLAIMED
+                (item.message.work_id, item.attempts) for item in claims if item.status is ClaimStatus.CLAIMED
             )
         database.close()
 
@@ -88,7 +88,7 @@ def test_duplicate_parked_during_claim_is_not_acknowledged(
         later = clock() + timedelta(seconds=2)
         with database.delivery() as connection:
             claims = claim(connection, [message], later)
-            assert claims[message].answer is ClaimStatus.CLAIMED
+            assert claims[message].status is ClaimStatus.CLAIMED
 
     racing_database.then = claim_duplicate
 
@@ -156,7 +156,7 @@ def test_claim_after_lock_wait_reads_newest_row(
         other.commit()
         thread.join()
 
-    assert [(result.answer, result.attempts) for result in results] == [(ClaimStatus.CLAIMED, 3)]
+    assert [(result.status, result.attempts) for result in results] == [(ClaimStatus.CLAIMED, 3)]
 
 
 def wait_until(admin: Connection, condition: str) -> None:
@@ -174,7 +174,7 @@ def test_claim_ignores_foreign_key_locks(
     with psycopg.connect(admin_database_url) as writer:  # a match with the document is being inserted
         writer.execute("SELECT FROM document WHERE id = %s FOR KEY SHARE", [message.work_id])
         with database.delivery() as connection:
-            assert claim(connection, [message], clock())[message].answer is ClaimStatus.CLAIMED
+            assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
 
 
 def test_locked_row_fails_only_its_record(

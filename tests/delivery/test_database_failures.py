@@ -242,7 +242,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
     heartbeat = make_heartbeat(database, clock)
     for item, attempt in zip(received, attempts, strict=True):
         heartbeat.watch(item)
-        heartbeat.running(item, attempt)
+        heartbeat.watch_attempt(item, attempt)
 
     clock.advance(seconds=30)
     heartbeat.renew_once()
@@ -261,7 +261,7 @@ def test_lease_is_not_renewed_without_its_message(
     received = ReceivedMessage(SQSRecord(record(message, handle="it")), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
-    heartbeat.running(received, make_attempt(database, message, 5, clock))
+    heartbeat.watch_attempt(received, make_attempt(database, message, 5, clock))
     sqs.refuse_visibility = {"it": 2}
 
     heartbeat.renew_once()
@@ -279,7 +279,7 @@ def test_heartbeat_extends_visibility_during_database_outage(
     )
     heartbeat = make_heartbeat(flaky_database, clock)
     heartbeat.watch(received)
-    heartbeat.running(received, attempt)
+    heartbeat.watch_attempt(received, attempt)
     flaky_database.fail_delivery = [database_unavailable]
 
     heartbeat.renew_once()
@@ -334,7 +334,7 @@ def test_releasing_duplicate_keeps_first_record_renewed(
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(first)
     heartbeat.watch(second)
-    heartbeat.running(first, make_attempt(database, message, 5, clock))
+    heartbeat.watch_attempt(first, make_attempt(database, message, 5, clock))
 
     heartbeat.release(second)  # as if the work item were already running
     heartbeat.renew_once()
@@ -366,8 +366,8 @@ def test_claim_on_hung_database_times_out(
     postgres: Server, migrated_database: str, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(claims, "SHORT_SECONDS", 0.3)
-    monkeypatch.setattr(db, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(claims, "SHORT_TRANSACTION_SECONDS", 0.3)
+    monkeypatch.setattr(db, "SERVER_GRACE_SECONDS", 0.2)
     messages = [pending(), pending()]
     with faulty_servers.cutting_proxy(postgres.port) as proxy:
         database = Database(f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}")

@@ -35,7 +35,7 @@ def dead_letter_of(database: Database, tenant: UUID, message: Message) -> DeadLe
 
 def retry(database: Database, tenant: UUID, outbox: Outbox, dead_letter: DeadLetterDetails, clock: Clock) -> None:
     change = ChangeRequest(dead_letter.job_id, dead_letter.version, "kim", clock(), "The cause is fixed")
-    outbox.send(actions.retry(database, tenant, change, bucket=None).sends)
+    outbox.send(actions.retry(database, tenant, change, bucket=None).messages)
 
 
 def test_successful_retry_leaves_dead_letter_retried(
@@ -104,12 +104,12 @@ def test_retry_rejects_pending_and_succeeded_work_items(
     message = task()
     run(fail_permanently, message)
     with database.tenant(tenant) as connection:
-        sends = start_revision(connection, "tasks", [message.work_id], clock())
+        messages = start_revision(connection, "tasks", [message.work_id], clock())
     dead_letter = dead_letter_of(database, tenant, message)
     for step in ("pending", "succeeded"):
         with pytest.raises(NotRetryableError, match=step):
             retry(database, tenant, outbox, dead_letter, clock)
-        run(succeed, sends[0].message)
+        run(succeed, messages[0].message)
 
 
 def test_retry_uses_edited_payload(

@@ -59,7 +59,7 @@ def test_slow_backoff_at_deadline_reports_message(
 
     assert len(response["batchItemFailures"]) == 1
     assert life_cycle(admin, message.work_id)["status"] == "pending"
-    assert consumer.gate.acquire(1, timeout=10) == 1
+    assert consumer.permits.acquire(1, timeout=10) == 1
 
 
 def test_failed_backoff_still_reports_message(
@@ -159,7 +159,7 @@ def test_hung_attempts_park_batch_and_end_process(
     row = life_cycle(admin, waiting_message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
     assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # this process will not have free permits soon
-    assert [consumer.gate.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
+    assert [consumer.permits.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
 def test_permit_starvation_parks_isolated_work_item(
@@ -170,14 +170,14 @@ def test_permit_starvation_parks_isolated_work_item(
     consumer = make_consumer(
         database, fail_transiently, clock, worker=QUICK, on_starved=lambda: process_ends.append(True)
     )
-    release = consumer.gate.release
+    release = consumer.permits.release
 
     def release_to_hung_attempt(permits: int = 1) -> None:
         """Give the returned permits to an attempt that never ends."""
         release(permits)
-        consumer.gate.acquire(2)
+        consumer.permits.acquire(2)
 
-    monkeypatch.setattr(consumer.gate, "release", release_to_hung_attempt)
+    monkeypatch.setattr(consumer.permits, "release", release_to_hung_attempt)
 
     response = consumer.handle(event(record(message)), ElapsingContext(seconds_left=120.5))
 
@@ -199,7 +199,7 @@ def test_parked_work_item_stays_marked_as_unsettled(
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 0, 1)
     with database.delivery() as connection:
         parked = message.model_copy(update={"send_number": 1})
-        assert claim(connection, [parked], clock())[parked].answer is ClaimStatus.LEASE_EXPIRED
+        assert claim(connection, [parked], clock())[parked].status is ClaimStatus.LEASE_EXPIRED
 
 
 def test_record_without_thread_spends_no_attempt(
@@ -228,7 +228,7 @@ def test_record_without_thread_spends_no_attempt(
     states = [(row["status"], row["attempts"]) for row in (life_cycle(admin, message.work_id) for message in messages)]
     assert response == {"batchItemFailures": []}
     assert sorted(states) == [("pending", 0), ("succeeded", 1), ("succeeded", 1)]
-    assert consumer.gate.acquire(3) == 3
+    assert consumer.permits.acquire(3) == 3
 
 
 # -- rejecting queues -------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_rejected_batch_does_not_block_other_batches(
 ) -> None:
     batch_sizes: list[int] = []
     messages = [pending() for _ in range(BATCH_SIZE + 2)]
-    sends = start_revision(admin, "matching", [message.work_id for message in messages], clock())
+    outbox_messages = start_revision(admin, "matching", [message.work_id for message in messages], clock())
     original_call = outbox._call
 
     def refuse_first(url: str, entries: Any, **options: Any) -> Any:
@@ -52,7 +52,7 @@ def test_rejected_batch_does_not_block_other_batches(
 
     monkeypatch.setattr(outbox, "_call", refuse_first)
 
-    assert Outbox(database, {"matching": QUEUE_URL}, clock=clock).send(sends) == 2
+    assert Outbox(database, {"matching": QUEUE_URL}, clock=clock).send(outbox_messages) == 2
     assert batch_sizes == [BATCH_SIZE, 2]
     ((unsent_numbers,),) = admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchall()
     assert unsent_numbers == BATCH_SIZE
@@ -92,8 +92,8 @@ def test_woken_work_item_keeps_its_queue(
 ):
     message = task(attempts=attempts, send_number=1, next_attempt_at=clock.now + timedelta(minutes=20))
     with database.tenant(tenant) as connection:
-        sends = wake(connection, "tasks", [message.work_id], clock.now)
-    outbox.send(sends)
+        outbox_messages = wake(connection, "tasks", [message.work_id], clock.now)
+    outbox.send(outbox_messages)
     assert sent_messages(sqs, queue) == [(next_send(message), 0)]
     assert len(sqs.sent) == 1
 
@@ -108,13 +108,13 @@ def test_deferred_first_attempt_uses_retry_queue(run: Run, task: Task, sqs: Fake
 def test_database_outage_leaves_messages_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    sends = enqueue_tasks(admin, tenant, task(send_number=1))
+    outbox_messages = enqueue_tasks(admin, tenant, task(send_number=1))
 
     def fail(*_: Any, **_options: Any) -> Any:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     monkeypatch.setattr(Database, "delivery", fail)
-    assert outbox.send(sends) == 0
+    assert outbox.send(outbox_messages) == 0
     assert sqs.sent == {}
 
 
@@ -135,9 +135,9 @@ def test_message_failed_by_sqs_stays_in_outbox(
 ):
     response = {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "InternalError"}]}
     monkeypatch.setattr(sqs, "send_message_batch", lambda **_: response)
-    sends = enqueue_tasks(admin, tenant, task(), task(attempts=0))
-    assert outbox.send(sends) == 1
-    assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(sends[1].id,)]
+    outbox_messages = enqueue_tasks(admin, tenant, task(), task(attempts=0))
+    assert outbox.send(outbox_messages) == 1
+    assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(outbox_messages[1].id,)]
 
 
 def test_unmarked_messages_stay_in_outbox(
@@ -177,10 +177,10 @@ def test_message_of_deleted_task_is_dropped(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, capsys: pytest.CaptureFixture[str]
 ):
     deleted, existing = task(), task()
-    sends = enqueue_tasks(admin, tenant, deleted, existing)
+    outbox_messages = enqueue_tasks(admin, tenant, deleted, existing)
     admin.execute("DELETE FROM task WHERE id = %s", [deleted.work_id])
 
-    outbox.send(sends)
+    outbox.send(outbox_messages)
 
     assert [message for message, _ in sent_messages(sqs, QUEUE)] == [existing]
     assert admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchone() == (0,)

@@ -68,7 +68,7 @@ def test_requeue_delay_doubles_up_to_cap() -> None:
 
 
 def test_listed_delays_have_no_jitter() -> None:
-    policy = RequeuePolicy(waits=(30, 120, 300), max_attempts=4)
+    policy = RequeuePolicy(attempt_delays=(30, 120, 300), max_attempts=4)
     error = ServiceUnavailableError("x")
 
     decisions = [policy.decide(error, attempts, 1, NOW, spread=0.9) for attempts in range(1, 5)]

@@ -45,8 +45,8 @@ class RetryScenario:
         ids = [make_task(self.admin, self.tenant) for _ in range(tasks)]
         with self.database.tenant(self.tenant) as connection:
             now = self.clock()
-            sends = enqueue(connection, WORK_KINDS["tasks"], [(id_, self.tenant, 1, 0) for id_ in ids], now, now)
-        outbox.send(sends)
+            messages = enqueue(connection, WORK_KINDS["tasks"], [(id_, self.tenant, 1, 0) for id_ in ids], now, now)
+        outbox.send(messages)
         return [entry["MessageBody"] for entry in self.sqs.sent.pop(QUEUE)]
 
     def outbox(self) -> Outbox:

@@ -125,10 +125,15 @@ class SaturatedWorker:
         """Highest number of concurrent records."""
         self._now = 0
         self._lock = threading.Lock()
-        self._log, self._take, self._claim, self._work = log, consumer.gate.acquire, consumer.claims.claim, consumer.run
+        self._log, self._take, self._claim, self._work = (
+            log,
+            consumer.permits.acquire,
+            consumer.claims.claim,
+            consumer.run,
+        )
         assert self._take(consumer.worker.permits) == consumer.worker.permits
         for target, name, replacement in (
-            (consumer.gate, "acquire", self.take),
+            (consumer.permits, "acquire", self.take),
             (consumer.claims, "claim", self.claim),
             (consumer, "run", self.work),
         ):
@@ -216,7 +221,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     assert states(admin, row.name) == [("pending", 0)] * count
 
     # Permits are free: one record per permit is claimed and runs. The others still wait.
-    saturated.consumer.gate.release(permits)
+    saturated.consumer.permits.release(permits)
     for _ in range(permits):
         assert saturated.working.acquire(timeout=TIMEOUT_SECONDS)
     assert states(admin, row.name) == [("in-progress", 1)] * permits + [("pending", 0)] * (count - permits)

@@ -18,9 +18,9 @@ def test_only_pending_work_items_are_woken(admin: Connection, database: Database
     ]
 
     with database.tenant(tenant) as connection:
-        sends = wake(connection, "tasks", [pending, *other_work_items], NOW)
+        messages = wake(connection, "tasks", [pending, *other_work_items], NOW)
 
-    assert [(send.message, send.scheduled_at) for send in sends] == [
+    assert [(send.message, send.scheduled_at) for send in messages] == [
         (Message(work_id=pending, revision=1, send_number=4), NOW)
     ]
     row = admin.execute(

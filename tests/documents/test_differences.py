@@ -79,7 +79,7 @@ def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHar
     )  # a price, and a quantity above order and delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
-    assert {message.message.work_id for message in decision_result.sends} == {harness.ids[0]}
+    assert {message.message.work_id for message in decision_result.messages} == {harness.ids[0]}
     result = compute(harness)
     assert result["outcome"] == "matched"
     assert all(variance["decided_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])

@@ -240,7 +240,7 @@ def test_removal_recomputes_clusters_before_and_after(
 ):
     harness = make_harness(CASE)
     admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", harness.ids[1:3])
-    messages = remove(harness, 0).sends
+    messages = remove(harness, 0).messages
     assert clusters(harness) == {1: 1, 2: 2, 3: 2}
     recomputed = {message.message.work_id for message in messages if message.worker == "diagnostics"}
     assert recomputed == {harness.ids[0], harness.ids[1], harness.ids[2]}
@@ -253,7 +253,7 @@ def test_removal_is_delivered_to_previous_destinations(
     make_destination(admin, harness.tenant_id, "erp")
     with harness.database.tenant(harness.tenant_id) as connection:
         enqueue(connection, harness.tenant_id, "document", harness.ids[0], lambda: '{"state": "succeeded"}', NOW)
-    messages = [*remove(harness, 0).sends, *remove(harness, 1).sends]
+    messages = [*remove(harness, 0).messages, *remove(harness, 1).messages]
     assert [message.worker for message in messages].count("document_output") == 1
     assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(harness.ids[0], None)]
 

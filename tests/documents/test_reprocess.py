@@ -17,8 +17,8 @@ from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.errors import RejectedRequestError
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import engine, store
-from counterfoil.operations.engine import Engine, Step
-from counterfoil.operations.store import NoOperationError, Operation, OperationCommand, OperationStateError
+from counterfoil.operations.engine import Engine, StepResult
+from counterfoil.operations.store import Operation, OperationCommand, OperationNotFoundError, OperationStateError
 from tests.dead_letters.audit_trail import verified_changes
 from tests.dead_letters.bulk_harness import KilledError
 from tests.delivery.conftest import sqs
@@ -78,8 +78,8 @@ def make_received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Co
     return make
 
 
-def step(database: Database, operation: Operation, clock: Clock) -> Step | None:
-    return engine.step(database, Reprocessing(), operation.id, operation.tenant_id, clock())
+def step(database: Database, operation: Operation, clock: Clock) -> StepResult | None:
+    return engine.run_step(database, Reprocessing(), operation.id, operation.tenant_id, clock())
 
 
 def _kill(_: Any) -> None:
@@ -106,7 +106,7 @@ def test_documents_start_at_rate_in_receipt_order(
         step_result = step(database, operation, clock)
         assert step_result is not None
         counts.append((step_result.processed, step_result.is_busy))
-        assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
+        assert step(database, operation, clock) in {None, StepResult(0, (), is_busy=False)}
         clock.advance(minutes=1)
     assert counts == [(3, True), (3, True), (1, False)]
     stored = row(admin)
@@ -138,7 +138,7 @@ def test_uneven_runs_keep_the_rate(rate: int):
     last_step_at, now, total = NOW, NOW, 0
     for run in range(600):
         now += timedelta(seconds=55 + run % 11)
-        count, start = engine.allowance(rate, A_MINUTE, last_step_at, now)
+        count, start = engine.permitted_items(rate, A_MINUTE, last_step_at, now)
         last_step_at = start + count * A_MINUTE / rate
         total += count
     minutes = (now + engine.LOOKAHEAD - NOW) / A_MINUTE
@@ -315,7 +315,7 @@ def test_operation_belongs_to_its_tenant(
     operation, other = make_operation(), make_tenant("zenith")
     with database.tenant(other) as connection:
         assert store.page(connection, operation.tenant_id, limit=10) == []
-        with pytest.raises(NoOperationError):
+        with pytest.raises(OperationNotFoundError):
             store.change_state(connection, operation.id, "cancel", version=1, actor="ann", now=clock())
 
 

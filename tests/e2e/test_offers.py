@@ -89,13 +89,13 @@ def pin(cloud: Cloud, tenant: Tenant) -> None:
     """Delete the results of the day, and queue the day again."""
     with psycopg.connect(cloud.database_url("postgres")) as owner:
         owner.execute(_FORGET, {"tenant": tenant.id})
-    sends = []
+    messages = []
     for zone in ZONES:
         due_zones = due_on(zone, DAY)
         with cloud.database.tenant(tenant.id) as connection:
-            sends += pinning.pin(connection, tenant.id, due_zones, RULES, SHARD_USERS, datetime.now(UTC))
-    assert len(sends) == SHARDS
-    for send in sends:
+            messages += pinning.pin(connection, tenant.id, due_zones, RULES, SHARD_USERS, datetime.now(UTC))
+    assert len(messages) == SHARDS
+    for send in messages:
         body = send.message.model_dump_json()
         cloud.client("sqs").send_message(QueueUrl=cloud.outputs["OffersQueueUrl"], MessageBody=body)
 

@@ -142,7 +142,7 @@ class Chat:
             submission = store.submit(self.cloud.database, self.tenant.id, request, datetime.now(UTC), bucket=None)
             session = session or submission.task.job_id
             self.submitted.setdefault(session, []).append((submission.task.job_id, text))
-            self.outbox.send(submission.sends)
+            self.outbox.send(submission.messages)
 
     def faults(self, admin: Connection, emulator_failures: set[UUID]) -> Counter[str]:
         """Count the sessions with each kind of fault.

@@ -80,7 +80,7 @@ def main() -> None:
     else:
         with database.tenant(arguments.tenant) as connection:
             effects = outcome.effects(connection)
-        reason = outcome.reason if isinstance(outcome, Skipped) else effects.remark
+        reason = outcome.reason if isinstance(outcome, Skipped) else effects.note
         error_type, message = type(outcome).__name__, reason or ""
     database.close()
     process.close_idle()

@@ -187,7 +187,7 @@ def test_manually_paused_queue_stays_paused(
     assert (MAPPING, True) not in lambda_.calls
     assert (watchdog.state(), status(admin)) == ("Disabled", "released")
 
-    request_pause(maintenance_database, replace(pause_request, is_paused=False, seen=1))
+    request_pause(maintenance_database, replace(pause_request, is_paused=False, expected_version=1))
     assert apply_pause(maintenance_database, "matching", [MAPPING])
     assert watchdog.state() == "Enabled"
 
@@ -198,12 +198,12 @@ def test_manual_pause_during_resume_wins(
     pause_matching_queue(watchdog)
     pause_request = PauseRequest("matching", False, "It is repaired", "kim", NOW, 0)
     request_pause(maintenance_database, replace(pause_request, is_paused=True))
-    request_pause(maintenance_database, replace(pause_request, seen=1))  # creates the row to lock
+    request_pause(maintenance_database, replace(pause_request, expected_version=1))  # creates the row to lock
     with ThreadPoolExecutor(1) as executor:
 
         def pause_manually() -> None:
             lambda_.before = do_nothing
-            second_request = replace(pause_request, is_paused=True, seen=2)
+            second_request = replace(pause_request, is_paused=True, expected_version=2)
             pauses.append(executor.submit(request_pause, maintenance_database, second_request))
             assert not wait(pauses, timeout=0.2).done  # the watchdog has locked the row
 

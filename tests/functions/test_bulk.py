@@ -75,7 +75,7 @@ def test_each_message_is_delayed_until_its_turn(bulk_engine: Engine, harness: Bu
 def test_steps_without_time_left_run_later(
     bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
+    monkeypatch.setattr(engine.run_step, "__kwdefaults__", {"batch_size": 5})
     harness.fail(20)
     operation = harness.request()
     seconds = chain(repeat(50.0, 4), repeat(MIN_SECONDS_LEFT - 1))
@@ -87,7 +87,7 @@ def test_steps_without_time_left_run_later(
 
 
 def test_operations_alternate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
+    monkeypatch.setattr(engine.run_step, "__kwdefaults__", {"batch_size": 2})
     dead_letters = harness.fail(20)
     large = harness.request()
     small = harness.request(job_ids=dead_letters[:2])
@@ -113,14 +113,14 @@ def test_failing_operation_blocks_no_other(
     failing_operation = harness.request()
     harness.now += timedelta(seconds=1)
     other = harness.request("resolve")
-    step = engine.step
+    step = engine.run_step
 
     def fail_broken(database: Database, definition: Any, operation_id: UUID, *arguments: Any, **options: Any) -> Any:
         if operation_id == failing_operation.id:
             raise error
         return step(database, definition, operation_id, *arguments, **options)
 
-    monkeypatch.setattr(engine, "step", fail_broken)
+    monkeypatch.setattr(engine, "run_step", fail_broken)
     if is_failure:
         with pytest.raises(RuntimeError, match=r"^1 operations failed$"):
             run(bulk_engine)
@@ -136,7 +136,7 @@ def test_database_outage_fails_the_run(bulk_engine: Engine, harness: BulkHarness
     def raise_unavailable(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailableError("unavailable")
 
-    monkeypatch.setattr(engine, "step", raise_unavailable)
+    monkeypatch.setattr(engine, "run_step", raise_unavailable)
     with pytest.raises(DatabaseUnavailableError):
         run(bulk_engine)
 

@@ -174,7 +174,7 @@ def test_dead_lettered_message_stores_no_content(
     assert joined["dead_letter_queue_message"]
     stored_body = joined["dead_letter_queue_body"]
     assert read_task_message(stored_body) == read_task_message(body)
-    assert json.loads(stored_body) == json.loads(body) | {"payload": {"$left_out": "The task has it."}}
+    assert json.loads(stored_body) == json.loads(body) | {"payload": {"$omitted": "The task contains the payload."}}
 
 
 def test_deleted_conversation_leaves_no_content_anywhere(
@@ -216,7 +216,7 @@ def test_message_is_archived_without_its_content(
 
     dead_letter = archive(json.dumps(body))
 
-    assert json.loads(dead_letter["body"]) == body | {"payload": {"$left_out": "The task has it."}}
+    assert json.loads(dead_letter["body"]) == body | {"payload": {"$omitted": "The task contains the payload."}}
 
 
 def test_permanently_refused_claim_stores_no_content(

@@ -152,7 +152,7 @@ def test_late_settlement_after_the_archivers_read_is_stale(
         assert actions(admin) == ["returned"]
     else:
         assert (row["status"], row["attempts"]) == ("failed", 1)
-        assert actions(admin) == ["dead", "joined"]
+        assert actions(admin) == ["dead-lettered", "message-attached"]
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == (returns == 2)
 
 
@@ -160,7 +160,7 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     ("finish", "status", "happened"),
     [
         (succeed, "succeeded", ["dropped"]),
-        (fail_permanently, "failed", ["dead", "joined"]),
+        (fail_permanently, "failed", ["dead-lettered", "message-attached"]),
         (fail_transiently, "pending", ["returned"]),
     ],
 )
@@ -420,7 +420,10 @@ def test_two_archivers_settle_a_message_once(
         repeated = sessions.begin(lambda: other_archiver.process("matching", message), waits=2)
     assert result_of(archived) is result_of(repeated) is None
 
-    assert [action for action in actions(admin) if action in {"returned", "dead"}] in (["returned"], ["dead"])
+    assert [action for action in actions(admin) if action in {"returned", "dead-lettered"}] in (
+        ["returned"],
+        ["dead-lettered"],
+    )
     assert len(rows(admin, "outbox")) + len(rows(admin, "dead_letter")) == 1
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event"))
 
@@ -436,7 +439,7 @@ def test_two_archivers_archive_an_unreadable_message_once(
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["previous_failures"] == []
-    assert actions(admin) == ["dead"]
+    assert actions(admin) == ["dead-lettered"]
     assert len(rows(admin, "failure_event")) == 1
 
 
@@ -505,10 +508,10 @@ def test_lost_database_retains_the_message_until_settled_once(
     assert (effects(admin) == before) or lost_at == "after"
     assert archiver.process("matching", message) is None
 
-    returned = [action for action in actions(admin) if action in {"returned", "dead"}]
+    returned = [action for action in actions(admin) if action in {"returned", "dead-lettered"}]
     expected = 0 if situation in {"succeeded", "failed", "skipped", "unknown"} else 1
     assert len(returned) == expected
-    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead")
+    assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead-lettered")
     # Due messages stay in the outbox when the database is lost, and the watchdog sends them.
     unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
     assert len(unsent) == returned.count("returned") * (lost_at == "after")

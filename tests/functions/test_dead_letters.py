@@ -185,7 +185,7 @@ def test_unreadable_message_is_dead_lettered_once(
         (dead_letter["worker"], dead_letter["work_id"], str(dead_letter["previous_failures"]))
         for dead_letter in dead_letters
     } == {(worker, None, "[]")}
-    assert actions(admin) == ["dead"] * len(unreadable)
+    assert actions(admin) == ["dead-lettered"] * len(unreadable)
     assert len(rows(admin, "failure_event")) == len(unreadable)
     assert rows(admin, "acquisition_job") == []
 
@@ -300,7 +300,11 @@ def test_message_after_failed_work_joins_its_dead_letter(
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["payload"]["dead_letter_queue_message"] == followed.message_id
-    assert actions(admin) == ["dead", "joined", "joined"]  # for the original message and for the next one
+    assert actions(admin) == [
+        "dead-lettered",
+        "message-attached",
+        "message-attached",
+    ]  # for the original message and for the next one
     assert len(rows(admin, "failure_event")) == 1
 
 
@@ -384,7 +388,7 @@ def test_work_is_returned_twice_and_then_fails(
     last = dlq_record(last_sent_body(sqs))
     archiver.process("matching", last)
 
-    assert actions(admin) == ["returned", "returned", "dead", "joined"]
+    assert actions(admin) == ["returned", "returned", "dead-lettered", "message-attached"]
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["dlq_returns"], row["send_number"]) == ("failed", 1, 2, 2)
     assert row["failed_at"] == clock.now

@@ -147,7 +147,7 @@ def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
         )
     assert isinstance(decided, differences.DecisionResult)
     harness.clock.advance(seconds=5)
-    assert harness.compute(decided.sends) == []
+    assert harness.compute(decided.messages) == []
     row = harness.stored_result(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
     assert row["skip_reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")

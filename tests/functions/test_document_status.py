@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.dead_letter import restart
 from counterfoil.delivery.work import Message
 from counterfoil.documents.reprocess import REASON
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
@@ -71,7 +71,7 @@ def work_returning(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Ou
 @pytest.mark.parametrize(
     ("outcome", "state", "reason"),
     [
-        (Succeeded(lambda _: Effects(remark="Alone.")), "succeeded", "Alone."),
+        (Succeeded(lambda _: Effects(note="Alone.")), "succeeded", "Alone."),
         (Skipped("No counterparty."), "skipped", "No counterparty."),
         (InvalidDocumentError("It is damaged.", code="damaged_pdf"), "failed", "It is damaged."),
     ],
@@ -141,7 +141,7 @@ def test_repeated_status_is_delivered_once(
         Worker("matching", work_returning(outcome), database, clock).handle(message)
         expected.append(states(admin)[0][-1] == payload_revision)
         with database.tenant(tenant_id) as connection:
-            renew(connection, "matching", [queued_message.work_id], clock(), actor="ann", reason=REASON["match"])
+            restart(connection, "matching", [queued_message.work_id], clock(), actor="ann", reason=REASON["match"])
         revision += 1
     assert expected == [True] * 4
 
@@ -240,7 +240,9 @@ def test_newer_status_closes_the_dead_letter(
         outbox_message, work=work_returning(RejectedRequestError("HTTP 401"))
     )
     with database.tenant(tenant_id) as connection:
-        (repeated,) = renew(connection, "matching", [queued_message.work_id], clock(), actor="ann", reason="Once more.")
+        (repeated,) = restart(
+            connection, "matching", [queued_message.work_id], clock(), actor="ann", reason="Once more."
+        )
     Worker("matching", work_returning(Succeeded(lambda _: Effects())), database, clock).handle(repeated.message)
     statuses = {dead_letter["worker"]: dead_letter for dead_letter in rows(admin, "dead_letter")}
     assert statuses["document_output"]["status"] == "retried"

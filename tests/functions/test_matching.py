@@ -70,7 +70,7 @@ def test_ambiguous_match_is_judged_before_the_write(
     assert (harness.links(), len(model_server.requests)) == (set(), 1)
     with harness.database.tenant(harness.tenant_id) as connection:
         effects = outcome.effects(connection)
-    assert (harness.links(), effects.remark, len(model_server.requests)) == ({(0, 2)}, None, 1)
+    assert (harness.links(), effects.note, len(model_server.requests)) == ({(0, 2)}, None, 1)
     assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(harness.ids[2], "matching")]
 
 

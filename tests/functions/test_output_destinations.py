@@ -118,7 +118,7 @@ def destination_id_of(output: OutputHarness, name: str) -> str:
 
 def test_both_secrets_sign_during_a_rotation(output: OutputHarness, server: Server):
     old_secret = output.webhook(server.url)
-    new_secret = destinations.rotate(output.admin, output.change(), "office")
+    new_secret = destinations.rotate_secret(output.admin, output.change(), "office")
     assert new_secret is not None
     for passed, expected in ((0, {old_secret, new_secret}), (23, {old_secret, new_secret}), (2, {new_secret})):
         output.clock.advance(hours=passed)
@@ -135,7 +135,7 @@ def test_both_secrets_sign_during_a_rotation(output: OutputHarness, server: Serv
 
 def test_second_rotation_invalidates_the_first_secret(output: OutputHarness):
     first = output.webhook("http://127.0.0.1:1")
-    rotations = [destinations.rotate(output.admin, output.change(), "office") for _ in range(2)]
+    rotations = [destinations.rotate_secret(output.admin, output.change(), "office") for _ in range(2)]
     (row,) = rows(output.admin, "destination")
     with output.database.tenant(output.tenant_id) as connection:
         secrets = destinations.active_secrets(connection, UUID(row["id"]), output.clock())

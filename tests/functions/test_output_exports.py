@@ -16,7 +16,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
-from counterfoil.webhooks.payload import export
+from counterfoil.webhooks.payload import export_files
 from functions.document_output.work import OutputDependencies
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.functions.output_harness import BUCKET, OutputHarness
@@ -127,11 +127,11 @@ def test_slow_older_revision_overwrites_nothing(output: OutputHarness, s3: S3):
     def supersede(attempt: TenantAttempt) -> Outcome:
 
         with attempt.database.tenant(output.tenant_id) as connection:
-            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+            loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
         output.result("matched", cluster)
         output.run()  # the newer revision is stored first
-        export(BUCKET, "acme", "erp/in", loaded[0])
+        export_files(BUCKET, "acme", "erp/in", loaded[0])
         return output.deliver(attempt)
 
     output.run(work=supersede)
@@ -173,14 +173,14 @@ def test_slow_attempt_for_recreated_destination_overwrites_nothing(output: Outpu
 
     def supersede(attempt: TenantAttempt) -> Outcome:
         with attempt.database.tenant(output.tenant_id) as connection:
-            loaded = destinations.load(connection, attempt.work_id, attempt.revision)
+            loaded = destinations.load_job(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
         assert destinations.remove(output.admin, output.change(), "erp")
         output.export("erp/in")
         output.clock.advance(seconds=1)
         output.result("matched", cluster)
         output.run()  # the new destination is written first
-        export(BUCKET, "acme", "erp/in", loaded[0])
+        export_files(BUCKET, "acme", "erp/in", loaded[0])
         return output.deliver(attempt)
 
     output.run(work=supersede)

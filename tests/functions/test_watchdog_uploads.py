@@ -86,10 +86,10 @@ def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
 
 def register_event(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
     """Register the job of an S3 event, as a claim does."""
-    intake = files.read_event(s3_event(object_created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
-    assert intake.register is not None
+    parsed = files.read_event(s3_event(object_created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
+    assert parsed.register is not None
     with database.delivery() as connection:
-        intake.register(connection, clock())
+        parsed.register(connection, clock())
 
 
 def jobs(admin: Connection) -> list[tuple[str, str | None]]:

@@ -75,7 +75,7 @@ def test_dead_letter_exports_expire_after_a_week(pipeline: Template):
         "Id": "exports-of-dead-letters",
         "Prefix": export.PREFIX,
         "Status": "Enabled",
-        "ExpirationInDays": export.KEPT.days,
+        "ExpirationInDays": export.RETENTION.days,
         "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
     }

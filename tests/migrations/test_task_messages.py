@@ -28,7 +28,7 @@ def bodies(database: Database) -> Bodies:
 
     def read_bodies(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:
-            return dict(connection.execute(str(WORK_KINDS["tasks"].envelope).encode(), {"ids": list(ids)}).fetchall())
+            return dict(connection.execute(str(WORK_KINDS["tasks"].body_query).encode(), {"ids": list(ids)}).fetchall())
 
     return read_bodies
 

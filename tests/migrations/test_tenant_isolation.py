@@ -15,7 +15,7 @@ def test_every_tenant_table_forces_row_level_security(admin: Connection):
         """SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity,
                   EXISTS (SELECT FROM pg_policy p
                           WHERE p.polrelid = c.oid AND 'counterfoil_worker'::regrole = ANY (p.polroles)),
-                  EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'erasing')
+                  EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'erasure')
            FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
            WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
              AND a.attname = 'tenant_id' AND NOT a.attisdropped"""

@@ -16,7 +16,7 @@ def test_first_failure_is_sent_immediately(fail: Fail, run: Run, channel: FakeCh
     (document,) = fail()
     assert run().sent == 1
     assert channel.headlines == ["A document of acme failed in matching"]
-    assert str(document) in [fact.value for fact in channel.sent[0].text.facts]
+    assert str(document) in [field.value for field in channel.sent[0].text.fields]
     assert run().sent == 0
 
 
@@ -30,10 +30,10 @@ def test_five_hundred_equal_failures_send_two_messages(fail: Fail, run: Run, cha
         "499 more documents of acme failed in matching",
     ]
     digest = channel.sent[1].text
-    named_documents = [fact.value for fact in digest.facts if fact.label == "Document"]
+    named_documents = [field.value for field in digest.fields if field.label == "Document"]
     assert len(named_documents) == 5
     assert set(named_documents) <= {str(document) for document in documents}
-    assert ("And", "494 more") in [(fact.label, fact.value) for fact in digest.facts]
+    assert ("And", "494 more") in [(field.label, field.value) for field in digest.fields]
 
 
 def test_five_minutes_of_failures_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):

@@ -62,9 +62,9 @@ def test_notification_omits_the_quoted_model_answer(
     )
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
-    facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
-    assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
-    assert facts["Document"] == str(message.work_id)
+    fields = {field.label: field.value for field in channel.sent[0].text.fields}
+    assert (fields["Error"], fields["Attempts"]) == ("The model's answer is not valid JSON", "3")
+    assert fields["Document"] == str(message.work_id)
 
 
 def test_workers_import_no_channels():
@@ -106,5 +106,5 @@ def test_lost_worker_notification_omits_earlier_error(
     make_consumer(database, fail_with_answer(""), clock).handle(event(record(message, receives=3)), Context())
     assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]
     run()
-    (error,) = [fact.value for fact in channel.sent[0].text.facts if fact.label == "Error"]
+    (error,) = [field.value for field in channel.sent[0].text.fields if field.label == "Error"]
     assert error == "The worker ended during attempt 3 of 3 without settling it"

@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.notifications import channels
-from counterfoil.notifications.notice import SUBJECTS, Failure, NotificationDigest, Tenant, one_line, render
+from counterfoil.notifications.notice import SUBJECTS, Failure, NotificationDigest, Tenant, render, to_one_line
 
 DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")
 JOB = UUID("0198c0de-0000-7000-8000-00000000000b")
@@ -34,11 +34,11 @@ def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> Not
 
 
 def slack_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.layout(render(notice_, console_url, 300))
+    return channels.render_mrkdwn(render(notice_, console_url, 300))
 
 
 def mail_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.body(render(notice_, console_url, 300))
+    return channels.render_body(render(notice_, console_url, 300))
 
 
 def test_single_failure_is_formatted_for_slack():
@@ -146,11 +146,11 @@ def test_long_error_is_cut_before_escaping():
 )
 def test_name_cannot_inject_a_mail_header(name: str):
     text = render(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
-    assert channels.subject(text) == (
+    assert channels.render_subject(text) == (
         "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
     )
-    assert len(channels.body(text).splitlines()) == len(mail_text(notice()).splitlines())
-    assert len(channels.layout(text).splitlines()) == len(slack_text(notice()).splitlines())
+    assert len(channels.render_body(text).splitlines()) == len(mail_text(notice()).splitlines())
+    assert len(channels.render_mrkdwn(text).splitlines()) == len(slack_text(notice()).splitlines())
 
 
 def test_error_cannot_start_a_new_line():
@@ -160,14 +160,14 @@ def test_error_cannot_start_a_new_line():
 
 def test_subject_length_is_bounded():
     text = render(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
-    assert len(channels.subject(text)) <= 150
+    assert len(channels.render_subject(text)) <= 150
 
 
 @pytest.mark.parametrize(
     ("text", "line"), [("", ""), (" a\t\n b ", "a b"), ("abcdefg", "abcde…"), ("Straße 日本", "Straße…")]
 )
 def test_text_is_reduced_to_one_line(text: str, line: str):
-    assert one_line(text, len(line) or 1) == line
+    assert to_one_line(text, len(line) or 1) == line
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.notifications import store
-from counterfoil.notifications.notifier import GIVE_UP_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
+from counterfoil.notifications.notifier import ABANDON_AFTER, LEASE, MAX_BACKOFF, RETENTION, Notifier, backoff
 from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import FakeChannel, RaiseErrors, deliveries, metrics
@@ -47,7 +47,7 @@ def test_crash_before_recording_sends_again(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
+        patch.setattr(store, "mark_sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
         with pytest.raises(KeyboardInterrupt):
             run()
     assert run().sent == 0  # another sender may still hold the lease
@@ -73,7 +73,7 @@ def test_database_outage_before_recording_loses_nothing(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", RaiseErrors(DatabaseUnavailableError("PostgreSQL is not available")))
+        patch.setattr(store, "mark_sent", RaiseErrors(DatabaseUnavailableError("PostgreSQL is not available")))
         with pytest.raises(DatabaseUnavailableError):
             run()
     clock.now += LEASE
@@ -305,14 +305,14 @@ def test_notice_is_abandoned_after_three_days(
     fail()
     channel.on_send = on_send = RaiseErrors(*[UNAVAILABLE] * 1000)
     start = clock()
-    while clock() <= start + GIVE_UP_AFTER:
+    while clock() <= start + ABANDON_AFTER:
         run()
         clock.advance(minutes=10)
     capsys.readouterr()
     calls_before = on_send.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
-    assert deliveries(admin, "gave_up_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
+    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.advance(days=1)
     assert (run().abandoned, on_send.calls) == (0, calls_before)
     assert 70 < calls_before < 85  # hourly, after the first minutes
@@ -324,7 +324,7 @@ def test_disabled_channel_abandons_its_deliveries(
     fail()
     channel.on_send = RaiseErrors(UNAVAILABLE)
     run()
-    clock.now += GIVE_UP_AFTER + timedelta(seconds=1)
+    clock.now += ABANDON_AFTER + timedelta(seconds=1)
     assert make_notifier({}).run(lambda: 60).abandoned == 1
 
 

@@ -194,7 +194,7 @@ def test_failed_users_are_quarantined_and_others_served(
     stored_jobs = jobs(admin)
     assert stored_jobs[user(2)] == ("failed", None, "There is no age")
     assert stored_jobs[user(3)] == ("failed", None, "A trait is not a number")
-    (message,) = write_result.sends
+    (message,) = write_result.messages
     quarantined = read_shard(database, tenant, message.message.work_id)
     assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_aside) == (
         "0/failed",
@@ -207,7 +207,7 @@ def test_failed_users_are_quarantined_and_others_served(
 
 def test_quarantined_jobs_follow_their_shard(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     write_result = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
-    (message,) = write_result.sends
+    (message,) = write_result.messages
     admin.execute(
         "UPDATE offer_shard SET status = 'in-progress', claim_token = 1 WHERE id = %s", [message.message.work_id]
     )

@@ -13,12 +13,12 @@ from counterfoil.kinds import WORK_KINDS
 from counterfoil.queues import (
     Backlog,
     QueueHistory,
-    add_up_minutes,
     first_minute,
     last_hour,
     last_recorded_at,
-    read_statement,
+    minute_stats_query,
     record_depths,
+    roll_up_minutes,
     running_counts,
 )
 from tests.factories import make_document, make_task
@@ -49,7 +49,7 @@ def record_minute(maintenance_database: Database) -> RecordMinute:
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
         with maintenance_connection(maintenance_database) as connection:
             now = NOW + minute * MINUTE
-            return add_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
+            return roll_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
 
     return run
 
@@ -74,9 +74,9 @@ def history(
     with database.delivery() as connection:
         last_recorded = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
-            return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=None)[worker]
+            return last_hour(connection, WORKERS, now, last_recorded=last_recorded, tenant_id=None)[worker]
     with database.tenant(tenant_id) as connection:
-        return last_hour(connection, WORKERS, now, last=last_recorded, tenant_id=tenant_id)[worker]
+        return last_hour(connection, WORKERS, now, last_recorded=last_recorded, tenant_id=tenant_id)[worker]
 
 
 def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
@@ -227,12 +227,12 @@ def test_backlog_is_reported_as_recorded(
     start_revision(admin, "tasks", pending_tasks[:1], NOW - timedelta(seconds=200))
     start_revision(admin, "tasks", pending_tasks[1:], NOW - timedelta(seconds=90))
     record_minute(depths={"tasks": 7})
-    assert history(database, acme.id).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
-    assert history(database).waiting == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
+    assert history(database, acme.id).backlog == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
+    assert history(database).backlog == Backlog(pending=3, oldest_seconds=200, dead_letters=0)
     admin.execute("UPDATE task SET status = 'failed'")
     record_minute(1)
     later = NOW + MINUTE
-    assert history(database, acme.id, now=later).waiting == Backlog()
+    assert history(database, acme.id, now=later).backlog == Backlog()
     assert (history(database, now=later).series.depth[59], history(database, acme.id, now=later).series.depth[59]) == (
         7,
         None,
@@ -246,7 +246,7 @@ def test_scheduled_work_item_is_pending_but_not_due(
     start_revision(admin, "tasks", tasks, NOW - timedelta(seconds=200))
     admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
     record_minute()
-    assert history(database).waiting == Backlog(pending=1, oldest_seconds=None)
+    assert history(database).backlog == Backlog(pending=1, oldest_seconds=None)
 
 
 def test_pending_dead_letters_count_for_their_worker(
@@ -262,7 +262,7 @@ def test_pending_dead_letters_count_for_their_worker(
         admin.execute(count, [tenant, "resolved", 9])
     admin.execute(count, [acme.id, "pending", -1])
     record_minute()
-    assert (history(database, acme.id).waiting, history(database).waiting) == (
+    assert (history(database, acme.id).backlog, history(database).backlog) == (
         Backlog(dead_letters=4),
         Backlog(dead_letters=6),
     )
@@ -277,7 +277,7 @@ def test_backlog_is_unknown_without_watchdog(
         assert last_recorded_at(connection, WORKERS, NOW) == NOW.replace(second=0)
         later = NOW + timedelta(hours=2)
         assert last_recorded_at(connection, WORKERS, later) is None
-        assert last_hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
+        assert last_hour(connection, WORKERS, later, last_recorded=None, tenant_id=None)["tasks"].backlog is None
 
 
 def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other_tenant: Tenant):
@@ -321,7 +321,7 @@ def test_history_query_uses_index_with_many_tenants(database: Database, admin: C
         with admin.transaction():
             admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
             admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id or "")])
-            statement = read_statement(tenant_id).as_bytes()
+            statement = minute_stats_query(tenant_id).as_bytes()
             values = {"workers": WORKERS, "from": first_minute(NOW), "tenant": tenant_id}
             plan = str(admin.execute(b"EXPLAIN " + statement, values).fetchall())
         assert "queue_minute_stats_tenant_id_worker_minute_key" in plan

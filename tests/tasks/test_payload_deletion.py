@@ -11,13 +11,13 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.tasks import payloads, store
 from counterfoil.tasks.payloads import INLINE_BYTES
-from counterfoil.tasks.store import Submitted
+from counterfoil.tasks.store import SubmittedTask
 from counterfoil.tasks.types import TYPES
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
 LARGE = {"a": "x" * INLINE_BYTES}
-Submit = Callable[..., Submitted]
+Submit = Callable[..., SubmittedTask]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
     """`submit(payload, **options)`: submit an echo task with options of `order`."""
     assert s3.objects == {}
 
-    def submit(payload: dict[str, Any], **options: Any) -> Submitted:
+    def submit(payload: dict[str, Any], **options: Any) -> SubmittedTask:
         echo = TYPES.get("echo")
         assert echo is not None
         return store.submit(database, tenant, store.build_request(echo, payload, **options), NOW, bucket=BUCKET)

@@ -27,7 +27,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_written_payload_is_readable(bucket: Any) -> None:
-    payloads.write(BUCKET, KEY, payloads.canonical({"text": "größer"}))
+    payloads.write(BUCKET, KEY, payloads.to_canonical_json({"text": "größer"}))
 
     assert payloads.read(BUCKET, KEY) == {"text": "größer"}
     assert bucket.head_object(Bucket=BUCKET, Key=KEY)["ContentType"] == "application/json"

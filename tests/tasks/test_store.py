@@ -13,14 +13,14 @@ from counterfoil.errors import InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
-from counterfoil.tasks.store import IdempotencyKeyConflictError, Submitted, TaskFilter, TaskFinishedError
+from counterfoil.tasks.store import IdempotencyKeyConflictError, SubmittedTask, TaskFilter, TaskFinishedError
 from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import TYPES
 from tests.dead_letters.audit_trail import verified_changes
 from tests.factories import NOW
 from tests.tasks.conftest import BUCKET, FakeS3, rows
 
-Submit = Callable[..., Submitted]
+Submit = Callable[..., SubmittedTask]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
     """`submit(payload, at=NOW, **options)`: submit a task with options of `order`."""
     assert s3.objects == {}
 
-    def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> Submitted:
+    def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> SubmittedTask:
         task_type = TYPES.get(type_)
         assert task_type is not None
         return store.submit(database, tenant, store.build_request(task_type, payload, **options), at, bucket=BUCKET)
@@ -51,7 +51,7 @@ def test_submission_stores_task_and_outbox_row(submit: Submit, admin: Connection
         1,
         0,
     )
-    assert [message.message.work_id for message in submission.sends] == [row["id"]]
+    assert [message.message.work_id for message in submission.messages] == [row["id"]]
 
 
 def test_task_without_key_gets_a_generated_one(submit: Submit, admin: Connection) -> None:
@@ -80,7 +80,7 @@ def test_repeated_request_returns_first_task_without_message(submit: Submit, adm
 
     repeated = submit({"b": 2, "a": 1}, idempotency_key="k")
 
-    assert (repeated.is_new, repeated.sends, repeated.task.job_id) == (False, (), first.task.job_id)
+    assert (repeated.is_new, repeated.messages, repeated.task.job_id) == (False, (), first.task.job_id)
     assert (repeated.task.status, repeated.task.result) == ("succeeded", [7])
     assert len(rows(admin, "outbox")) == 1
 

@@ -11,7 +11,7 @@ from counterfoil.documents.three_way_match.checks import find_variances
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.settings import Settings
 from counterfoil.webhooks import destinations
-from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, OutputJob, body, export_key
+from counterfoil.webhooks.payload import SCHEMA_VERSION, SIGNATURE_HEADER, OutputJob, export_key, render_body
 from tools.demo.webhook_receiver import TOLERANCE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
@@ -26,13 +26,13 @@ def fields(heading: str) -> list[str]:
 
 
 def test_documented_fields_match_the_code():
-    assert fields("## The call") == list(json.loads(body(JOB)))
+    assert fields("## The call") == list(json.loads(render_body(JOB)))
     assert fields("`data` of a cluster has these fields") == CLUSTER_FIELDS
     assert f"| `schema_version` | {SCHEMA_VERSION}." in PAGE
 
 
 def test_headers_are_documented():
-    assert f"{HEADER}: t=" in PAGE
+    assert f"{SIGNATURE_HEADER}: t=" in PAGE
     assert "Idempotency-Key: " in PAGE
 
 

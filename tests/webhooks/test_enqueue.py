@@ -62,9 +62,9 @@ def test_active_subscribed_destinations_get_a_delivery(scenario: OutputScenario,
     make_destination(scenario.admin, scenario.tenant_id, "documents", events=["document"])
     make_destination(scenario.admin, scenario.tenant_id, "gone", disabled_at=scenario.clock())
     make_destination(scenario.admin, make_tenant("other"), "theirs")
-    sends = scenario.request()
+    messages = scenario.request()
     assert {UUID(job["destination_id"]) for job in scenario.jobs()} == subscribed
-    assert {send.message.work_id for send in sends} == {
+    assert {send.message.work_id for send in messages} == {
         job_id(destination, "cluster", scenario.cluster) for destination in subscribed
     }
     assert {(job["status"], job["revision"], job["schema_version"]) for job in scenario.jobs()} == {("pending", 1, 1)}

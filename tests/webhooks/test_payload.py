@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.webhooks.payload import COLUMNS, SCHEMA_VERSION, OutputJob, body, to_csv_rows
+from counterfoil.webhooks.payload import COLUMNS, SCHEMA_VERSION, OutputJob, render_body, to_csv_rows
 
 ID, SUBJECT = UUID(int=1), UUID(int=2)
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -33,7 +33,7 @@ def lines(job_: OutputJob) -> list[dict[str, str]]:
 
 def test_version_1_bytes_are_unchanged():
     """Retries after a deployment send the same bytes; changes need a new version."""
-    assert body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
+    assert render_body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
         b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
         b'"subject_id": "00000000-0000-0000-0000-000000000002", "revision": 3, '
         b'"created_at": "2026-01-02T03:04:05.000000Z", "data": {"a": 1.10, "b": "\xc3\xbc"}}'
@@ -42,17 +42,17 @@ def test_version_1_bytes_are_unchanged():
 
 def test_time_zone_does_not_change_the_body():
     same_time_elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    assert body(job({}, requested_at=same_time_elsewhere)) == body(job({}))
+    assert render_body(job({}, requested_at=same_time_elsewhere)) == render_body(job({}))
 
 
 def test_each_revision_has_its_own_key():
     assert (job({}).key, job({}, revision=4).key) == (f"{ID}:3", f"{ID}:4")
-    assert json.loads(body(job({})))["id"] == job({}).key
+    assert json.loads(render_body(job({})))["id"] == job({}).key
 
 
 @pytest.mark.parametrize("number", ["0.1", "1.10", "100000000000000000000.01", "1e-400", "-0"])
 def test_numbers_are_not_rounded(number: str):
-    assert f'"data": {{"n": {number}}}}}'.encode() in body(job(f'{{"n": {number}}}'))
+    assert f'"data": {{"n": {number}}}}}'.encode() in render_body(job(f'{{"n": {number}}}'))
 
 
 INVOICE = {

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from counterfoil.webhooks.payload import signature
+from counterfoil.webhooks.payload import sign
 from tools.demo.webhook_receiver import TOLERANCE_SECONDS, is_genuine
 
 BODY, AT = b'{"a": 1}', 1_767_323_045
@@ -14,31 +14,31 @@ OLD, NEW = "whsec_old", "whsec_new"
 
 def test_signature_is_an_hmac_over_time_and_body():
     digest = hmac.new(b"whsec_old", b'1767323045.{"a": 1}', hashlib.sha256).hexdigest()
-    assert signature(BODY, [OLD], AT) == f"t=1767323045,v1={digest}"
+    assert sign(BODY, [OLD], AT) == f"t=1767323045,v1={digest}"
 
 
 def test_every_active_secret_signs():
-    header = signature(BODY, [NEW, OLD], AT)
+    header = sign(BODY, [NEW, OLD], AT)
     assert header.count("v1=") == 2
     for secret in (OLD, NEW):
         assert is_genuine(header, BODY, [secret], AT)
-        assert is_genuine(signature(BODY, [secret], AT), BODY, [OLD, NEW], AT)
+        assert is_genuine(sign(BODY, [secret], AT), BODY, [OLD, NEW], AT)
     assert not is_genuine(header, BODY, ["whsec_other"], AT)
     assert not is_genuine(header, BODY, [], AT)
 
 
 @pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
 def test_signature_is_valid_for_five_minutes(seconds_late: float):
-    assert is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
+    assert is_genuine(sign(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 
 @pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
 def test_replayed_call_is_rejected(seconds_late: float):
-    assert not is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
+    assert not is_genuine(sign(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 
 def test_changed_body_or_time_is_rejected():
-    header = signature(BODY, [OLD], AT)
+    header = sign(BODY, [OLD], AT)
     assert not is_genuine(header, BODY + b" ", [OLD], AT)
     assert not is_genuine(header.replace(f"t={AT}", f"t={AT + 1}"), BODY, [OLD], AT)
 
@@ -52,4 +52,4 @@ def test_malformed_signature_is_rejected(header: str):
 
 
 def test_signature_with_two_times_is_rejected():
-    assert not is_genuine(f"t={AT},{signature(BODY, [OLD], AT)}", BODY, [OLD], AT)
+    assert not is_genuine(f"t={AT},{sign(BODY, [OLD], AT)}", BODY, [OLD], AT)

@@ -10,7 +10,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from counterfoil.db import ANSWER_SECONDS, SHORT_SECONDS
+from counterfoil.db import SERVER_GRACE_SECONDS, SHORT_TRANSACTION_SECONDS
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import Process, ProcessState, Scheduler
 from tools.simulation.sqs import Message, Queue, Sqs, record
@@ -18,7 +18,7 @@ from tools.simulation.sqs import Message, Queue, Sqs, record
 CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
 """Durations for which a release may crash at start."""
 IN_FLIGHT = "its invocation has not finished"
-MAX_DATABASE_WAIT_SECONDS = SHORT_SECONDS + ANSWER_SECONDS
+MAX_DATABASE_WAIT_SECONDS = SHORT_TRANSACTION_SECONDS + SERVER_GRACE_SECONDS
 """Longest time that a batch waits for the database."""
 
 Handler = Callable[[dict[str, Any], LambdaContext], Any]

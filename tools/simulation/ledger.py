@@ -20,10 +20,10 @@ WorkItemRef = tuple[str, UUID, int, int]
 def work_items_in(worker: str, body: str) -> tuple[WorkItemRef, ...]:
     """Return the work items in a message; none if it is unreadable."""
     try:
-        intake = READERS.get(worker, read_message)(body)
+        parsed = READERS.get(worker, read_message)(body)
     except CounterfoilError:
         return ()
-    return tuple((worker, message.work_id, message.revision, message.send_number) for message in intake.messages)
+    return tuple((worker, message.work_id, message.revision, message.send_number) for message in parsed.messages)
 
 
 @dataclass(frozen=True)

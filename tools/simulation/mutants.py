@@ -218,12 +218,12 @@ class _ChecksThenActs(claims.Claims):
                 lease=now,
                 max_attempts=self._max_attempts,
                 take_over=take_over,
-                look_only=True,
+                read_only=True,
             )
         with self._database.delivery() as connection:
             now = self._clock()
             for message, claim in statuses.items():
-                if claim.answer is ClaimStatus.CLAIMED:
+                if claim.status is ClaimStatus.CLAIMED:
                     if take_over:
                         sql.record_lost_attempt(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
@@ -253,8 +253,8 @@ def _one_queue() -> Any:
 def _counts_messages() -> Any:
     """Count every new message as a retry, including those after a deferral."""
     counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
-    envelope = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
-    return mock.patch.dict(work.WORK_KINDS, tasks=replace(work.WORK_KINDS["tasks"], envelope=envelope))
+    body_query = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
+    return mock.patch.dict(work.WORK_KINDS, tasks=replace(work.WORK_KINDS["tasks"], body_query=body_query))
 
 
 def _numbered_by_attempts() -> Any:
@@ -362,7 +362,7 @@ class _ShortVisibility(settlement.Settlement):
         except StaleClaimError as stale:
             return Disposition("stale", acknowledged=False, error=str(stale))
         except CounterfoilError as outage:
-            return self.database_unavailable(record, outage)
+            return self.handle_database_unavailable(record, outage)
         return Disposition("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
 
 
@@ -520,7 +520,7 @@ MUTANTS = (
     Mutant(
         "no deadline for the database",
         "waits for the database until Lambda ends it",
-        lambda: mock.patch.object(db, "ANSWER_SECONDS", inf),
+        lambda: mock.patch.object(db, "SERVER_GRACE_SECONDS", inf),
         lambda world: world.faults.ensure(Fault.HUNG, 8),
         caught_at=11,
     ),

@@ -36,8 +36,8 @@ def restart_work_item(world: "World", work: tuple[str, UUID] | None = None) -> N
         world.scheduler.log(f"an operator starts a new revision of {worker} {world.name(work_id)}")
         try:
             with database.tenant(scenario.TENANT) as connection:
-                sends = work_items.start_revision(connection, worker, [work_id], world.scheduler.clock())
-            world.outbox(database).send(sends)
+                messages = work_items.start_revision(connection, worker, [work_id], world.scheduler.clock())
+            world.outbox(database).send(messages)
         except CounterfoilError as error:
             world.scheduler.log(f"rejected: {error}")
 

@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, Field
 
-from counterfoil.delivery.work import LARGEST
+from counterfoil.delivery.work import MAX_INT
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import ChatMessage, SessionNotFoundError
 from functions.admin_api import http
@@ -35,7 +35,7 @@ class ChatSession(BaseModel):
     tenant: str
     created_at: datetime
     messages: int = Field(description="Number of user messages and replies.")
-    begins: str = Field(description="Beginning of the first user message.")
+    preview: str = Field(description="Beginning of the first user message.")
 
 
 class ChatSessionPage(BaseModel):
@@ -94,7 +94,7 @@ def show_chat_session(
     request: Request,
     session_id: Id,
     after: Annotated[
-        int, Query(alias="after", ge=0, le=LARGEST, description="Number of the last message of the previous page.")
+        int, Query(alias="after", ge=0, le=MAX_INT, description="Number of the last message of the previous page.")
     ] = 0,
     limit: Annotated[
         int, Query(ge=1, le=LONGEST_MESSAGES_PAGE, description="Maximum number of messages.")
@@ -108,7 +108,7 @@ def show_chat_session(
         session_id=id_,
         tenant=slug,
         messages=list(transcript.entries),
-        next_cursor=transcript.entries[-1].number if transcript.is_cut else None,
+        next_cursor=transcript.entries[-1].number if transcript.is_truncated else None,
     )
 
 

@@ -27,8 +27,8 @@ from counterfoil.dead_letters import actions, groups, history, search
 from counterfoil.dead_letters.actions import ChangeRequest, ChangeResult, PayloadEdit
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.dead_letters.search import (
-    LONGEST_TEXT,
-    LONGEST_TYPE,
+    MAX_SEARCH_CHARS,
+    MAX_TYPE_CHARS,
     STATUSES,
     DeadLetterDetails,
     DeadLetterEntry,
@@ -40,7 +40,7 @@ from counterfoil.dead_letters.search import (
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.tasks import store as tasks
-from counterfoil.validation import IN_UTC, UNASSIGNED, Moment, PrintableText
+from counterfoil.validation import UNASSIGNED, UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Caller, Request, Role, Scope, item_id, owner_of
 from functions.admin_api.endpoint import (
@@ -72,15 +72,17 @@ Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to h
 StatusFilter = Annotated[
     list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
 ]
-TaskType = Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)]
-DeadLetteredFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")]
-DeadLetteredBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")]
+TaskType = Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)]
+DeadLetteredFrom = Annotated[
+    Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")
+]
+DeadLetteredBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {UTC_DESCRIPTION}")]
 SearchText = Annotated[
     PrintableText | None,
     Query(
         alias="search",
         min_length=1,
-        max_length=LONGEST_TEXT,
+        max_length=MAX_SEARCH_CHARS,
         description="Words of the error message or file name, or an id.",
     ),
 ]
@@ -102,7 +104,7 @@ def _find_owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
     """Return the tenant and id of a dead letter that the caller may view."""
     id_ = item_id(job_id, NO_DEAD_LETTER)
     with request.database.delivery() as connection:
-        owners = search.owners(connection, [id_])
+        owners = search.find_owners(connection, [id_])
     for tenant_id, slug in owners:
         if request.caller.has_role(Role.VIEWER, slug or UNASSIGNED):
             return Scope(tenant_id, slug or UNASSIGNED), id_
@@ -196,7 +198,9 @@ class DeadLetterGroup(BaseModel):
     state: groups.State = Field(
         description="State of the whole group. A resolved or ignored group opens again after another failure."
     )
-    trend: list[int] = Field(description=f"Failures in each of the last {groups.HOURS} hours, the current hour last.")
+    trend: list[int] = Field(
+        description=f"Failures in each of the last {groups.TREND_HOURS} hours, the current hour last."
+    )
     redacted_paths: Pointers
 
 
@@ -382,13 +386,13 @@ def find_named(
     request: Request,
     kind: Annotated[IdKind, Query(description="Kind of resource.")],
     part: Annotated[
-        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_END},36}}$")],
+        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_PARTIAL_ID_CHARS},36}}$")],
         Query(description="End of an id, or start of the fingerprint of a group."),
     ],
 ) -> NamedThings:
     """Find resources that the caller may view by a part of their id, as shown in tables."""
     with request.database.delivery() as connection:
-        matches = search.find_by_end(connection, kind, part, request.visible_tenants())
+        matches = search.find_by_partial_id(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
         matches = [(id_, slug) for id_, slug in matches if _owns_task(request, UUID(str(id_)))]
     return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in matches[:2]])
@@ -679,7 +683,7 @@ def retry_dead_letter(
     """Retry the failed work item of a dead letter."""
     scope, change = _admit_change(request, job_id, asked.notes if asked else None, if_match, "Retrying")
     result = actions.retry(request.database, scope.tenant_id, change, bucket=settings().uploads_bucket)
-    request.send(result.sends)
+    request.send(result.messages)
     return _change_response(scope, change, "retried", result)
 
 

@@ -132,7 +132,7 @@ def remove_destination(request: Request, tenant: TenantPath, name: DestinationNa
 def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -> Response[RotatedSecret]:
     """Create a new secret for a webhook. For 24 hours, calls are signed with both secrets."""
     change = request.setup("Rotating a secret", tenant)
-    secret = request.commit(change.tenant_id, lambda connection: destinations.rotate(connection, change, name))
+    secret = request.commit(change.tenant_id, lambda connection: destinations.rotate_secret(connection, change, name))
     if secret is None:
         raise NotFoundError(f"There is no webhook '{name}'.")
     return answer(200, RotatedSecret(name=name, secret=secret))

@@ -23,7 +23,7 @@ from counterfoil.documents.files import File
 from counterfoil.documents.matching import judge
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
-from counterfoil.validation import IN_UTC, Moment, PrintableText
+from counterfoil.validation import UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Owned, Request
 from functions.admin_api.endpoint import (
@@ -89,8 +89,12 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
             description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
-    received_from: Annotated[Moment | None, Query(description=f"Received at or after this time. {IN_UTC}")] = None,
-    received_before: Annotated[Moment | None, Query(description=f"Received before this time. {IN_UTC}")] = None,
+    received_from: Annotated[
+        Moment | None, Query(description=f"Received at or after this time. {UTC_DESCRIPTION}")
+    ] = None,
+    received_before: Annotated[
+        Moment | None, Query(description=f"Received before this time. {UTC_DESCRIPTION}")
+    ] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> DocumentPage:

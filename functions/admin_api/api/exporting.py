@@ -17,11 +17,18 @@ from pydantic import BaseModel
 
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import MEDIA_TYPES, URL_EXPIRY_SECONDS, ExportFile, Format
-from counterfoil.dead_letters.search import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
+from counterfoil.dead_letters.search import (
+    MAX_SEARCH_CHARS,
+    MAX_TYPE_CHARS,
+    STATUSES,
+    DeadLetterFilter,
+    Fingerprint,
+    Status,
+)
 from counterfoil.operations import store
 from counterfoil.operations.store import OperationStateError
 from counterfoil.settings import settings
-from counterfoil.validation import IN_UTC, Moment, PrintableText
+from counterfoil.validation import UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api.api.operations import OperationProgress, owned_operation, progress
 from functions.admin_api.auth import Request, Role
 from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answer, versioned
@@ -64,14 +71,16 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
     status: Annotated[
         list[Status] | None, Query(description="One or more statuses, repeated or separated by commas. Default: all.")
     ] = None,
-    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
-    from_date: Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")] = None,
-    to_date: Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)] = None,
+    from_date: Annotated[
+        Moment | None, Query(description=f"Dead-lettered at or after this time. {UTC_DESCRIPTION}")
+    ] = None,
+    to_date: Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {UTC_DESCRIPTION}")] = None,
     search: Annotated[
         PrintableText | None,
         Query(
             min_length=1,
-            max_length=LONGEST_TEXT,
+            max_length=MAX_SEARCH_CHARS,
             description="Words of the error message or file name, or an id.",
         ),
     ] = None,
@@ -112,18 +121,18 @@ def _small_file(
 ) -> bytes | None:
     """Return a small file and record it in the audit trail; None if it is too large for a response."""
     min_time_left = request.time_left() - AT_ONCE_SECONDS
-    content, dead_letters = bytearray(export.head(file.format)), 0
+    content, dead_letters = bytearray(export.header(file.format)), 0
     for batch in export.iter_batches(
         lambda: request.database.tenant(tenant_id), tenant_id, filters.before(request.now)
     ):
-        content += export.encode(batch.dead_letters, slug, file.format, hides=file.redacted)
+        content += export.encode(batch.dead_letters, slug, file.format, redacts=file.redacted)
         dead_letters += len(batch.dead_letters)
         if len(content) > AT_ONCE_BYTES or request.time_left() < min_time_left:
             return None
     written = replace(file, bytes=len(content))
     request.commit(
         tenant_id,
-        lambda connection: export.record_taken(
+        lambda connection: export.record_export(
             connection, tenant_id, filters, written, dead_letters, actor, request.now
         ),
     )
@@ -146,9 +155,9 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     actor = request.caller.require_subject()
     with request.database.tenant(tenant_id) as connection:
         operation = store.show(connection, id_)
-    if operation.action != "export" or request.now >= operation.requested_at + export.KEPT:
+    if operation.action != "export" or request.now >= operation.requested_at + export.RETENTION:
         raise NotFoundError(NO_FILE)
-    is_own = operation.requested_by == actor and ExportFile.of(operation).redacted
+    is_own = operation.requested_by == actor and ExportFile.from_operation(operation).redacted
     if not is_own and not request.caller.has_role(Role.ADMIN, slug):
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":

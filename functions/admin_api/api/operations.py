@@ -29,7 +29,7 @@ from counterfoil.operations.store import (
     MAX_RATES,
     REPROCESSING,
     Action,
-    LetterAction,
+    DeadLetterAction,
     NewOperation,
     Operation,
     OperationCommand,
@@ -37,7 +37,7 @@ from counterfoil.operations.store import (
     Result,
     State,
 )
-from counterfoil.validation import IN_UTC, UNASSIGNED, Moment
+from counterfoil.validation import UNASSIGNED, UTC_DESCRIPTION, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import DeadLetterSummary, Pointers, hide_secrets, summary
 from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug
@@ -78,7 +78,7 @@ class BulkRequestBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_NAMED_IDS)
+    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MAX_LISTED_IDS)
     filter: BulkFilter | None = None
     dry_run: bool = Field(default=False, description="Only return the number of dead letters and a sample.")
 
@@ -194,9 +194,9 @@ class ReprocessingRequest(BaseModel):
     action: reprocess.Kind = Field(
         description="extract: extract the files again, then match the documents. match: only match them again."
     )
-    received_from: Moment | None = Field(default=None, description=f"Received at or after this time. {IN_UTC}")
+    received_from: Moment | None = Field(default=None, description=f"Received at or after this time. {UTC_DESCRIPTION}")
     received_before: Moment | None = Field(
-        default=None, description=f"Received before this time. Default: now. {IN_UTC}"
+        default=None, description=f"Received before this time. Default: now. {UTC_DESCRIPTION}"
     )
     rate: int = Field(default=REPROCESSING_RATE, ge=1, le=MAX_RATES["match"], description="Documents per minute.")
 
@@ -213,7 +213,7 @@ class OperationChange(BaseModel):
     )
 
 
-ACTION_NAMES: dict[LetterAction, str] = {"retry": "Retrying", "resolve": "Resolving", "ignore": "Ignoring"}
+ACTION_NAMES: dict[DeadLetterAction, str] = {"retry": "Retrying", "resolve": "Resolving", "ignore": "Ignoring"}
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class _ResolvedSelection:
 
 
 def _start_bulk(
-    action: LetterAction, body: BulkRetry | BulkResolution | BulkIgnoring, request: Request
+    action: DeadLetterAction, body: BulkRetry | BulkResolution | BulkIgnoring, request: Request
 ) -> BulkPreview | OperationProgress:
     """Start a bulk operation, or return its preview for a dry run.
 
@@ -246,7 +246,7 @@ def _start_bulk(
     actor = request.caller.require_subject()
     note = body.reason if isinstance(body, BulkIgnoring) else body.notes
     canary = body.canary if isinstance(body, BulkRetry) else None
-    stored_filter = None if selection.filter is None else selection.filter.stored
+    stored_filter = None if selection.filter is None else selection.filter.stored_fields
     new_operation = NewOperation(action, stored_filter, actor, request.now, note=note, rate=body.rate, canary=canary)
     operation = request.commit(
         selection.tenant_id,
@@ -255,14 +255,14 @@ def _start_bulk(
     return progress(operation, selection.slug, request.caller)
 
 
-def _resolve_selection(action: LetterAction, body: BulkRequestBody, request: Request) -> _ResolvedSelection:
+def _resolve_selection(action: DeadLetterAction, body: BulkRequestBody, request: Request) -> _ResolvedSelection:
     if body.filter is not None:
         slug = request.slug(body.filter.tenant)
         tenant_id = request.admit(ACTION_NAMES[action], slug)
         return _ResolvedSelection(tenant_id, slug, _pending_filter(body.filter), ())
     ids = body.job_ids or []
     with request.database.delivery() as connection:
-        owners = search.owners(connection, ids)
+        owners = search.find_owners(connection, ids)
     visible = [(owner, name) for owner, name in owners if request.caller.has_role(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
@@ -296,7 +296,7 @@ def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgre
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "restorable_until": _restorable_until(operation),
-        "file": operation.file and {**operation.file, "expires_at": operation.requested_at + export.KEPT},
+        "file": operation.file and {**operation.file, "expires_at": operation.requested_at + export.RETENTION},
         "selected": operation.selected if operation.selection_complete else None,
         "remaining": operation.selected - operation.processed,
     }
@@ -306,7 +306,7 @@ def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgre
 def _restorable_until(operation: Operation) -> datetime | None:
     if operation.action != "purge" or operation.restored_at is not None:
         return None
-    return operation.requested_at + purges.RESTORE_WITHIN
+    return operation.requested_at + purges.RESTORE_PERIOD
 
 
 # -- requests on dead letters -----------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ _RESTORE_RESPONSES[200]["headers"] = _RESTORE_RESPONSES[202]["headers"] = VERSIO
 )
 def purge_dead_letters(
     request: Request,
-    before_date: Annotated[Moment, Query(description=f"Dead-lettered before this time. {IN_UTC}")],
+    before_date: Annotated[Moment, Query(description=f"Dead-lettered before this time. {UTC_DESCRIPTION}")],
     status: Annotated[
         list[ClosedStatus], Query(min_length=1, description="One or more statuses, repeated or separated by commas.")
     ] = _DEFAULT_STATUSES,
@@ -453,7 +453,7 @@ def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> 
 def _run_first_step(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
     """Run the first step, which usually completes the operation. The worker runs the remaining steps."""
     try:
-        engine.step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
+        engine.run_step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
         with request.database.tenant(operation.tenant_id) as connection:
             operation = store.show(connection, operation.id)
     except TransientError as error:

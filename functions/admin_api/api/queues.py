@@ -165,7 +165,7 @@ def _overview_of_all(database: Database, now: datetime) -> QueuesOverview:
     workers = list(settings().queues)
     with database.delivery() as connection:
         last = last_recorded_at(connection, workers, now)
-        histories = last_hour(connection, workers, now, last=last, tenant_id=None)
+        histories = last_hour(connection, workers, now, last_recorded=last, tenant_id=None)
         running = running_counts(connection, workers)
         pauses = list_pauses(connection)
         breakers = _open_breakers(connection)
@@ -190,7 +190,7 @@ def _overview_of_tenant(database: Database, tenant_id: UUID, slug: str, now: dat
         last = last_recorded_at(connection, workers, now)
         pauses = list_pauses(connection)
     with database.tenant(tenant_id) as connection:
-        histories = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
+        histories = last_hour(connection, workers, now, last_recorded=last, tenant_id=tenant_id)
         running = running_counts(connection, workers)
     return QueuesOverview(
         tenant=slug,
@@ -217,7 +217,7 @@ def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth 
         "paused": None if pause is None else _pause_info(pause),
         "is_applied": True if pause is None else pause.is_applied,
         "version": 0 if pause is None else pause.version,
-        "concurrency_limit": queue.gate,
+        "concurrency_limit": queue.limit,
         "approximate_visible": depth and depth.visible,
         "approximate_delayed": depth and depth.delayed,
         "approximate_in_flight": depth and depth.in_flight,
@@ -234,9 +234,9 @@ def _queue_overview(worker: str, history: QueueHistory, running: int, now: datet
         version=None,
         running=running,
         concurrency_limit=None,
-        pending=history.waiting and history.waiting.pending,
-        oldest_seconds=history.waiting and history.waiting.oldest_seconds,
-        dead_letters=history.waiting and history.waiting.dead_letters,
+        pending=history.backlog and history.backlog.pending,
+        oldest_seconds=history.backlog and history.backlog.oldest_seconds,
+        dead_letters=history.backlog and history.backlog.dead_letters,
         approximate_visible=None,
         approximate_delayed=None,
         approximate_in_flight=None,

@@ -375,5 +375,5 @@ def _decide(
     result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
     if isinstance(result, DecisionRejected):
         raise (NotFoundError if result.reason == "gone" else ConflictError)(result.message)
-    request.send(result.sends)
+    request.send(result.messages)
     return slug, result

@@ -16,7 +16,7 @@ from counterfoil.settings import settings
 from counterfoil.tasks import store
 from counterfoil.tasks.store import MAX_KEY_CHARS, MAX_RETRY_LIMIT, Status, Task, TaskAttempt, TaskFilter, TaskSummary
 from counterfoil.tasks.types import TYPES, enabled_type
-from counterfoil.validation import IN_UTC, Moment, PrintableText
+from counterfoil.validation import UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Caller, Request, Role, Slug
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
@@ -94,7 +94,7 @@ def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response
         settings=settings(),
     )
     submission = store.submit(request.database, tenant_id, new_task, request.now, bucket=settings().uploads_bucket)
-    request.send(submission.sends)
+    request.send(submission.messages)
     return answer(202 if submission.is_new else 200, submission.task)
 
 
@@ -110,10 +110,10 @@ def list_tasks(  # a query has this many parameters
     status: Annotated[Status | None, Query()] = None,
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     created_from: Annotated[
-        Moment | None, Query(alias="from", description=f"Submitted at or after this time. {IN_UTC}")
+        Moment | None, Query(alias="from", description=f"Submitted at or after this time. {UTC_DESCRIPTION}")
     ] = None,
     created_until: Annotated[
-        Moment | None, Query(alias="to", description=f"Submitted before this time. {IN_UTC}")
+        Moment | None, Query(alias="to", description=f"Submitted before this time. {UTC_DESCRIPTION}")
     ] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
@@ -141,7 +141,7 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     with request.database.tenant(tenant_id) as connection:
         task = _visible_task(store.show(connection, id_), request.caller)
         attempts = store.list_attempts(connection, id_, limit=MAX_ATTEMPTS_SHOWN)
-        dead_letter = store.dead_letter(connection, id_)
+        dead_letter = store.find_dead_letter(connection, id_)
     return TaskHistory(**vars(task), dead_letter=dead_letter, timeline=attempts)
 
 
@@ -179,5 +179,5 @@ def _visible_task(task: Task | None, caller: Caller) -> Task:
     if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
         raise NotFoundError(NO_TASK)
     type_ = TYPES.get(task.task_type)
-    is_private = type_ is None or type_.private
+    is_private = type_ is None or type_.is_private
     return replace(task, result=None) if is_private and task.user_id != caller.subject else task

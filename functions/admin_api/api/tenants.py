@@ -28,7 +28,7 @@ MOST_ADDRESSES = 100
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
-Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.LONGEST_EMAIL)]], Field(max_length=MOST_ADDRESSES)]
+Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.MAX_EMAIL_CHARS)]], Field(max_length=MOST_ADDRESSES)]
 FAILURES = (400, 404, 413, 415, 422, 429)
 
 
@@ -210,7 +210,7 @@ def change_tenant(
 def _detail(request: Request, tenant_id: UUID) -> TenantDetail:
     with request.database.tenant(tenant_id) as connection:
         tenant = tenants.find(connection, tenant_id)
-        addresses, admins = tenants.addresses(connection, tenant_id), tenants.admins(connection, tenant_id)
+        addresses, admins = tenants.list_addresses(connection, tenant_id), tenants.list_admins(connection, tenant_id)
     return TenantDetail(**vars(tenant), addresses=addresses, admins=admins)
 
 

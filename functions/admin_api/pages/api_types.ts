@@ -169,7 +169,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             messages: number;
-            begins: string;
+            preview: string;
         };
         ChatSessionPage: {
             sessions: components["schemas"]["ChatSession"][];

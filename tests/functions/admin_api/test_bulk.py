@@ -60,7 +60,7 @@ def run_steps(database: Database, operation: dict[str, Any], acme: UUID, admin: 
     for minute in range(1, 9):
         later = now + timedelta(minutes=minute)
         id_ = UUID(operation["operation_id"])
-        while (step := engine.step(database, BulkSteps(None), id_, acme, later)) and step.is_busy:
+        while (step := engine.run_step(database, BulkSteps(None), id_, acme, later)) and step.is_busy:
             pass
 
 

@@ -51,7 +51,7 @@ def test_conversation_is_started_continued_and_read(call_api: CallApi) -> None:
     ]
     assert [item["job_id"] for item in details.body["messages"]] == [session, second.body["job_id"]]
     listed = get(call_api).body
-    assert [(item["session_id"], item["messages"], item["begins"]) for item in listed["sessions"]] == [
+    assert [(item["session_id"], item["messages"], item["preview"]) for item in listed["sessions"]] == [
         (session, 2, "Hello")
     ]
 

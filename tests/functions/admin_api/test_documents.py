@@ -472,7 +472,7 @@ def test_timeline_has_all_events_in_order(
         ("arrival", "received", "acquisition"),
         ("work", "queued", "ingestion"),
         ("attempt", "retry", "ingestion"),
-        ("dead_letter", "dead", "matching"),
+        ("dead_letter", "dead-lettered", "matching"),
         ("decision", "confirmed", "ann"),
         ("link", "linked", "rules"),
         ("result", "exception", "diagnostics"),

@@ -66,12 +66,12 @@ def dead_letter_ids(add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID,
     return job_ids
 
 
-def run_step(database: Database, purge: dict[str, Any]) -> engine.Step | None:
+def run_step(database: Database, purge: dict[str, Any]) -> engine.StepResult | None:
     """Run the worker's next step."""
     id_ = UUID(purge["operation_id"])
     with database.delivery() as connection:
         (tenant_id,) = connection.execute("SELECT tenant_id FROM operation WHERE id = %s", [id_]).fetchall()[0]
-    return engine.step(database, PurgeSteps(), id_, tenant_id, datetime.now(UTC))
+    return engine.run_step(database, PurgeSteps(), id_, tenant_id, datetime.now(UTC))
 
 
 def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]]]:
@@ -213,7 +213,7 @@ def test_platform_admin_must_name_the_tenant(purge: Purge, dead_letter_ids: list
 def test_large_purge_continues_after_the_request(
     purge: Purge, dead_letter_ids: list[UUID], call_api: CallApi, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PurgeSteps, "at_once", 2)
+    monkeypatch.setattr(PurgeSteps, "batch_size", 2)
 
     response = purge()
 
@@ -225,11 +225,11 @@ def test_large_purge_continues_after_the_request(
 def test_watchdog_repeats_a_failed_step(
     purge: Purge, dead_letter_ids: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
-    def unavailable(*_: object) -> engine.Step:
+    def unavailable(*_: object) -> engine.StepResult:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "step", unavailable)
+        patched.setattr(engine, "run_step", unavailable)
         response = purge()
         assert response.status == 202
 
@@ -282,7 +282,7 @@ def test_purge_step_does_not_change_the_version(
     purge: Purge, undo: Callable[..., ApiResponse], dead_letter_ids: list[UUID], database: Database, call_api: CallApi
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PurgeSteps, "at_once", 2)
+        patched.setattr(PurgeSteps, "batch_size", 2)
         started = purge()
     assert run_step(database, started.body)
 

@@ -166,7 +166,7 @@ class Simulation:
             session = session or job
             open_counts[session] = open_counts.get(session, 0) + 1
             self.jobs_by_session.setdefault(session, []).append(job)
-            outbox.send(submission.sends)
+            outbox.send(submission.messages)
             if open_counts[session] >= messages:
                 del open_counts[session]
             if random.random() < self.rates.canceled:
@@ -251,7 +251,7 @@ class Simulation:
         for queued_message in deliverable:
             (message,) = read_task_message(queued_message.body).messages
             claim = retry_on_conflict(partial(self.claim, database, message))
-            if then_work and claim.answer is ClaimStatus.CLAIMED:
+            if then_work and claim.status is ClaimStatus.CLAIMED:
                 attempt = TenantAttempt(
                     message.work_id, self.tenant, message.revision, claim.attempts, claim.token, database, self.clock
                 )

@@ -159,7 +159,7 @@ def test_sessions_are_paged_newest_first(chat: Chat, admin: Connection, database
 
     assert [(message.id, message.messages) for message in first] == [(session_ids[2], 2), (session_ids[1], 1)]
     assert [message.id for message in second_page] == [session_ids[0]]
-    assert first[0].begins == "2 " + "x" * 98
+    assert first[0].preview == "2 " + "x" * 98
 
 
 def test_transcript_shows_message_statuses(chat: Chat, set_status: SetStatus, admin: Connection) -> None:

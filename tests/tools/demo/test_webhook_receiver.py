@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, OutputJob, body, signature
+from counterfoil.webhooks.payload import SCHEMA_VERSION, SIGNATURE_HEADER, OutputJob, render_body, sign
 from tools.demo import webhook_receiver
 from tools.demo.webhook_receiver import Inbox
 
@@ -24,7 +24,7 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
     payload = json.dumps({"outcome": outcome, "documents": []})
     at = datetime(2026, 1, 2, tzinfo=UTC)
     job = OutputJob(UUID(int=1), revision, "cluster", UUID(int=2), SCHEMA_VERSION, at, payload)
-    return job.key, body(job)
+    return job.key, render_body(job)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def connection(tmp_path: Path) -> Iterator[HTTPConnection]:
 
 
 def post(connection: HTTPConnection, key: str, content: bytes, signed: str | None = None) -> tuple[int, str]:
-    header = signed or signature(content, [SECRET], int(time.time()))
-    connection.request("POST", "/hook", content, {"Idempotency-Key": key, HEADER: header})
+    header = signed or sign(content, [SECRET], int(time.time()))
+    connection.request("POST", "/hook", content, {"Idempotency-Key": key, SIGNATURE_HEADER: header})
     response = connection.getresponse()
     return response.status, response.read().decode().strip()
 
@@ -67,8 +67,8 @@ def test_receiver_stores_deliveries_once_and_rejects_others(connection: HTTPConn
     key, content = delivery()
     assert post(connection, key, content) == (200, "stored")
     assert post(connection, key, content) == (200, "duplicate")
-    assert post(connection, key, content, signature(content, ["whsec_wrong"], int(time.time())))[0] == 401
-    assert post(connection, key, content, signature(content, [SECRET], int(time.time()) - 301))[0] == 401
+    assert post(connection, key, content, sign(content, ["whsec_wrong"], int(time.time())))[0] == 401
+    assert post(connection, key, content, sign(content, [SECRET], int(time.time()) - 301))[0] == 401
     assert post(connection, "another", content)[0] == 400
     for nonsense in (b"", b"no JSON", b"[]", b'"text"', b'{"schema_version": 2}', b"\xff"):
         assert post(connection, key, nonsense)[0] == 400

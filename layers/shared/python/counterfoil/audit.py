@@ -86,7 +86,7 @@ VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__datacla
 """  # noqa: S608  # names alone
 
 
-def record(connection: Connection, tenant_id: UUID | None, operation: AuditRecord) -> int:
+def record(connection: Connection, tenant_id: UUID | None, entry: AuditRecord) -> int:
     """Add an entry in the caller's transaction, and return its number.
 
     Other writers for the same tenant wait until this transaction ends, so call it last.
@@ -96,22 +96,22 @@ def record(connection: Connection, tenant_id: UUID | None, operation: AuditRecor
     """
     connection.execute(_LOCK, [tenant_id])
     number, previous = chain_head(connection, tenant_id) or (0, None)
-    entry = AuditEntry(
+    chained = AuditEntry(
         number=number + 1,
-        recorded_at=operation.at,
-        actor=operation.actor,
-        action=operation.action,
-        targets=list(operation.targets),
-        version_before=operation.version_before,
-        version_after=operation.version_after,
-        note_hash=None if operation.note is None else hmac_digest(connection, tenant_id, operation.note.encode()),
-        detail=dict(operation.detail or {}),
+        recorded_at=entry.at,
+        actor=entry.actor,
+        action=entry.action,
+        targets=list(entry.targets),
+        version_before=entry.version_before,
+        version_after=entry.version_after,
+        note_hash=None if entry.note is None else hmac_digest(connection, tenant_id, entry.note.encode()),
+        detail=dict(entry.detail or {}),
         previous_hash=previous,
         hash=b"",
     )
-    values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.expected_hash(tenant_id)}
+    values = {**vars(chained), "detail": Jsonb(chained.detail), "hash": chained.expected_hash(tenant_id)}
     connection.execute(_RECORD.encode(), {"tenant_id": tenant_id, **values})
-    return entry.number
+    return chained.number
 
 
 class Change(NamedTuple):
@@ -131,8 +131,8 @@ class Change(NamedTuple):
         detail: Mapping[str, Any] | None = None,
     ) -> None:
         """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
-        operation = AuditRecord(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
-        record(connection, self.tenant_id, operation)
+        entry = AuditRecord(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
+        record(connection, self.tenant_id, entry)
 
 
 _SALT = "SELECT audit_salt FROM tenant WHERE id = %s"

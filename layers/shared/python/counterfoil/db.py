@@ -41,9 +41,9 @@ IDLE_SECONDS = 8
 """Maximum pause inside a transaction. A frozen Lambda environment must not hold its locks for longer."""
 TRANSACTION_SECONDS = 60
 """Maximum duration of a transaction, unless its caller sets another limit."""
-SHORT_SECONDS = 6
+SHORT_TRANSACTION_SECONDS = 6
 """Maximum duration of a transaction of a few rows that a whole batch waits for."""
-ANSWER_SECONDS = 2
+SERVER_GRACE_SECONDS = 2
 """Grace period for the server to end a transaction at its limit. After that, the client closes the connection."""
 
 # A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
@@ -319,7 +319,7 @@ class Database:
             DatabaseUnavailableError: the server's time is not known.
         """
         if not self.clock.is_set:
-            with self.delivery(seconds=SHORT_SECONDS):
+            with self.delivery(seconds=SHORT_TRANSACTION_SECONDS):
                 pass
         return self.clock()
 
@@ -400,7 +400,7 @@ class Database:
         The first statement fails on a connection that was lost in the pool, while the environment was frozen or the
         database was unavailable. Then the next connection is used. This saves a separate statement for the check.
         """
-        lost_connections, deadline = 0, monotonic() + options.seconds + ANSWER_SECONDS
+        lost_connections, deadline = 0, monotonic() + options.seconds + SERVER_GRACE_SECONDS
         while True:
             connection = self._pool.getconn(min(self._pool.timeout, deadline - monotonic()))
             connection.deadline = deadline

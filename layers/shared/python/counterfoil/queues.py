@@ -242,11 +242,11 @@ class QueueHistory:
     """The last hour of one worker."""
 
     series: MinuteSeries
-    waiting: Backlog | None
+    backlog: Backlog | None
     """None: not recorded within the hour."""
 
 
-def add_up_minutes(connection: Connection, now: datetime) -> int:
+def roll_up_minutes(connection: Connection, now: datetime) -> int:
     """Add up ended work and delete old minutes, as counterfoil_maintenance. Returns the number of minutes."""
     count = connection.execute(_ROLL_UP, {"at_once": MAX_FINISHED_ROWS}).rowcount
     connection.execute(_DELETE_OLD, [now - RETENTION])
@@ -281,21 +281,28 @@ def last_recorded_at(connection: Connection, workers: Sequence[str], now: dateti
 
 
 def last_hour(
-    connection: Connection, workers: Sequence[str], now: datetime, *, last: datetime | None, tenant_id: UUID | None
+    connection: Connection,
+    workers: Sequence[str],
+    now: datetime,
+    *,
+    last_recorded: datetime | None,
+    tenant_id: UUID | None,
 ) -> dict[str, QueueHistory]:
     """Return the last hour by worker: of a tenant in its transaction, or of all as the delivery role.
 
-    `last` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
+    `last_recorded` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
     """
     values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
-    rows = connection.execute(read_statement(tenant_id), values).fetchall()
+    rows = connection.execute(minute_stats_query(tenant_id), values).fetchall()
     minutes_by_worker: dict[str, dict[datetime, tuple[int, ...]]] = {worker: {} for worker in workers}
     for worker, minute, *counts in rows:
         minutes_by_worker[worker][minute] = tuple(counts)
-    return {worker: _history(minutes, first_minute(now), last) for worker, minutes in minutes_by_worker.items()}
+    return {
+        worker: _history(minutes, first_minute(now), last_recorded) for worker, minutes in minutes_by_worker.items()
+    }
 
 
-def read_statement(tenant_id: UUID | None) -> Composed:
+def minute_stats_query(tenant_id: UUID | None) -> Composed:
     """Return the statement that reads the minutes of a tenant, or of all, by the index."""
     return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
 
@@ -363,7 +370,7 @@ class PauseRequest:
     reason: str
     by: str
     at: datetime
-    seen: int
+    expected_version: int
     """Version that the requester read; 0: the queue was never paused."""
 
 
@@ -377,7 +384,7 @@ VALUES (%(worker)s, %(is_paused)s, %(reason)s, %(by)s, %(at)s)
 ON CONFLICT (worker) DO UPDATE
 SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = excluded.changed_by,
     changed_at = excluded.changed_at, is_applied = false, version = queue_pause.version + 1
-WHERE queue_pause.version = %(seen)s
+WHERE queue_pause.version = %(expected_version)s
 RETURNING {_PAUSE_COLUMNS}
 """  # noqa: S608  # names alone
 
@@ -405,23 +412,23 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
             current = None if row is None else QueuePause(*row)
             if request.is_paused == (current is not None and current.is_paused):
                 return current
-            if request.seen != (0 if current is None else current.version):
+            if request.expected_version != (0 if current is None else current.version):
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             saved_row = connection.execute(_SAVE_PAUSE.encode(), vars(request)).fetchone()
             if saved_row is None:  # a concurrent request paused it first
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             saved = QueuePause(*saved_row)
             # A queue belongs to no tenant, so its entries are in the unassigned audit trail.
-            operation = AuditRecord(
+            entry = AuditRecord(
                 request.by,
                 "queue-paused" if request.is_paused else "queue-resumed",
                 [request.worker],
                 request.at,
                 note=request.reason,
-                version_before=request.seen,
+                version_before=request.expected_version,
                 version_after=saved.version,
             )
-            audit.record(connection, None, operation)
+            audit.record(connection, None, entry)
             return saved
 
     return retry_on_conflict(run_once)

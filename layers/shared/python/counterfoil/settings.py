@@ -57,8 +57,8 @@ class QueueSettings(BaseModel):
     """The URL of its queue, and of its retry queue if it has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
-    gate: int = Field(ge=1)
-    """Maximum number of messages processed concurrently."""
+    limit: int = Field(ge=1)
+    """Concurrency limit. The name is short because the environment of a function may have at most 4 KB."""
 
 
 class OidcSettings(BaseModel):
@@ -278,7 +278,7 @@ class Settings(BaseModel):
 
 
 def _invalid_setting(problem: ValidationProblem) -> InvalidSettingsError:
-    name = f"{str(problem.place[0]).upper()} is wrong" if problem.place else "Settings contradict each other"
+    name = f"{str(problem.location[0]).upper()} is wrong" if problem.location else "Settings contradict each other"
     return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 
 

@@ -20,7 +20,7 @@ from counterfoil.tenant_erasure import SLUG_RETENTION
 from counterfoil.validation import SLUG
 
 DEFAULT_ORGANIZATION = "Default"
-LONGEST_EMAIL = 254
+MAX_EMAIL_CHARS = 254
 _SLUG = re.compile(SLUG)
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 
@@ -124,13 +124,13 @@ def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -
 # -- addresses of people and of mail ----------------------------------------------------------------------------------
 
 
-def admins(connection: Connection, tenant_id: UUID) -> list[str]:
+def list_admins(connection: Connection, tenant_id: UUID) -> list[str]:
     """Return the e-mail addresses that are notified of a tenant's failures."""
     rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant_id])
     return [email for (email,) in rows]
 
 
-def addresses(connection: Connection, tenant_id: UUID) -> list[str]:
+def list_addresses(connection: Connection, tenant_id: UUID) -> list[str]:
     """Return the addresses that receive a tenant's mail."""
     rows = connection.execute("SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant_id])
     return [address for (address,) in rows]
@@ -153,7 +153,7 @@ def change_admins(
     _remove(connection, change, _REMOVE_ADMIN, removed, "'{}' is not an admin of this tenant.")
     new_emails = _add(connection, change, _ADD_ADMIN, added)
     _record(connection, change, "admins changed", new_emails, removed)
-    return admins(connection, change.tenant_id)
+    return list_admins(connection, change.tenant_id)
 
 
 def change_addresses(
@@ -169,7 +169,7 @@ def change_addresses(
     """
     _remove(connection, change, _REMOVE_ADDRESS, removed, "'{}' is not an address of this tenant.")
     new_addresses = _add(connection, change, _ADD_ADDRESS, added)
-    current = addresses(connection, change.tenant_id)
+    current = list_addresses(connection, change.tenant_id)
     for address in added:
         if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
             raise RejectedRequestError(
@@ -183,7 +183,7 @@ def change_addresses(
 
 def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
     for address in added:
-        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
+        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > MAX_EMAIL_CHARS:
             raise RejectedRequestError(f"'{address}' is not an e-mail address: use one like ann@example.com.")
     return [address for address in added if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount]
 

@@ -15,7 +15,7 @@ SLUG = "[a-z0-9][a-z0-9-]{0,62}"
 """Pattern of a tenant's name in URLs."""
 UNASSIGNED = "-"
 """Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
-DECEPTIVE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+DECEPTIVE_CHARS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """Control characters for a character class, including those that change the direction of writing (UAX #9)."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 
@@ -37,16 +37,16 @@ Moment = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
 ]
 """A time (RFC 3339), not a number. Without an offset it is in UTC; a date means its midnight."""
-IN_UTC = "A date alone means midnight, and a time without an offset is in UTC."
+UTC_DESCRIPTION = "A date alone means midnight, and a time without an offset is in UTC."
 
 
 class ValidationProblem(NamedTuple):
     """The first validation error.
 
-    Its place may be text from the sender; the other fields are pydantic's.
+    Its location may be text from the sender; the other fields are pydantic's.
     """
 
-    place: tuple[int | str, ...]
+    location: tuple[int | str, ...]
     """Names and indexes of the location; empty for the whole value."""
     type: str
     """Pydantic's name of the failed check, such as `missing` or `json_invalid`."""

@@ -22,7 +22,7 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.dead_letters.search import Status, transaction
-from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.dead_letter import ClosedStatus, close_pending
 from counterfoil.delivery.dead_letter import audit as add_audit_entry
 from counterfoil.delivery.work import OutboxMessage, enqueue_raw_body, start_revision
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionConflictError
@@ -61,7 +61,7 @@ class ChangeRequest:
     now: datetime
     note: str | None = None
 
-    def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
+    def to_audit_record(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
         """Return the audit entry. `version` is the new version of the dead letter."""
         targets = [str(self.job_id)]
         return AuditRecord(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
@@ -72,7 +72,7 @@ class ChangeResult:
     """Result of a change."""
 
     version: int
-    sends: Sequence[OutboxMessage] = ()
+    messages: Sequence[OutboxMessage] = ()
     """Outbox messages to send after the commit."""
 
 
@@ -91,7 +91,7 @@ class LockedDeadLetter:
 
 _SELECT_DEAD_LETTER = """
 SELECT worker, work_id, revision, status, version, payload,
-    CASE WHEN NOT edit_metadata ? 'settled' THEN edited_payload END
+    CASE WHEN NOT edit_metadata ? 'closed_as' THEN edited_payload END
 FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid AND purged_at IS NULL
 """
 
@@ -148,8 +148,8 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
         try:
             with transaction(database, tenant_id) as connection:
                 result = enqueue_retry(connection, tenant_id, expected, dead_letter, payload_s3_key=payload_s3_key)
-                revisions = {"revision": result.sends[0].message.revision}
-                audit.record(connection, tenant_id, expected.operation("retried", result.version, revisions))
+                revisions = {"revision": result.messages[0].message.revision}
+                audit.record(connection, tenant_id, expected.to_audit_record("retried", result.version, revisions))
                 return result
         except VersionConflictError as error:
             if request.version is not None:
@@ -159,7 +159,9 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
     return retry_on_conflict(run_once)
 
 
-def store_large(database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None) -> str | None:
+def store_large_payload(
+    database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None
+) -> str | None:
     """Upload a large edited payload, and return its key; None if it is absent or small.
 
     Raises the same errors as `retry`.
@@ -174,7 +176,7 @@ def _store_edited_payload(
 ) -> str | None:
     if dead_letter.edited_payload is None or dead_letter.work_id is None or tenant_id is None:
         return None
-    return tasks.store_large(database, tenant_id, dead_letter.work_id, dead_letter.edited_payload, bucket)
+    return tasks.store_large_payload(database, tenant_id, dead_letter.work_id, dead_letter.edited_payload, bucket)
 
 
 def enqueue_retry(
@@ -189,8 +191,8 @@ def enqueue_retry(
     """Close a dead letter as retried, and start a new revision or resend its message.
 
     Runs in the caller's transaction. The caller writes the audit entry. Without `dead_letter`, it is read here.
-    `payload_s3_key` comes from `store_large`. `scheduled_at` is the due time of the message; None for now. Raises the
-    same errors as `retry`.
+    `payload_s3_key` comes from `store_large_payload`. `scheduled_at` is the due time of the message; None for now.
+    Raises the same errors as `retry`.
     """
     if dead_letter is None:
         dead_letter = lock_for_change(connection, tenant_id, request)
@@ -288,7 +290,7 @@ def _close(
     def run_once() -> ChangeResult:
         with transaction(database, tenant_id) as connection:
             version = close(connection, tenant_id, request, status)
-            audit.record(connection, tenant_id, request.operation(status, version, {}))
+            audit.record(connection, tenant_id, request.to_audit_record(status, version, {}))
             return ChangeResult(version)
 
     return retry_on_conflict(run_once)
@@ -303,7 +305,7 @@ def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest
     """
     _check_note(request.note, is_required=status != "retried")
     lock_for_change(connection, tenant_id, request, lock=True)
-    versions = settle(connection, [request.job_id], status, request.now, actor=request.actor, note=request.note)
+    versions = close_pending(connection, [request.job_id], status, request.now, actor=request.actor, note=request.note)
     return versions[request.job_id]
 
 
@@ -360,7 +362,7 @@ def changed_fields(before: Payload, after: Payload) -> list[str]:
         for name in sorted({*before, *after})
         if name not in before
         or name not in after
-        or payloads.canonical(before[name]) != payloads.canonical(after[name])  # in Python, True is 1
+        or payloads.to_canonical_json(before[name]) != payloads.to_canonical_json(after[name])  # in Python, True is 1
     ]
 
 
@@ -385,7 +387,7 @@ def _to_editable(
     type_ = None if task_input is None else TYPES.get(task_input.task_type)
     if task_input is None or type_ is None:
         raise PayloadNotEditableError("The dead letter is not for a task. Only payloads of tasks can be edited.")
-    if type_.private or type_.on_accept is not None:
+    if type_.is_private or type_.on_accept is not None:
         raise PayloadNotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
     original, edited = _load_payload(task_input, bucket), dead_letter.edited_payload
     if edited is not None and not changed_fields(original, edited):
@@ -401,7 +403,7 @@ def _load_edits(connection: Connection, job_id: UUID) -> list[JsonValue]:
     row = connection.execute(_SELECT_EDITS, [job_id]).fetchone()
     if row is None:
         return []
-    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "settled"}}
+    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "closed_as"}}
     return [latest, *row[0].get("earlier", ())]
 
 
@@ -451,7 +453,7 @@ def edit_payload(
             version = _save_edit(connection, tenant_id, request, payload, edit)
             hash_field = partial(_hash_field, partial(audit.hmac_digest, connection, tenant_id), editable, payload)
             detail = {"changes": [hash_field(name) for name in fields]}
-            audit.record(connection, tenant_id, request.operation("edited", version, detail))
+            audit.record(connection, tenant_id, request.to_audit_record("edited", version, detail))
             return ChangeResult(version)
 
     return retry_on_conflict(run_once)
@@ -487,7 +489,7 @@ def _hash_field(
     """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
 
     def digest(value: JsonValue) -> str:
-        return hmac(payloads.canonical(value)).hex()
+        return hmac(payloads.to_canonical_json(value)).hex()
 
     before = editable.original
     return {

@@ -31,7 +31,7 @@ from counterfoil.dead_letters.search import (
     filter_values,
     with_conditions,
 )
-from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.dead_letter import ClosedStatus, close_pending
 from counterfoil.delivery.outbox import TimeLeft
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.errors import (
@@ -43,12 +43,12 @@ from counterfoil.errors import (
 )
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.operations import store
-from counterfoil.operations.engine import ACTOR, Applied, CanaryStatus, Definition, Turns
+from counterfoil.operations.engine import ACTOR, ApplyResult, CanaryStatus, Definition, Schedule
 from counterfoil.operations.store import NewOperation, Operation, OperationItem, Result
 from counterfoil.tasks.task_type import InvalidPayloadError
 
 _CLOSED_STATUSES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
-MAX_NAMED_IDS = 1_000
+MAX_LISTED_IDS = 1_000
 """Dead letters that a caller may list."""
 COUNT_LIMIT = 10_000
 """Dead letters that the preview of a search counts, page by page."""
@@ -89,8 +89,8 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
         raise RejectedRequestError("A note is required: give a reason.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("The canary must be at least one dead letter.")
-    if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_NAMED_IDS:
-        raise RejectedRequestError(f"Give 1 to {MAX_NAMED_IDS} dead letters or a filter.")
+    if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_LISTED_IDS:
+        raise RejectedRequestError(f"Give 1 to {MAX_LISTED_IDS} dead letters or a filter.")
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -227,62 +227,62 @@ class BulkSteps(Definition):
         operation_id: UUID,
         tenant_id: UUID,
         now: datetime,
-        at_once: int,
+        batch_size: int,
         _time_left: TimeLeft,
     ) -> StoredPayloads:
         """Store the large edited payloads of the next items."""
-        return _store_payloads(database, operation_id, tenant_id, now, self.bucket, at_once)
+        return _store_payloads(database, operation_id, tenant_id, now, self.bucket, batch_size)
 
     def select(self, connection: Connection, operation: Operation) -> None:
         """Select the next dead letters."""
         _select(connection, operation)
 
-    def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
+    def check_canary(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
         """Return the status of a canary."""
         return _canary_status(connection, operation, now)
 
     def apply(
-        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: StoredPayloads
-    ) -> Applied:
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, prepared: StoredPayloads
+    ) -> ApplyResult:
         """Process the next items."""
         is_retry = operation.action == "retry"
         rows = connection.execute(_NEXT_ITEMS.encode(), _item_range(operation.id, operation.processed, limit))
         dead_letters, results = _filter_processable(operation, [_DeadLetter(*row) for row in rows])
         dead_letters, skipped = (_lock_with_work_items if is_retry else _lock)(connection, operation, dead_letters)
         results += skipped
-        sends: list[OutboxMessage] = []
+        messages: list[OutboxMessage] = []
         started = 0
         batch: list[_DeadLetter] = []
         for dead_letter in dead_letters:
             if is_retry and (dead_letter.is_edited or dead_letter.work_id is None):
-                item, messages = _retry_single(connection, operation, dead_letter, turns, started, prepared)
+                item, retry_messages = _retry_single(connection, operation, dead_letter, schedule, started, prepared)
                 results.append(item)
                 started += item.result == "succeeded"
-                sends += messages
+                messages += retry_messages
             else:
                 batch.append(dead_letter)
         if batch:
             detail = {"operation": str(operation.id)}
             status, actor, note = _CLOSED_STATUSES[operation.action], operation.requested_by, operation.note
             ids = [dead_letter.job_id for dead_letter in batch]
-            versions = settle(connection, ids, status, turns.now, actor=actor, note=note, detail=detail)
+            versions = close_pending(connection, ids, status, schedule.now, actor=actor, note=note, detail=detail)
             work_items = [
                 (dead_letter.worker, dead_letter.work_id)
                 for dead_letter in batch
                 if is_retry and dead_letter.worker and dead_letter.work_id
             ]
-            messages = turns.begin(connection, work_items, started)
-            revisions = {send.message.work_id: send.message.revision for send in messages}
-            sends += messages
+            batch_messages = schedule.start_work_items(connection, work_items, started)
+            revisions = {message.message.work_id: message.message.revision for message in batch_messages}
+            messages += batch_messages
             for dead_letter in batch:
                 revision = None if dead_letter.work_id is None else revisions.get(dead_letter.work_id)
                 results.append(
                     replace(dead_letter.item("succeeded"), version=versions[dead_letter.job_id], revision=revision)
                 )
         store.write_results(connection, operation.id, results)
-        return Applied(Counter(item.result for item in results if item.result is not None), sends)
+        return ApplyResult(Counter(item.result for item in results if item.result is not None), messages)
 
-    def end(self, connection: Connection, operation: Operation) -> None:
+    def finish(self, connection: Connection, operation: Operation) -> None:
         """Close the group, if the operation covered all of it."""
         group = (operation.filter or {}).get("fingerprint")
         if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
@@ -296,7 +296,7 @@ WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
 
 
-_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'settled', false)"
+_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit_metadata ? 'closed_as', false)"
 _NEXT_ITEMS = f"""
 SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
        {_IS_EDITED}
@@ -389,12 +389,14 @@ def _retry_single(
     connection: Connection,
     operation: Operation,
     dead_letter: _DeadLetter,
-    turns: Turns,
-    turn: int,
+    schedule: Schedule,
+    index: int,
     stored: StoredPayloads,
 ) -> tuple[OperationItem, Sequence[OutboxMessage]]:
-    """Retry a dead letter with an edited payload or without a work item. Its message is due at its turn."""
-    change = ChangeRequest(dead_letter.job_id, dead_letter.version, operation.requested_by, turns.now, operation.note)
+    """Retry a dead letter with an edited payload or without a work item, at an index of the schedule."""
+    change = ChangeRequest(
+        dead_letter.job_id, dead_letter.version, operation.requested_by, schedule.now, operation.note
+    )
     key: str | None = None
     if dead_letter.is_edited:
         if (dead_letter.job_id, dead_letter.version) not in stored:
@@ -405,19 +407,19 @@ def _retry_single(
         key = stored_key
     try:
         result = actions.enqueue_retry(
-            connection, operation.tenant_id, change, payload_s3_key=key, scheduled_at=turns.due(turn)
+            connection, operation.tenant_id, change, payload_s3_key=key, scheduled_at=schedule.due_at(index)
         )
     except NotRetryableError as error:
         return dead_letter.item("failed", str(error)), ()
     except InvalidPayloadError:
         return dead_letter.item("failed", "The edited payload no longer matches its task type."), ()
-    revision = result.sends[0].message.revision if result.sends and dead_letter.work_id is not None else None
-    return replace(dead_letter.item("succeeded"), version=result.version, revision=revision), result.sends
+    revision = result.messages[0].message.revision if result.messages and dead_letter.work_id is not None else None
+    return replace(dead_letter.item("succeeded"), version=result.version, revision=revision), result.messages
 
 
 # -- canary -----------------------------------------------------------------------------------------------------------
 
-TIMEOUT_SECONDS = timedelta(minutes=45)
+CANARY_TIMEOUT = timedelta(minutes=45)
 """Maximum wait for the attempts of a canary. It exceeds the 35 minutes between the first and last attempt of a
 document.
 
@@ -440,16 +442,16 @@ def _canary_status(connection: Connection, operation: Operation, now: datetime) 
     work_items = [(worker, id_) for worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
     states = _load_states(connection, work_items)
     outcomes = Counter("failed" if failed_again else states.get((worker, id_)) for worker, id_, failed_again in items)
-    since = operation.canary_begun_at or now
+    since = operation.canary_started_at or now
     attempted = sum(outcomes[state] for state in _ATTEMPTED_STATES)
     if outcomes["failed"]:
         return CanaryStatus("halted", since, f"{_subject(outcomes['failed'], attempted)} failed again.")
     if outcomes["unattempted"]:
         return CanaryStatus("canary", max(since, now))
     if outcomes["attempted"]:
-        if now < since + TIMEOUT_SECONDS:
+        if now < since + CANARY_TIMEOUT:
             return CanaryStatus("canary", since)
-        subject, minutes = _subject(outcomes["attempted"], attempted), TIMEOUT_SECONDS // timedelta(minutes=1)
+        subject, minutes = _subject(outcomes["attempted"], attempted), CANARY_TIMEOUT // timedelta(minutes=1)
         message = f"{subject} did not succeed within {minutes} minutes of attempts."
         return CanaryStatus(
             "paused", since, f"{message} Check the cause. Resume the operation to wait again, or cancel it."
@@ -517,7 +519,7 @@ def _store_payloads(
     stored: dict[tuple[UUID, int], str | PermanentError | None] = {}
     for job_id, version in edited:
         try:
-            stored[job_id, version] = actions.store_large(
+            stored[job_id, version] = actions.store_large_payload(
                 database, tenant_id, ChangeRequest(job_id, version, ACTOR, now), bucket
             )
         except (DeadLetterNotFoundError, NotPendingError, VersionConflictError):

@@ -9,9 +9,9 @@ that changes during the export may be in the file or missing from it.
 JSON lines (UTF-8): one object per dead letter, with the names of FIELDS.
 
 CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted; numbers are not.
-Objects and lists are JSON. `counterfoil.webhooks.payload.cell` puts an apostrophe before a text that a spreadsheet
-would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them as
-separators.
+Objects and lists are JSON. `counterfoil.webhooks.payload.to_csv_cell` puts an apostrophe before a text that a
+spreadsheet would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them
+as separators.
 """
 
 import csv
@@ -36,10 +36,10 @@ from counterfoil.delivery.outbox import TimeLeft
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
 from counterfoil.http import run_with_deadline
 from counterfoil.operations import store
-from counterfoil.operations.engine import Applied, Definition, Turns
+from counterfoil.operations.engine import ApplyResult, Definition, Schedule
 from counterfoil.operations.store import COLUMNS as OPERATION_COLUMNS
 from counterfoil.operations.store import NewOperation, Operation, Result
-from counterfoil.webhooks.payload import cell
+from counterfoil.webhooks.payload import to_csv_cell
 
 Format = Literal["csv", "json"]
 FILE_EXTENSIONS: Mapping[Format, str] = {"csv": "csv", "json": "jsonl"}
@@ -152,28 +152,28 @@ _REDACTED_FIELDS = ("payload", "metadata", "resolution", "previous_failures", "f
 """Fields of a dead letter that may contain secrets, including notes."""
 
 
-def head(format_: Format) -> bytes:
+def header(format_: Format) -> bytes:
     """Return the start of a file."""
     return b"" if format_ == "json" else _to_csv([COLUMNS])
 
 
-def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, hides: bool) -> bytes:
+def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, redacts: bool) -> bytes:
     """Encode dead letters for a file.
 
-    `tenant` is the slug; with `hides`, secrets are redacted by `redact`.
+    `tenant` is the slug; with `redacts`, secrets are redacted by `redact`.
     """
-    rows = [_to_row(dead_letter, tenant, hides=hides) for dead_letter in dead_letters]
+    rows = [_to_row(dead_letter, tenant, redacts=redacts) for dead_letter in dead_letters]
     if format_ == "json":
         return "".join(f"{_to_json(row)}\n" for row in rows).encode()
     return _to_csv(_to_cells(row) for row in rows)
 
 
-def _to_row(dead_letter: DeadLetterDetails, tenant: str, *, hides: bool) -> dict[str, Any]:
+def _to_row(dead_letter: DeadLetterDetails, tenant: str, *, redacts: bool) -> dict[str, Any]:
     fields = {name: _to_json_value(value) for name, value in vars(dead_letter).items()} | {
         "tenant": tenant,
         "redacted_paths": [],
     }
-    if hides:
+    if redacts:
         redacted = redact(without_traceback({name: fields[name] for name in _REDACTED_FIELDS}))
         fields |= {**redacted.value, "redacted_paths": redacted.pointers}
     return {name: fields[name] for name in FIELDS}
@@ -190,7 +190,7 @@ def _to_cells(row: Mapping[str, Any]) -> Iterator[str | int]:
         if isinstance(value, dict | list):  # JSON starts with a bracket
             yield _to_json(value).replace(";", "\\u003b").replace("|", "\\u007c")
         else:
-            yield value if isinstance(value, int) and not isinstance(value, bool) else cell(value)
+            yield value if isinstance(value, int) and not isinstance(value, bool) else to_csv_cell(value)
 
 
 def _to_csv(rows: Iterable[Iterable[str | int]]) -> bytes:
@@ -216,7 +216,7 @@ def _to_json_value(value: Any) -> Any:
 
 PREFIX = "dead-letters/"
 """Prefix of files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
-KEPT = timedelta(days=7)
+RETENTION = timedelta(days=7)
 """Retention of files after the request. A lifecycle rule of the bucket deletes them."""
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link."""
@@ -240,7 +240,7 @@ class ExportFile:
     """Callers who got a link."""
 
     @classmethod
-    def of(cls, operation: Operation) -> "ExportFile":
+    def from_operation(cls, operation: Operation) -> "ExportFile":
         """Return the file of an export."""
         return cls(**operation.file or {})
 
@@ -265,14 +265,14 @@ def request(
     Raises:
         TooManyExportsError: the tenant has too many exports in progress.
     """
-    values = {"tenant": tenant_id, "by": by, "filter": Jsonb(filter_.stored), **vars(file)}
+    values = {"tenant": tenant_id, "by": by, "filter": Jsonb(filter_.stored_fields), **vars(file)}
     row = connection.execute(_FIND_SAME.encode(), values).fetchone()
     if row is not None:
         return Operation(*row)
     ((active,),) = connection.execute(_COUNT_ACTIVE, values).fetchall()
     if active >= MAX_ACTIVE:
         raise TooManyExportsError(f"{active} exports of this tenant are in progress. Retry when one is done.")
-    return store.insert(connection, tenant_id, NewOperation("export", filter_.stored, by, now, file=vars(file)))
+    return store.insert(connection, tenant_id, NewOperation("export", filter_.stored_fields, by, now, file=vars(file)))
 
 
 _RECORD_DOWNLOADER = """
@@ -284,11 +284,11 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
     """Record a download in the tenant's transaction, with one audit entry per caller."""
     if connection.execute(_RECORD_DOWNLOADER, {"id": operation.id, "by": by}).rowcount == 1:
-        filter_, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
-        record_taken(connection, operation.tenant_id, filter_, file, operation.succeeded, by, now, operation.id)
+        filter_, file = DeadLetterFilter(**operation.filter or {}), ExportFile.from_operation(operation)
+        record_export(connection, operation.tenant_id, filter_, file, operation.succeeded, by, now, operation.id)
 
 
-def record_taken(
+def record_export(
     connection: Connection,
     tenant_id: UUID,
     filter_: DeadLetterFilter,
@@ -316,11 +316,11 @@ def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
     Raises:
         ServiceUnavailableError: there are no credentials to sign it with.
     """
-    file = ExportFile.of(operation)
+    file = ExportFile.from_operation(operation)
     name = file_name(tenant, file.format, operation.requested_at)
     values = {
         "Bucket": bucket,
-        "Key": key(operation),
+        "Key": object_key(operation),
         "ResponseContentDisposition": f'attachment; filename="{name}"',
         "ResponseContentType": MEDIA_TYPES[file.format],
         "ResponseCacheControl": "no-store",
@@ -330,9 +330,11 @@ def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
     return url
 
 
-def key(operation: Operation) -> str:
+def object_key(operation: Operation) -> str:
     """Return the key of the file in the bucket."""
-    return f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.of(operation).format]}"
+    return (
+        f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.from_operation(operation).format]}"
+    )
 
 
 def file_name(tenant: str, format_: Format, at: datetime) -> str:
@@ -392,7 +394,7 @@ class ExportSteps(Definition):
         operation_id: UUID,
         tenant_id: UUID,
         now: datetime,
-        _at_once: int,
+        _batch_size: int,
         time_left: TimeLeft,
     ) -> _Part | None:
         """Upload the next part. Returns None if another process is writing it."""
@@ -402,7 +404,7 @@ class ExportSteps(Definition):
         if row is None:
             return None
         operation, slug = Operation(*row[:-1]), row[-1]
-        file = ExportFile.of(operation)
+        file = ExportFile.from_operation(operation)
         if now - operation.requested_at > WRITE_TIMEOUT:
             return _Part(operation.last_step_at, file, is_last=True, reason="It was not complete within a day.")
         part = self._read(database, operation, slug, time_left)
@@ -418,8 +420,8 @@ class ExportSteps(Definition):
             raise
 
     def apply(
-        self, connection: Connection, operation: Operation, _limit: int, _turns: Turns, prepared: _Part | None
-    ) -> Applied | None:
+        self, connection: Connection, operation: Operation, _limit: int, _schedule: Schedule, prepared: _Part | None
+    ) -> ApplyResult | None:
         """Store the uploaded part."""
         if prepared is None:
             return None
@@ -427,7 +429,7 @@ class ExportSteps(Definition):
             raise ConflictError("Another process is writing this export")
         connection.execute(_SAVE_FILE, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
         counts: dict[Result, int] = {"succeeded": prepared.dead_letters}
-        return Applied(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
+        return ApplyResult(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
 
     def _read(
         self, database: Database, operation: Operation, slug: str, time_left: TimeLeft
@@ -436,16 +438,16 @@ class ExportSteps(Definition):
 
         Returns None if there is too little time to upload it.
         """
-        file = ExportFile.of(operation)
+        file = ExportFile.from_operation(operation)
         filter_ = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
         cursor_at, cursor_id = operation.cursor_at, operation.cursor_id
         cursor = None if cursor_at is None or cursor_id is None else PageCursor(cursor_at, cursor_id)
-        content, dead_letters = bytearray() if file.parts else bytearray(head(file.format)), 0
+        content, dead_letters = bytearray() if file.parts else bytearray(header(file.format)), 0
         tenant_id = operation.tenant_id
         for batch in iter_batches(lambda: database.tenant(tenant_id), tenant_id, filter_, cursor):
             if time_left() < MIN_SECONDS_LEFT:
                 return None
-            content += encode(batch.dead_letters, slug, file.format, hides=file.redacted)
+            content += encode(batch.dead_letters, slug, file.format, redacts=file.redacted)
             dead_letters, cursor = dead_letters + len(batch.dead_letters), batch.after
             if len(content) >= PART_BYTES:
                 return bytes(content), dead_letters, cursor, False
@@ -461,7 +463,7 @@ class ExportSteps(Definition):
         is_last: bool,
         time_left: TimeLeft,
     ) -> _Part:
-        call = partial(self._call, key(operation), time_left)
+        call = partial(self._call, object_key(operation), time_left)
         upload_id = file.upload_id
         if upload_id is None:
             upload_id = call("create_multipart_upload", ContentType=MEDIA_TYPES[file.format])["UploadId"]

@@ -1,7 +1,7 @@
 """Groups of dead letters with the same fingerprint, and counts of all dead letters.
 
 Counts come from `dead_letter_count`, which a trigger maintains. Their cost grows with the number of groups, not of dead
-letters. Each function except `add_up` runs in a transaction of `search.transaction`.
+letters. Each function except `roll_up` runs in a transaction of `search.transaction`.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import Status, for_tenant
 
-HOURS = 24
+TREND_HOURS = 24
 """Hours in the trend of a group."""
-TREND_RETENTION_HOURS = timedelta(days=7)
+TREND_RETENTION = timedelta(days=7)
 
 State = Literal["open", "resolved", "ignored"]
 
@@ -39,7 +39,7 @@ class DeadLetterGroup:
     closed_at: datetime | None
     """Later dead letters are not covered by this decision."""
     trend: Sequence[int]
-    """Number of dead letters in each of the last HOURS hours, the current hour last."""
+    """Number of dead letters in each of the last TREND_HOURS hours, the current hour last."""
 
     @property
     def count(self) -> int:
@@ -100,7 +100,7 @@ def page(
         {"tenant": tenant_id, "statuses": list(statuses), "limit": limit, "after_at": at, "after": fingerprint},
     ).fetchall()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    hours = [this_hour - timedelta(hours=hours_ago) for hours_ago in reversed(range(HOURS))]
+    hours = [this_hour - timedelta(hours=hours_ago) for hours_ago in reversed(range(TREND_HOURS))]
     failures: dict[str, dict[datetime, int]] = {}
     values = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
     for failed_group, hour, count in connection.execute(for_tenant(_TREND, tenant_id), values):
@@ -137,11 +137,11 @@ FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum
 """
 
 
-def add_up(connection: Connection, now: datetime, *, groups: int) -> int:
+def roll_up(connection: Connection, now: datetime, *, groups: int) -> int:
     """Add up the counts of `groups` changed groups, and delete old hours. Runs as counterfoil_maintenance.
 
     Concurrent writers add rows, which the next run adds up. No writer waits, and no count is lost. Returns the number
     of remaining rows of these groups.
     """
-    connection.execute(_DELETE_OLD, [now - TREND_RETENTION_HOURS])
+    connection.execute(_DELETE_OLD, [now - TREND_RETENTION])
     return connection.execute(_ROLL_UP, [groups]).rowcount

@@ -12,7 +12,7 @@ from counterfoil.dead_letters.search import DeadLetterDetails
 EventKind = Literal["attempt", "dead_lettered", "change"]
 _ORDER: tuple[EventKind, ...] = ("attempt", "dead_lettered", "change")
 """Order of events at the same time."""
-_DEAD_LETTERED_ACTION = "dead"
+_DEAD_LETTERED_ACTION = "dead-lettered"
 """Action of a dead letter in the audit trail."""
 
 

@@ -14,11 +14,11 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 from counterfoil.operations import store
-from counterfoil.operations.engine import Applied, Definition, Turns
-from counterfoil.operations.store import NewOperation, NoOperationError, Operation, OperationStateError
+from counterfoil.operations.engine import ApplyResult, Definition, Schedule
+from counterfoil.operations.store import NewOperation, Operation, OperationNotFoundError, OperationStateError
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
-RESTORE_WITHIN = timedelta(days=7)
+RESTORE_PERIOD = timedelta(days=7)
 """A purge can be restored for this time. The database prevents earlier deletion."""
 
 
@@ -38,7 +38,7 @@ def request(
 ) -> Operation:
     """Store a purge of dead letters with these statuses, in the tenant's transaction."""
     filter_ = purge_filter(failed_before, statuses).before(now)
-    operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored, by, now))
+    operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored_fields, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)
     return operation
@@ -63,13 +63,13 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     """
     purge = store.show(connection, purge_id, lock=True)
     if purge.action != "purge":
-        raise NoOperationError("There is no such purge.")
+        raise OperationNotFoundError("There is no such purge.")
     if purge.version != version:
         raise VersionConflictError(f"The purge has changed: it is at version {purge.version}.")
     if purge.restored_at is not None:
         raise OperationStateError("The purge was already undone.")
-    if now >= purge.requested_at + RESTORE_WITHIN:
-        raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
+    if now >= purge.requested_at + RESTORE_PERIOD:
+        raise OperationStateError(f"A purge can be undone for {RESTORE_PERIOD.days} days.")
     connection.execute(_MARK_RESTORED, {"id": purge_id, "now": now})
     new = NewOperation("restore", {"purge": str(purge_id)}, by, now)
     operation = store.insert(connection, purge.tenant_id, new)
@@ -85,13 +85,13 @@ WHERE job_id = ANY(ARRAY(
     SELECT job_id FROM dead_letter
     WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
       AND (resolved_at > %(requested_at)s) IS NOT TRUE
-    LIMIT %(most)s FOR NO KEY UPDATE
+    LIMIT %(limit)s FOR NO KEY UPDATE
 ))
 """
 _RESTORE = """
 UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, retain_until = %(retain_until)s, version = version + 1
 WHERE job_id = ANY(ARRAY(
-    SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE
+    SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(limit)s FOR NO KEY UPDATE
 ))
 """
 
@@ -100,9 +100,11 @@ class PurgeSteps(Definition):
     """Definition of purge and restore."""
 
     actions = ("purge", "restore")
-    at_once = 5_000
+    batch_size = 5_000
 
-    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
+    ) -> ApplyResult:
         """Hide the next dead letters, or show them again."""
         if operation.action == "purge":
             filter_ = DeadLetterFilter(**operation.filter or {})
@@ -114,15 +116,15 @@ class PurgeSteps(Definition):
                 "statuses": list(filter_.status),
                 "before": filter_.to_date,
                 "requested_at": operation.requested_at,
-                "now": turns.now,
-                "most": limit,
+                "now": schedule.now,
+                "limit": limit,
             }
             count = connection.execute(_HIDE, values).rowcount
         else:
-            retain_until = operation.requested_at + RESTORE_WITHIN
-            values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "most": limit}
+            retain_until = operation.requested_at + RESTORE_PERIOD
+            values = {"purge": UUID((operation.filter or {})["purge"]), "retain_until": retain_until, "limit": limit}
             count = connection.execute(_RESTORE, values).rowcount
-        return Applied({"succeeded": count}, (), is_last=count < limit)
+        return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
 
 # Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
@@ -132,15 +134,15 @@ WITH due AS (
     (SELECT job_id FROM dead_letter d
      WHERE purged_at < %(purged_before)s
        AND NOT EXISTS (SELECT FROM operation p WHERE p.id = d.purge_id AND p.restored_at IS NOT NULL)
-     ORDER BY purged_at LIMIT %(most)s)
+     ORDER BY purged_at LIMIT %(limit)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
      WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until IS NULL
-     ORDER BY resolved_at LIMIT %(most)s)
+     ORDER BY resolved_at LIMIT %(limit)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
      WHERE status <> 'pending' AND resolved_at < %(closed_before)s AND purged_at IS NULL AND retain_until < %(now)s
-     ORDER BY retain_until LIMIT %(most)s)
+     ORDER BY retain_until LIMIT %(limit)s)
 ), deleted AS (
     DELETE FROM dead_letter WHERE job_id IN (SELECT job_id FROM due) RETURNING worker, work_id
 ), deleted_tasks AS (
@@ -150,17 +152,19 @@ SELECT count(*) FROM deleted
 """
 
 
-def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = PurgeSteps.at_once) -> int:
+def delete(
+    connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size
+) -> int:
     """Delete dead letters purged a week ago, or closed longer than `retention` ago.
 
     The connection must have the role counterfoil_maintenance. Restored dead letters are stored for another week. A
     failed task is deleted with its dead letter. Returns the number of deleted dead letters.
     """
     values = {
-        "purged_before": now - RESTORE_WITHIN,
+        "purged_before": now - RESTORE_PERIOD,
         "closed_before": now - retention,
         "now": now,
-        "most": at_once,
+        "limit": batch_size,
     }
     [(count,)] = connection.execute(_DELETE, values).fetchall()
     return int(count)

@@ -19,14 +19,14 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from counterfoil.dead_letters.text_redaction import (
-    CONVERSATION,
     REDACTED,
+    SESSION_ID,
     VISIBLE_CHARS,
     is_fact,
+    is_secret_label,
+    is_secret_name,
     is_uuid,
-    labels_secret,
     looks_random,
-    names_secret,
     without_secrets,
 )
 
@@ -129,7 +129,7 @@ def _secret_members(value: Mapping[str, Any]) -> set[str]:
         return {"data", "stringData"}
     normalized = {name: _normalize(name) for name in value}
     if not any(
-        labels_secret(member[-1] if isinstance(member, list) and member else member)
+        is_secret_label(member[-1] if isinstance(member, list) and member else member)
         for name, member in value.items()
         if normalized[name] in _NAME_MEMBERS
     ):
@@ -142,7 +142,7 @@ def _secret_items(value: list[Any]) -> set[int]:
     return {
         index
         for index in range(1, len(value))
-        if labels_secret(value[index - 1])
+        if is_secret_label(value[index - 1])
         and (len(value) == _PAIR_LENGTH or value[index - 1].startswith("-") or (index % 2 and len(value) % 2 == 0))
     }
 
@@ -182,9 +182,9 @@ def _rule_by_name(name: str) -> tuple[str, _Rule | None]:
     """Return a name in its plain form, and the rule for its value if the name alone determines it."""
     normalized = _normalize(name)
     rule: _Rule | None = None
-    if name == CONVERSATION:
+    if name == SESSION_ID:
         rule = _redact_unless_uuid
-    elif names_secret(name):
+    elif is_secret_name(name):
         rule = _redact_except_counts if normalized.endswith("tokens") else partial(_redact_unless_fact, name)
     elif normalized.startswith("body") or normalized.endswith("body"):
         rule = _redact_except_counts

@@ -23,12 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.delivery.dead_letter import search_words
 from counterfoil.kinds import WORK_KINDS
-from counterfoil.validation import DECEPTIVE, IN_UTC, Moment, PrintableText
+from counterfoil.validation import DECEPTIVE_CHARS, UTC_DESCRIPTION, Moment, PrintableText
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
 STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
-LONGEST_TYPE = 100
-LONGEST_TEXT = 200
+MAX_TYPE_CHARS = 100
+MAX_SEARCH_CHARS = 200
 Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 
@@ -77,10 +77,10 @@ class DeadLetterFilter(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     status: tuple[Status, ...] = Field(default=STATUSES, description="All statuses by default.")
-    task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
-    from_date: Moment | None = Field(default=None, description=f"Failed at or after this time. {IN_UTC}")
-    to_date: Moment | None = Field(default=None, description=f"Failed before this time. {IN_UTC}")
-    search: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
+    task_type: Annotated[PrintableText, StringConstraints(max_length=MAX_TYPE_CHARS)] | None = None
+    from_date: Moment | None = Field(default=None, description=f"Failed at or after this time. {UTC_DESCRIPTION}")
+    to_date: Moment | None = Field(default=None, description=f"Failed before this time. {UTC_DESCRIPTION}")
+    search: Annotated[PrintableText, StringConstraints(min_length=1, max_length=MAX_SEARCH_CHARS)] | None = Field(
         default=None, description="Words of the error message and the file name, or an id."
     )
     fingerprint: Fingerprint | None = Field(default=None, description="Fingerprint of a group.")
@@ -100,14 +100,14 @@ class DeadLetterFilter(BaseModel):
         return self.model_copy(update={"status": ("pending",)})
 
     @property
-    def stored(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """JSON of the fields that are set."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def hash(self) -> bytes:
         """SHA-256, equal for equal filters."""
-        return hashlib.sha256(json.dumps(self.stored, sort_keys=True, separators=(",", ":")).encode()).digest()
+        return hashlib.sha256(json.dumps(self.stored_fields, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
@@ -123,7 +123,7 @@ def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 # Deceptive characters as escapes for PostgreSQL's regular expressions. PostgreSQL texts cannot contain NUL.
-_DECEPTIVE = "".join(char if char == "-" else f"\\u{max(1, ord(char)):04x}" for char in DECEPTIVE)
+_DECEPTIVE = "".join(char if char == "-" else f"\\u{max(1, ord(char)):04x}" for char in DECEPTIVE_CHARS)
 _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
 
@@ -328,13 +328,13 @@ GROUP BY fingerprint ORDER BY 2 DESC
 """
 _FREQUENCY = """
 SELECT word, count(*) FROM unnest(%(words)s::text[]) AS word CROSS JOIN LATERAL (
-    SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(most)s
+    SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(max_rows)s
 ) AS matches GROUP BY word
 """
 _SCAN = """
 SELECT dlq_timestamp, job_id FROM dead_letter_word w
 WHERE tenant_id = %(tenant)s AND word = %(word)s {after}
-ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(most)s
+ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %(max_rows)s
 """
 _AFTER = "AND (dlq_timestamp, job_id) < (%(after_at)s, %(after_id)s)"
 _MISSING_WORDS = """
@@ -413,7 +413,7 @@ class _Query:
 
         A word without a group can only be in the index of dead letters. The rarest such word is enough.
         """
-        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), most=RARE_WORD_LIMIT + 1))
+        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), max_rows=RARE_WORD_LIMIT + 1))
         own_words = [word for word in words if word not in group_words]
         selected = [min(own_words, key=lambda word: frequency.get(word, 0))] if own_words else list(frequency)
         return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in selected if word in frequency]
@@ -421,7 +421,7 @@ class _Query:
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
         """Search the newest `max_rows` with `word`. Return matches of all words and the last cursor."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
-        cursors = [PageCursor(*row) for row in self.rows(scan, word=word, most=max_rows)]
+        cursors = [PageCursor(*row) for row in self.rows(scan, word=word, max_rows=max_rows)]
         ids = [cursor.id for cursor in cursors]
         other_words = [other for other in words if other != word]
         if ids and other_words:
@@ -438,7 +438,7 @@ WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
 """
 
 
-def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
+def find_owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
     """Return ids and slugs of the tenants of dead letters; None if unassigned.
 
     Runs as the delivery role.
@@ -457,10 +457,10 @@ def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> DeadLe
 
 
 IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
-MIN_END = 4
+MIN_PARTIAL_ID_CHARS = 4
 """Minimum length of a partial id."""
 _INDEXED_CHARS = 8
-"""Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
+"""Last characters of an id in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`, reversed."""
 
 # The index comes first in every plan, so that the dead letters of a large tenant are not all read.
 _DEAD_LETTERS_BY_END = """
@@ -503,7 +503,7 @@ _QUERIES: dict[IdKind, LiteralString] = {
 }
 
 
-def find_by_end(
+def find_by_partial_id(
     connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
 ) -> list[tuple[UUID | str, str | None]]:
     """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.

@@ -15,7 +15,7 @@ from pathlib import Path
 from stdnum import iban, luhn
 
 REDACTED = "[hidden]"
-CONVERSATION = "session_id"
+SESSION_ID = "session_id"
 """Name of a conversation's id. A UUID under it is not a secret."""
 VISIBLE_CHARS = 4
 """Characters of an account number that stay visible."""
@@ -82,7 +82,7 @@ _MAX_NAME_CHARS = 64
 
 
 @lru_cache(maxsize=2048)
-def names_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Return True if a name stands for a secret, as in `password`, `X-Api-Key` or `smtpPass`."""
     if _NAME.search(name):
         return True
@@ -90,13 +90,13 @@ def names_secret(name: str) -> bool:
     return last is not None and last[0].casefold() in _SECRET_WORDS
 
 
-def labels_secret(text: object) -> bool:
+def is_secret_label(text: object) -> bool:
     """Return True if a text is only the name of a secret, such as an option (`--password`) or header."""
     return (
         isinstance(text, str)
         and len(text) <= _MAX_NAME_CHARS
         and _LABEL.fullmatch(text) is not None
-        and names_secret(text.rstrip(":"))
+        and is_secret_name(text.rstrip(":"))
     )
 
 
@@ -575,7 +575,7 @@ def _is_harmless(match: re.Match[str]) -> bool:
         return True
     if _COUNT.search(name) and value.strip(".,;)]}").isdecimal():
         return True
-    return name.startswith(CONVERSATION) and is_uuid(value)
+    return name.startswith(SESSION_ID) and is_uuid(value)
 
 
 def _end_of_value(text: str, match: re.Match[str]) -> int:

@@ -16,7 +16,7 @@ class Effects:
 
     messages: Sequence[OutboxMessage] = ()
     """Messages to send after the commit."""
-    remark: str | None = None
+    note: str | None = None
     """Note for users on a work item that succeeded."""
 
 

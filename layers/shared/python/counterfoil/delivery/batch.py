@@ -73,7 +73,7 @@ class Batch(BatchProcessor):
         self._takeovers: deque[ReceivedMessage] = deque()
         self._running: dict[ReceivedMessage, Attempt] = {}
         self._ended: deque[ReceivedMessage] = deque()
-        self.tally = BatchMetrics()
+        self.metrics = BatchMetrics()
         self.has_no_permits = False
         """Whether attempts of earlier invocations held every permit until this batch ran out of time."""
 
@@ -133,24 +133,24 @@ class Batch(BatchProcessor):
         """Parse the body. Returns False if the message does not identify exactly one work item."""
         settlement = self._consumer.settlement
         try:
-            record.intake = self._consumer.read(record.record.body)
+            record.parsed = self._consumer.read(record.record.body)
         except UnsupportedSchemaError as error:
-            self._conclude(record, settlement.database_unavailable(record, error))
+            self._conclude(record, settlement.handle_database_unavailable(record, error))
             return False
         except Exception as error:  # noqa: BLE001  # any error of the parser means an unreadable body
-            self._conclude(record, settlement.invalid_message(record, error, self._main_queue(record)))
+            self._conclude(record, settlement.handle_invalid_message(record, error, self._main_queue(record)))
             return False
-        if len(record.intake.messages) == 1:
+        if len(record.parsed.messages) == 1:
             return True
-        self._conclude(record, self._fan_out(record, record.intake))
+        self._conclude(record, self._fan_out(record, record.parsed))
         return False
 
-    def _fan_out(self, record: ReceivedMessage, intake: ParsedMessage) -> Disposition:
+    def _fan_out(self, record: ReceivedMessage, parsed: ParsedMessage) -> Disposition:
         """Drop a message without work items, and split a message that names several."""
-        if not intake.messages:
+        if not parsed.messages:
             return Disposition("no_work", acknowledged=True)
         try:
-            self._consumer.claims.split_message(intake)
+            self._consumer.claims.split_message(parsed)
         except CounterfoilError as error:
             return self._handle_claim_error(record, error)
         return Disposition("split", acknowledged=True)
@@ -158,8 +158,8 @@ class Batch(BatchProcessor):
     def _handle_claim_error(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
         """Return the disposition of a message whose work item could not be claimed because of an error."""
         if isinstance(error, PermanentError):
-            return self._consumer.settlement.invalid_message(record, error, self._main_queue(record))
-        return self._consumer.settlement.database_unavailable(record, error)
+            return self._consumer.settlement.handle_invalid_message(record, error, self._main_queue(record))
+        return self._consumer.settlement.handle_database_unavailable(record, error)
 
     @staticmethod
     def _main_queue(record: ReceivedMessage) -> str:
@@ -178,7 +178,7 @@ class Batch(BatchProcessor):
                 del self._running[self._ended.popleft()]
 
     def _can_continue(self) -> bool:
-        return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.has_capacity)
+        return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.permits.has_capacity)
 
     def _check_deadlines(self) -> bool:
         """Park messages if it is too late to start them, and cancel late attempts. Returns False at the end."""
@@ -199,10 +199,10 @@ class Batch(BatchProcessor):
         """Start as many waiting messages as there are free permits. Returns False if none could start."""
         timeout = max(0.0, self._remaining_seconds() - self._consumer.worker.start_margin)
         if self._waiting:
-            permits = self._consumer.gate.acquire(len(self._waiting), timeout=0 if self._running else timeout)
+            permits = self._consumer.permits.acquire(len(self._waiting), timeout=0 if self._running else timeout)
             records, take_over = [self._waiting.popleft() for _ in range(permits)], False
         elif self._takeovers and not self._running:
-            permits = self._consumer.gate.acquire(1, timeout=timeout)
+            permits = self._consumer.permits.acquire(1, timeout=timeout)
             records, take_over = [self._takeovers.popleft() for _ in range(permits)], True
         else:
             return False
@@ -211,7 +211,7 @@ class Batch(BatchProcessor):
         try:
             self._start(records, take_over=take_over)
         finally:
-            self._consumer.gate.release(permits - (len(self._running) - running_before))
+            self._consumer.permits.release(permits - (len(self._running) - running_before))
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
@@ -228,16 +228,16 @@ class Batch(BatchProcessor):
         for record in records:
             record.stages["permitted"] = permitted_at
         for results in self._call_claims(records, lambda messages: claims.claim(messages, take_over=take_over)):
-            self._start_attempts([(record, claim) for record, claim in results if claim.answer is ClaimStatus.CLAIMED])
-            self.tally.lost(
-                sum(claim.answer is ClaimStatus.CLAIMED and claim.unsettled_since is not None for _, claim in results)
+            self._start_attempts([(record, claim) for record, claim in results if claim.status is ClaimStatus.CLAIMED])
+            self.metrics.add_lost(
+                sum(claim.status is ClaimStatus.CLAIMED and claim.unsettled_since is not None for _, claim in results)
             )
             for record, claim in results:
-                if claim.answer is ClaimStatus.LEASE_EXPIRED:
+                if claim.status is ClaimStatus.LEASE_EXPIRED:
                     self._takeovers.append(record)
-                elif claim.answer is ClaimStatus.NOT_DUE:
+                elif claim.status is ClaimStatus.NOT_DUE:
                     not_due.append(record)
-                elif claim.answer is not ClaimStatus.CLAIMED:
+                elif claim.status is not ClaimStatus.CLAIMED:
                     self._conclude(record, self._handle_unclaimed(record, claim))
         self._park(not_due, wait=timedelta())
 
@@ -247,7 +247,7 @@ class Batch(BatchProcessor):
         for record, claim in claims:
             message = ClaimedMessage(record, claim, self._build_attempt(claim))
             record.stages["claimed"] = self._consumer.clock()
-            self._heartbeat.running(record, message.attempt)
+            self._heartbeat.watch_attempt(record, message.attempt)
             self._running[record] = message.attempt
             groups.setdefault(claim.tenant_id if self._consumer.batch_worker else record, []).append(message)
         run = self._run_separately if self._consumer.batch_worker is None else self._run_together
@@ -278,7 +278,7 @@ class Batch(BatchProcessor):
         records_by_message: dict[Message, ReceivedMessage] = {}
         selected_records = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
         for record in records:
-            message = _parsed(record).messages[0]
+            message = _require_parsed(record).messages[0]
             selected = selected_records[message.work_id]
             if selected is record:
                 records_by_message[message] = record
@@ -291,7 +291,7 @@ class Batch(BatchProcessor):
         if not records_by_message:
             return
         try:
-            results = call({message: _parsed(record) for message, record in records_by_message.items()})
+            results = call({message: _require_parsed(record) for message, record in records_by_message.items()})
         except CounterfoilError as error:
             if isinstance(error, PermanentError | ConflictError) and len(records_by_message) > 1:
                 yield from self._call_claims_separately(list(records_by_message.values()), call, error)
@@ -313,7 +313,7 @@ class Batch(BatchProcessor):
             if self._remaining_seconds() > CANCEL_MARGIN_SECONDS:
                 yield from self._call_claims([record], call)
             else:
-                self._conclude(record, self._consumer.settlement.database_unavailable(record, error))
+                self._conclude(record, self._consumer.settlement.handle_database_unavailable(record, error))
 
     def _build_attempt(self, claim: Claim) -> Attempt:
         message, consumer, deadline = claim.message, self._consumer, Deadline(self._remaining_work_seconds)
@@ -337,16 +337,18 @@ class Batch(BatchProcessor):
     def _handle_unclaimed(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Return the disposition of a message whose work item was not claimed."""
         settlement = self._consumer.settlement
-        if claim.answer is ClaimStatus.RUNNING and claim.until is not None:
+        if claim.status is ClaimStatus.RUNNING and claim.lease_expires_at is not None:
             return Disposition(
-                "running", acknowledged=False, visible_in=lease_remaining(claim.until, self._consumer.clock())
+                "running",
+                acknowledged=False,
+                visible_in=lease_remaining(claim.lease_expires_at, self._consumer.clock()),
             )
-        if claim.answer is ClaimStatus.EXHAUSTED:
-            return settlement.attempts_exhausted(record, claim)
-        if claim.answer is ClaimStatus.UNKNOWN:
-            return settlement.unknown(record, claim.message, self._main_queue(record))
-        if claim.answer in PARKABLE_STATUSES:
-            return settlement.too_many_deferrals(record, claim)
+        if claim.status is ClaimStatus.EXHAUSTED:
+            return settlement.handle_exhausted(record, claim)
+        if claim.status is ClaimStatus.UNKNOWN:
+            return settlement.handle_unknown(record, claim.message, self._main_queue(record))
+        if claim.status in PARKABLE_STATUSES:
+            return settlement.handle_too_many_deferrals(record, claim)
         return SUPERSEDED if claim.is_superseded else ENDED
 
     # -- attempts, on threads -----------------------------------------------------------------------------------------
@@ -388,7 +390,10 @@ class Batch(BatchProcessor):
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
             log_fields = [_log_fields(message.record, message.claim) for message in messages]
             logger.info(
-                "apart", tries=log_fields, error=safe_message(error, for_log=True), error_type=type(error).__name__
+                "batch_not_settled",
+                attempts=log_fields,
+                error=safe_message(error, for_log=True),
+                error_type=type(error).__name__,
             )
             return messages
         for message in messages:
@@ -412,7 +417,7 @@ class Batch(BatchProcessor):
             attempt.deadline.check()
             if attempt.deadline.remaining() <= 0:
                 raise
-            logger.info("run again", work_id=str(attempt.work_id), error=safe_message(error))
+            logger.info("attempt_repeated", work_id=str(attempt.work_id), error=safe_message(error))
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _settle_and_release(self, message: ClaimedMessage, settle: Callable[[], Any]) -> None:
@@ -425,7 +430,7 @@ class Batch(BatchProcessor):
         finally:
             logger.thread_safe_clear_keys()
             self._ended.append(message.record)
-            self._consumer.gate.release()
+            self._consumer.permits.release()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
         """Settle an attempt that returned. `record` is a `ClaimedMessage`."""
@@ -455,7 +460,7 @@ class Batch(BatchProcessor):
                 result = super().failure_handler(record.record, (None, None, None))
             self._results.append(result)
             self._concluded.add(record)
-            self.tally.add(record, disposition, claim)
+            self.metrics.add(record, disposition, claim)
         logger.info(
             disposition.outcome,
             **_log_fields(record, claim),
@@ -472,8 +477,8 @@ def _log_fields(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
         return fields | claim.message.log_fields | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
-    if record.intake is not None and len(record.intake.messages) == 1:
-        fields |= record.intake.messages[0].log_fields
+    if record.parsed is not None and len(record.parsed.messages) == 1:
+        fields |= record.parsed.messages[0].log_fields
     return fields
 
 
@@ -481,18 +486,18 @@ def _newest(records: Iterable[ReceivedMessage]) -> dict[UUID, ReceivedMessage]:
     """Return the newest message of each work item. Claiming with an older one would waste a receive."""
     newest: dict[UUID, ReceivedMessage] = {}
     for record in records:
-        message = _parsed(record).messages[0]
+        message = _require_parsed(record).messages[0]
         other = newest.get(message.work_id)
-        if other is None or message.sort_key > _parsed(other).messages[0].sort_key:
+        if other is None or message.sort_key > _require_parsed(other).messages[0].sort_key:
             newest[message.work_id] = record
     return newest
 
 
-def _parsed(record: ReceivedMessage) -> ParsedMessage:
+def _require_parsed(record: ReceivedMessage) -> ParsedMessage:
     """Return the parsed body of a message."""
-    if record.intake is None:
+    if record.parsed is None:
         raise AssertionError("A message was started before it was parsed")
-    return record.intake
+    return record.parsed
 
 
 METRICS_BY_OUTCOME = {
@@ -534,7 +539,7 @@ class BatchMetrics:
                     # The clock of another machine set `created_at`, and may be ahead.
                     self._end_to_end.append(max(0.0, (record.stages["ended"] - claim.created_at).total_seconds()))
 
-    def lost(self, attempts: int) -> None:
+    def add_lost(self, attempts: int) -> None:
         """Count lost attempts that later claims found."""
         self._errors[WORKER_LOST_ERROR_TYPE] += attempts
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_MESSAGES_PER_REVISION
@@ -67,7 +67,7 @@ class Claims:
             # The tokens were read before the commit, so this transaction claimed any row that has one of them.
             with self._transaction() as connection:
                 for message, claim in claims.items():
-                    if claim.answer is ClaimStatus.CLAIMED and not sql.is_current_claim(
+                    if claim.status is ClaimStatus.CLAIMED and not sql.is_current_claim(
                         connection, self._kind, message.work_id, claim.token
                     ):
                         raise
@@ -85,46 +85,46 @@ class Claims:
         results: dict[Message, Claim | None] = {}
 
         def run_once() -> list[OutboxMessage]:
-            sends: list[OutboxMessage] = []
+            parked: list[OutboxMessage] = []
             with self._transaction() as connection:
                 now = self._register(connection, messages.values())
                 due = now + wait
                 for message, claim in self._read_status(connection, list(messages), now).items():
-                    is_parked = claim.answer in PARKABLE_STATUSES and message.send_number < MAX_MESSAGES_PER_REVISION
+                    is_parked = claim.status in PARKABLE_STATUSES and message.send_number < MAX_MESSAGES_PER_REVISION
                     results[message] = None if is_parked else claim
                     if is_parked:
-                        sends += sql.park_unclaimed(
-                            connection, self._kind, claim, due=max(due, claim.until or due), now=now
+                        parked += sql.park_unclaimed(
+                            connection, self._kind, claim, due=max(due, claim.next_attempt_at or due), now=now
                         )
-            return sends
+            return parked
 
         self._outbox.send(retry_on_conflict(run_once))
         return results
 
-    def split_message(self, intake: ParsedMessage) -> None:
+    def split_message(self, parsed: ParsedMessage) -> None:
         """Enqueue a separate message for each work item of one message. Raises the same errors as `claim`."""
 
         def run_once() -> list[OutboxMessage]:
             with self._transaction() as connection:
-                now = self._register(connection, [intake])
-                claims = self._read_status(connection, intake.messages, now)
+                now = self._register(connection, [parsed])
+                claims = self._read_status(connection, parsed.messages, now)
                 rows = [
                     (message.work_id, claim.tenant_id, message.revision, message.send_number)
                     for message, claim in claims.items()
-                    if claim.answer is ClaimStatus.CLAIMED
+                    if claim.status is ClaimStatus.CLAIMED
                 ]
                 return enqueue(connection, self._kind, rows, now, now)
 
         self._outbox.send(retry_on_conflict(run_once))
 
     def _transaction(self, *, by_index: bool = False) -> AbstractContextManager[Connection]:
-        return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
+        return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
-    def _register(self, connection: Connection, intakes: Iterable[ParsedMessage]) -> datetime:
+    def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
         """Insert the work items of messages in the lock order of claims. Returns the time after that."""
-        for intake in sorted(intakes, key=lambda parsed: parsed.messages[0].work_id):
-            if intake.register is not None:
-                intake.register(connection, self._clock())
+        for parsed in sorted(parsed_messages, key=lambda message: message.messages[0].work_id):
+            if parsed.register is not None:
+                parsed.register(connection, self._clock())
         return self._clock()
 
     def _read_status(self, connection: Connection, messages: Sequence[Message], now: datetime) -> dict[Message, Claim]:
@@ -135,5 +135,5 @@ class Claims:
             now=now,
             lease=now,
             max_attempts=self._max_attempts,
-            look_only=True,
+            read_only=True,
         )

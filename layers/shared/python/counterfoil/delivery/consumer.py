@@ -52,7 +52,7 @@ class Consumer:
         self.database = database
         self.visibility = visibility
         self.concurrency = concurrency or Threads()
-        self.gate = PermitPool(self.worker.permits, self.concurrency)
+        self.permits = PermitPool(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
         is_requeue = self.worker.retries == "requeue"
         self.policy: RetryPolicy = (
@@ -94,7 +94,7 @@ class Consumer:
         """Process one batch and return the failed messages (partial batch response)."""
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
-        batch.tally.report(self.worker.name)
+        batch.metrics.report(self.worker.name)
         if batch.has_no_permits:
             # Attempts of earlier invocations hold every permit and do not end. The messages of this batch are parked or
             # stay in the queue. The process must end, because it would keep receiving messages without processing any.

@@ -19,7 +19,7 @@ from counterfoil.notifications import notice
 from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
-MAX_OWN_WORDS = 40
+MAX_EXTRA_WORDS = 40
 """Maximum number of search words per dead letter, not counting those of its group."""
 MAX_WORD_CHARS = 64
 _VARIABLE_PART = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
@@ -66,28 +66,28 @@ class DeadLetter:
     """Type of the task, for the worker of tasks."""
 
     @property
-    def sentence(self) -> str:
+    def group_message(self) -> str:
         """The error without numbers and quoted names, which differ between dead letters of a group."""
         return _VARIABLE_PART.sub("#", self.failure.public_error or self.failure.error)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of worker and code, or of worker, error type and `sentence` without a code."""
-        reason = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
+        """Hash of worker and code, or of worker, error type and `group_message` without a code."""
+        reason = self.failure.code or f"{self.failure.error_type}\n{self.group_message}"
         identity = f"{self.worker}\n{reason}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @property
     def group_words(self) -> list[str]:
         """Search words that all dead letters with this fingerprint share."""
-        return sorted(search_words(f"{self.worker} {self.failure.error_type} {self.sentence}"))
+        return sorted(search_words(f"{self.worker} {self.failure.error_type} {self.group_message}"))
 
     @property
     def search_words(self) -> list[str]:
         """Other search words: from the file name, and the numbers and quoted names in the error."""
         file = self.payload.get("file") or {}
         variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
-        return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_OWN_WORDS]
+        return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_EXTRA_WORDS]
 
 
 _UPSERT_DEAD_LETTER = """
@@ -152,7 +152,7 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
         connection,
         dead_letter.job_id,
         dead_letter.tenant_id,
-        "dead",
+        "dead-lettered",
         failure.actor,
         {"dlq_reason": failure.dlq_reason},
         now,
@@ -175,7 +175,7 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
 
 _INSERT_GROUP = """
 INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
-VALUES (%(tenant_id)s, %(fingerprint)s, %(worker)s, %(error_type)s, %(sentence)s, %(words)s, %(now)s)
+VALUES (%(tenant_id)s, %(fingerprint)s, %(worker)s, %(error_type)s, %(message)s, %(words)s, %(now)s)
 ON CONFLICT (tenant_id, fingerprint) DO NOTHING
 """
 _DELETE_WORDS = "DELETE FROM dead_letter_word WHERE job_id = %s"
@@ -194,7 +194,7 @@ def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: dat
             "fingerprint": dead_letter.fingerprint,
             "worker": dead_letter.worker,
             "error_type": dead_letter.failure.error_type,
-            "sentence": dead_letter.sentence,
+            "message": dead_letter.group_message,
             "words": dead_letter.group_words,
             "now": now,
         },
@@ -211,22 +211,22 @@ def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: dat
 
 # A pending edit of the payload becomes history.
 _CLOSE = """
-WITH settled AS (
+WITH closed AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
-        resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('settled', %(status)s::text)
+        resolution = %(resolution)s, edit_metadata = edit_metadata || jsonb_build_object('closed_as', %(status)s::text)
     WHERE job_id = ANY(%(job_ids)s) AND status = 'pending' AND purged_at IS NULL
     RETURNING job_id, tenant_id, version, revision
 ), audited AS (
     INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)
     SELECT tenant_id, job_id, %(status)s, %(actor)s,
            jsonb_build_object('revision', revision, 'version', version) || %(detail)s, %(now)s
-    FROM settled
+    FROM closed
 )
-SELECT job_id, version FROM settled
+SELECT job_id, version FROM closed
 """
 
 
-def settle(
+def close_pending(
     connection: Connection,
     job_ids: Collection[UUID],
     status: ClosedStatus,
@@ -251,20 +251,22 @@ def settle(
     return dict(connection.execute(_CLOSE, values).fetchall())
 
 
-def renew(
+def restart(
     connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, reason: str
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
     Pending dead letters of these work items are closed as retried, as by an operator's retry.
     """
-    sends = start_revision(connection, worker, sorted(ids), now)
+    messages = start_revision(connection, worker, sorted(ids), now)
     if ids:
-        settle(connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason)
-    return sends
+        close_pending(
+            connection, [WORK_KINDS[worker].job_id(id_) for id_ in ids], "retried", now, actor=actor, note=reason
+        )
+    return messages
 
 
-OMITTED_PAYLOAD = {"$left_out": "The task has it."}
+OMITTED_PAYLOAD = {"$omitted": "The task contains the payload."}
 """Replaces the payload in the stored body of a message, which remains readable and can be sent again."""
 
 
@@ -273,7 +275,7 @@ def strip_payload(kind: WorkKind, body: str) -> str:
 
     Only the user of a task may see the payload, and deleting the task must delete it.
     """
-    if kind.envelope is None:
+    if kind.body_query is None:
         return body
     return json.dumps(from_json(body) | {"payload": OMITTED_PAYLOAD})
 

@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import aws
-from counterfoil.db import SHORT_SECONDS, Database
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
@@ -29,7 +29,7 @@ class ReceivedMessage:
 
     record: SQSRecord
     received_at: datetime
-    intake: ParsedMessage | None = None
+    parsed: ParsedMessage | None = None
     """Work items of its body. None until the body is read."""
     stages: dict[str, datetime] = field(default_factory=dict)
     """Times when it was protected, got its permit, was claimed, and ended."""
@@ -193,7 +193,7 @@ class Heartbeat:
         with self._lock:
             self._unfinished.add(record)
 
-    def running(self, record: ReceivedMessage, attempt: Attempt) -> None:
+    def watch_attempt(self, record: ReceivedMessage, attempt: Attempt) -> None:
         """Renew the lease of this attempt as well."""
         with self._lock:
             self._running[record] = attempt
@@ -234,7 +234,7 @@ class Heartbeat:
             return
         tokens = {work_id: attempt.token for work_id, attempt in by_work.items()}
         try:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 lost = sql.renew(connection, self._kind, tokens, self._clock() + self._lease)
         except CounterfoilError as error:
             logger.warning("Leases were not renewed: %s", error)

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil import aws
-from counterfoil.db import SHORT_SECONDS, Database
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, Database
 from counterfoil.delivery.work import WORK_KINDS, Message, OutboxMessage
 from counterfoil.errors import CounterfoilError, PermanentError
 from counterfoil.http import run_with_deadline
@@ -58,7 +58,7 @@ class Outbox:
         self.random = random
 
     def send(
-        self, sends: Sequence[OutboxMessage], *, trace: str | None = None, time_left: TimeLeft | None = None
+        self, messages: Sequence[OutboxMessage], *, trace: str | None = None, time_left: TimeLeft | None = None
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
@@ -70,18 +70,18 @@ class Outbox:
         """
         now = self._clock()
         by_worker: dict[str, list[OutboxMessage]] = defaultdict(list)
-        for send in sends:
-            if send.scheduled_at <= now + MAX_DELAY and send.worker in self._queue_urls:
-                by_worker[send.worker].append(send)
+        for message in messages:
+            if message.scheduled_at <= now + MAX_DELAY and message.worker in self._queue_urls:
+                by_worker[message.worker].append(message)
         sent: list[UUID] = []
-        for url, messages in self._by_queue(by_worker, now):
-            worker = messages[0].worker
+        for url, queue_messages in self._by_queue(by_worker, now):
+            worker = queue_messages[0].worker
             try:
-                for start in range(0, len(messages), BATCH_SIZE):  # limits the bodies in memory
+                for start in range(0, len(queue_messages), BATCH_SIZE):  # limits the bodies in memory
                     if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
-                    chunk = messages[start : start + BATCH_SIZE]
+                    chunk = queue_messages[start : start + BATCH_SIZE]
                     sent += self._send_batches(url, chunk, now, trace, is_short=time_left is not None)
             except CounterfoilError as error:  # continue with the other queues
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
@@ -111,20 +111,20 @@ class Outbox:
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
                 continue
             by_queue: dict[str, list[OutboxMessage]] = defaultdict(list)
-            for send in messages:
-                is_first = send.message.send_number == 0 or send.id in unattempted
-                by_queue[main_url if is_first else retry_url].append(send)
+            for row in messages:
+                is_first = row.message.send_number == 0 or row.id in unattempted
+                by_queue[main_url if is_first else retry_url].append(row)
             yield from by_queue.items()
 
     def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
         """Return the due rows of parked work items without an attempt. Raises as `_load_bodies`."""
-        parked = [send for send in messages if send.message.send_number > 0 and send.scheduled_at <= now]
+        parked = [row for row in messages if row.message.send_number > 0 and row.scheduled_at <= now]
         if not parked:
             return set()
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            ids = [send.message.work_id for send in parked]
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
+            ids = [row.message.work_id for row in parked]
             attempted = {id_ for (id_,) in connection.execute(WORK_KINDS[worker].sql(_ATTEMPTED), {"ids": ids})}
-        return {send.id for send in parked if send.message.work_id not in attempted}
+        return {row.id for row in parked if row.message.work_id not in attempted}
 
     def _send_batches(
         self, url: str, messages: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
@@ -138,8 +138,8 @@ class Outbox:
         """
         worker = messages[0].worker
         bodies, sent_ids = self._load_bodies(worker, messages)
-        for batch in _batches([send for send in messages if send.id in bodies], bodies):
-            entries = [self._entry(index, send, bodies[send.id], now, trace) for index, send in enumerate(batch)]
+        for batch in _batches([row for row in messages if row.id in bodies], bodies):
+            entries = [self._entry(index, row, bodies[row.id], now, trace) for index, row in enumerate(batch)]
             try:
                 sent_ids += [batch[index].id for index in _call(url, entries, is_short=is_short)]
             except PermanentError as error:
@@ -152,31 +152,31 @@ class Outbox:
         Raises:
             DatabaseUnavailableError: the bodies could not be read.
         """
-        raw_bodies = {send.id: send.body for send in messages if send.body is not None}
-        messages = [send for send in messages if send.body is None]
-        envelope = WORK_KINDS[worker].envelope
+        raw_bodies = {row.id: row.body for row in messages if row.body is not None}
+        messages = [row for row in messages if row.body is None]
+        envelope = WORK_KINDS[worker].body_query
         if envelope is None or not messages:
-            return raw_bodies | {send.id: send.message.model_dump_json() for send in messages}, []
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            ids = list({send.message.work_id for send in messages})
+            return raw_bodies | {row.id: row.message.model_dump_json() for row in messages}, []
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
+            ids = list({row.message.work_id for row in messages})
             envelopes = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
         # A row without a body was sent by another sender, which marks it.
         bodies = raw_bodies | {
-            send.id: _encode_body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
-            for send in messages
-            if (body := envelopes.get(send.message.work_id)) is not None
+            row.id: _encode_body(body | {"revision": row.message.revision, "send_number": row.message.send_number})
+            for row in messages
+            if (body := envelopes.get(row.message.work_id)) is not None
         }
-        orphaned = [send.id for send in messages if send.message.work_id not in envelopes]
+        orphaned = [row.id for row in messages if row.message.work_id not in envelopes]
         if orphaned:
             log.warning("%d messages to %s are not sent: their work items no longer exist", len(orphaned), worker)
             emit({Metric.ORPHANED_MESSAGES: len(orphaned)}, worker=worker)
         return bodies, orphaned
 
-    def _entry(self, index: int, send: OutboxMessage, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
+    def _entry(self, index: int, row: OutboxMessage, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
         """Return the entry of a message for SendMessageBatch."""
-        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._round_to_seconds(send.scheduled_at - now)}
-        if send.tenant_id is not None:
-            entry["MessageGroupId"] = str(send.tenant_id)  # fair queue: a burst does not delay other tenants
+        entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._round_to_seconds(row.scheduled_at - now)}
+        if row.tenant_id is not None:
+            entry["MessageGroupId"] = str(row.tenant_id)  # fair queue: a burst does not delay other tenants
         if trace is not None:
             entry["MessageSystemAttributes"] = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
         return entry
@@ -187,7 +187,7 @@ class Outbox:
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
         if ids:
-            with self._database.delivery(durable=False, seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(durable=False, seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(
@@ -251,16 +251,16 @@ def _encode_body(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(_REJECTED_CHARACTERS)
 
 
-def _batches(sends: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> Iterator[list[OutboxMessage]]:
+def _batches(messages: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> Iterator[list[OutboxMessage]]:
     """Split messages into batches within the limits of a call."""
     batch: list[OutboxMessage] = []
     size = 0
-    for send in sends:
-        bytes_ = len(bodies[send.id].encode())
+    for row in messages:
+        bytes_ = len(bodies[row.id].encode())
         if batch and (len(batch) == BATCH_SIZE or size + bytes_ > BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(send)
+        batch.append(row)
         size += bytes_
     if batch:
         yield batch

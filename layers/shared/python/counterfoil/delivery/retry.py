@@ -97,8 +97,8 @@ class RedeliverPolicy:
 class RequeuePolicy:
     """Each retry uses a new message.
 
-    The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U from [0, 1). With `waits`, it waits the
-    n-th of them, without jitter.
+    The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U from [0, 1). With
+    `attempt_delays`, it waits the n-th of them, without jitter.
     """
 
     base: float = 1
@@ -111,13 +111,13 @@ class RequeuePolicy:
     """Whether errors outside the error tree are retried."""
     delays: tuple[float, ...] = (300, 1800)
     """Delays in seconds after the first, second, ... receive of a message whose attempt could not be settled."""
-    waits: tuple[float, ...] = ()
+    attempt_delays: tuple[float, ...] = ()
     """Delays in seconds after the first, second, ... failed attempt. The last one repeats. Empty: exponential."""
 
     def wait(self, attempts: int, spread: float = 0.0) -> timedelta:
         """Return the delay after `attempts` (>= 1) failed attempts. `spread` is U."""
-        if self.waits:
-            return timedelta(seconds=self.waits[min(attempts, len(self.waits)) - 1])
+        if self.attempt_delays:
+            return timedelta(seconds=self.attempt_delays[min(attempts, len(self.attempt_delays)) - 1])
         return timedelta(seconds=min(self.base * self.factor**attempts + spread * self.jitter, self.cap))
 
     def is_transient(self, error: BaseException) -> bool:
@@ -172,13 +172,13 @@ def requeue_policy(settings: Settings, worker: str) -> RequeuePolicy:
 
     A task can set its own limit. A worker in RETRY_DELAYS has one retry per delay.
     """
-    waits = settings.retry_delays.get(worker)
-    if waits is not None:
+    attempt_delays = settings.retry_delays.get(worker)
+    if attempt_delays is not None:
         return RequeuePolicy(
             jitter=settings.retry_jitter_max_seconds,
-            max_attempts=len(waits) + 1,
+            max_attempts=len(attempt_delays) + 1,
             delays=settings.redelivery_delays_seconds,
-            waits=waits,
+            attempt_delays=attempt_delays,
         )
     return RequeuePolicy(
         base=settings.retry_base_delay_seconds,

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
+from counterfoil.db import SHORT_TRANSACTION_SECONDS, CommitUnknownError, Connection, Database, retry_on_conflict
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped
 from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, audit, strip_payload, write_dead_letter
@@ -78,7 +78,7 @@ class Settlement:
             if isinstance(outcome, Skipped):
                 sql.skip(connection, self._kind, claim, outcome.reason)
             else:
-                sql.succeed(connection, self._kind, [(claim, effects.remark)])
+                sql.succeed(connection, self._kind, [(claim, effects.note)])
             self._record_success(connection, record, claim, name)
             return effects.messages
 
@@ -103,7 +103,7 @@ class Settlement:
             effects = run(connection)
             settled[:] = [(record, claim) for record, claim in attempts if claim.message.work_id in effects]
             if settled:
-                remarks = [(claim, effects[claim.message.work_id].remark) for _, claim in settled]
+                remarks = [(claim, effects[claim.message.work_id].note) for _, claim in settled]
                 sql.succeed(connection, self._kind, remarks)
             for record, claim in settled:
                 self._record_success(connection, record, claim, "succeeded")
@@ -149,7 +149,7 @@ class Settlement:
         """Return the disposition if the attempt could not be settled: stale claim, or unavailable database."""
         if isinstance(error, StaleClaimError):
             return Disposition("stale", acknowledged=False, error=str(error))
-        return self.database_unavailable(record, error)
+        return self.handle_database_unavailable(record, error)
 
     def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
@@ -166,13 +166,13 @@ class Settlement:
                 limit_error.__cause__ = error
                 return self._fail(connection, record, claim, limit_error, "max_retries_exceeded", now)
             self._record_attempt(connection, record, claim, "deferred", now, error=error, due=due)
-            sends = sql.release_attempt(connection, self._kind, claim, due=due, now=now)
+            messages = sql.release_attempt(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
-                sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
-            return sends
+                messages += wake(connection, self._kind.worker, [claim.message.work_id], now)
+            return messages
 
         try:  # short, because a batch that cannot start threads waits for it
-            self._commit(record, claim, settle, seconds=SHORT_SECONDS)
+            self._commit(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         if exceeds_limit:
@@ -226,7 +226,7 @@ class Settlement:
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
         """Record a success if the kind records every success, or if it follows a failure."""
-        if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
+        if self._kind.records_successes or sql.has_failed(connection, self._kind, claim):
             self._record_attempt(connection, record, claim, outcome, self._clock())
 
     def _record_attempt(
@@ -252,7 +252,7 @@ class Settlement:
         )
         sql.record_attempt(connection, self._kind, claim, attempt)
 
-    def attempts_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
+    def handle_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail a work item without remaining attempts: the last one was lost, or the limit was lowered."""
         now = self._clock()
 
@@ -260,17 +260,17 @@ class Settlement:
             return fail_exhausted(connection, self._kind, claim, self._max_attempts(claim), self._kind.worker, now)
 
         try:
-            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
+            self._transact(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         error_type, error = _describe_exhaustion(claim, self._max_attempts(claim))
         return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
-    def too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
+    def handle_too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
         """Fail an unclaimed work item that was parked MAX_MESSAGES_PER_REVISION times."""
         now = self._clock()
         error = _too_many_deferrals(
-            "It was early" if claim.answer is ClaimStatus.NOT_DUE else "The invocation was about to end"
+            "It was early" if claim.status is ClaimStatus.NOT_DUE else "The invocation was about to end"
         )
 
         def settle(connection: Connection) -> list[OutboxMessage]:
@@ -286,49 +286,51 @@ class Settlement:
             return sql.fail(connection, self._kind, new_claim, failure, now)
 
         try:
-            self._transact(record, claim, settle, seconds=SHORT_SECONDS)
+            self._transact(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
         return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
 
-    def unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
+    def handle_unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
         """Record a message with an unknown work item. If its row is older, enqueue its current message."""
         now = self._clock()
         detail = {"queue": queue, "message_id": record.message_id, **message.log_fields}
-        sends: list[OutboxMessage] = []
+        messages: list[OutboxMessage] = []
 
         def settle() -> None:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-                sends[:] = enqueued_current(connection, self._kind, message, self._kind.worker, detail, now)
-                if not sends:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
+                messages[:] = enqueue_current_with_audit(
+                    connection, self._kind, message, self._kind.worker, detail, now
+                )
+                if not messages:
                     job_id = self._kind.job_id(message.work_id)
                     audit(connection, job_id, None, "unknown-work", self._kind.worker, detail, now)
 
         try:
             retry_on_conflict(settle)
         except CounterfoilError as error:
-            return self.database_unavailable(record, error)
-        self._outbox.send(sends, trace=record.trace)
-        return Disposition("ahead" if sends else "unknown", acknowledged=True)
+            return self.handle_database_unavailable(record, error)
+        self._outbox.send(messages, trace=record.trace)
+        return Disposition("ahead" if messages else "unknown", acknowledged=True)
 
-    def invalid_message(self, record: ReceivedMessage, error: BaseException, queue: str) -> Disposition:
+    def handle_invalid_message(self, record: ReceivedMessage, error: BaseException, queue: str) -> Disposition:
         """Write a dead letter with the body of an unreadable message."""
         now = self._clock()
         worker = self._kind.worker
-        body = record.record.body if record.intake is None else strip_payload(self._kind, record.record.body)
+        body = record.record.body if record.parsed is None else strip_payload(self._kind, record.record.body)
         dead_letter = invalid_message_dead_letter(
             record.record, error, body=body, worker=worker, queue=queue, actor=worker
         )
         try:
-            with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+            with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 write_dead_letter(connection, dead_letter, now)
         except CounterfoilError as write_error:
-            return self.database_unavailable(record, write_error)
+            return self.handle_database_unavailable(record, write_error)
         return Disposition(
             "failed", acknowledged=True, error=dead_letter.failure.error, error_type=type(error).__name__
         )
 
-    def database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
+    def handle_database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
         """Leave the message in the queue, because nothing could be committed."""
         delays = self._policy.delays
         delay = delays[min(record.receives, len(delays)) - 1] if record.receives < MAX_RECEIVES else None
@@ -375,7 +377,7 @@ class Settlement:
         self._outbox.send(retry_on_conflict(run_once), trace=record.trace)
 
     def _is_settled(self, claim: Claim) -> bool:
-        with self._database.delivery(seconds=SHORT_SECONDS) as connection:
+        with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             running = sql.is_current_claim(connection, self._kind, claim.message.work_id, claim.token)
         if running is None:
             message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"
@@ -422,7 +424,7 @@ def _describe_exhaustion(claim: Claim, max_attempts: int) -> tuple[str, str]:
     return ATTEMPTS_EXHAUSTED, message
 
 
-def enqueued_current(
+def enqueue_current_with_audit(
     connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
 ) -> list[OutboxMessage]:
     """Enqueue the current message of work whose row is older than `message`, with an audit entry.

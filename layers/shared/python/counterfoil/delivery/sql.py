@@ -40,15 +40,17 @@ class ClaimStatus(StrEnum):
 class Claim:
     """Result of a claim for one message."""
 
-    answer: ClaimStatus
+    status: ClaimStatus
     message: Message
     tenant_id: UUID | None = None
     attempts: int = 0
     """Attempts begun, including this one."""
     token: int = 0
     """Token of this claim, or the existing one."""
-    until: datetime | None = None
-    """End of the lease (running), or time of the next attempt (not due)."""
+    lease_expires_at: datetime | None = None
+    """Set while another attempt is running."""
+    next_attempt_at: datetime | None = None
+    """Set if the work item is not due."""
     is_superseded: bool = False
     """Whether a newer revision than that of the message exists."""
     max_attempts: int | None = None
@@ -62,7 +64,8 @@ class Claim:
 # whole seconds, so a work item that is due within a second is not early. Otherwise half of them would be parked again.
 _CLAIM = """
 WITH requested AS (
-    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS r (id, revision, send_number)
+    SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[])
+        AS r (id, revision, send_number)
 ), existing AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.{status} AS status, t.{revision} AS revision, t.{send_number} AS send_number,
            t.{attempts} AS attempts, t.{claim_token} AS token, t.{lease_expires_at} AS lease,
@@ -89,8 +92,9 @@ WITH requested AS (
     RETURNING t.id, t.{attempts} AS attempts, t.{claim_token} AS token
 )
 SELECT c.id, c.revision, c.send_number, c.claim_status, c.tenant_id, coalesce(n.attempts, c.attempts, 0),
-       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease WHEN 'not_due' THEN c.due END,
-       c.superseded, coalesce(c.max_attempts, %(max_attempts)s), c.created_at, c.claimed_at
+       coalesce(n.token, c.token, 0), CASE c.claim_status WHEN 'running' THEN c.lease END,
+       CASE c.claim_status WHEN 'not_due' THEN c.due END, c.superseded, coalesce(c.max_attempts, %(max_attempts)s),
+       c.created_at, c.claimed_at
 FROM checked c LEFT JOIN claimed n USING (id)
 """
 
@@ -104,33 +108,33 @@ def claim(
     lease: datetime,
     max_attempts: int,
     take_over: bool = False,
-    look_only: bool = False,
+    read_only: bool = False,
 ) -> dict[Message, Claim]:
     """Claim the work items of `messages`, each at most once, in one statement as the delivery role.
 
     With `take_over`, it also records the lost attempt before each claim. `max_attempts` is the default limit. With
-    `look_only`, nothing is claimed: CLAIMED then means that a claim would succeed.
+    `read_only`, nothing is claimed: CLAIMED then means that a claim would succeed.
     """
     rows = connection.execute(
         kind.sql(_CLAIM),
         {
             "ids": [message.work_id for message in messages],
             "revisions": [message.revision for message in messages],
-            "sends": [message.send_number for message in messages],
+            "send_numbers": [message.send_number for message in messages],
             "now": now,
             "lease": lease,
             "max_attempts": max_attempts,
             "take_over": take_over,
-            "claim": not look_only,
+            "claim": not read_only,
         },
     ).fetchall()
     claims = {}
     for id_, revision, send_number, status, *fields in rows:
         message = Message(work_id=id_, revision=revision, send_number=send_number)
         claims[message] = Claim(ClaimStatus(status), message, *fields)
-    if take_over and not look_only:
+    if take_over and not read_only:
         for claimed in claims.values():
-            if claimed.answer is ClaimStatus.CLAIMED:
+            if claimed.status is ClaimStatus.CLAIMED:
                 record_lost_attempt(connection, kind, replace(claimed, attempts=claimed.attempts - 1), now)
     return claims
 
@@ -356,7 +360,7 @@ def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: 
     ).fetchone()
     if row is None:
         _raise_stale(claim_)
-    return replace(claim_, answer=ClaimStatus.CLAIMED, token=row[0], unsettled_since=row[1]), row[2]
+    return replace(claim_, status=ClaimStatus.CLAIMED, token=row[0], unsettled_since=row[1]), row[2]
 
 
 _FAIL = """
@@ -379,7 +383,7 @@ def fail(
     )
     if cursor.rowcount == 0:
         _raise_stale(claim_)
-    description, created_at = connection.execute(kind.about.encode(), {"id": message.work_id}).fetchall()[0]
+    description, created_at = connection.execute(kind.description_query.encode(), {"id": message.work_id}).fetchall()[0]
     dead_letter = DeadLetter(
         job_id=kind.job_id(message.work_id),
         tenant_id=claim_.tenant_id,

@@ -16,7 +16,7 @@ from counterfoil.errors import InvalidMessageError, UnsupportedSchemaError
 from counterfoil.validation import ValidationProblem, validate
 
 CURRENT_SCHEMA_VERSION = 1
-LARGEST = 2**31 - 1
+MAX_INT = 2**31 - 1
 """Maximum of a PostgreSQL integer."""
 
 
@@ -27,8 +27,8 @@ class Message(BaseModel):
 
     schema_version: int = Field(default=CURRENT_SCHEMA_VERSION, ge=1, le=CURRENT_SCHEMA_VERSION)
     work_id: UUID = Field(strict=False)
-    revision: int = Field(ge=1, le=LARGEST)
-    send_number: int = Field(ge=0, le=LARGEST)
+    revision: int = Field(ge=1, le=MAX_INT)
+    send_number: int = Field(ge=0, le=MAX_INT)
 
     @property
     def sort_key(self) -> tuple[int, int]:
@@ -79,7 +79,7 @@ def parse_json_body(body: str) -> dict[str, Any]:
 
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Other field names are text of the sender, which must not be quoted.
-    fields = [str(part) for part in problem.place if part in Message.model_fields]
+    fields = [str(part) for part in problem.location if part in Message.model_fields]
     return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
@@ -107,20 +107,20 @@ class WorkKind:
 
     worker: str
     table: str
-    about: LiteralString
+    description_query: LiteralString
     """Selects the description and the creation time of the work item `id`, for its dead letter."""
     prefix: str = ""
-    created: str = "created_at"
+    created_column: str = "created_at"
     """Column with the creation time."""
     max_attempts: LiteralString = "%(max_attempts)s"
     """SQL expression for the maximum number of attempts of a work item `t`: that of the policy by default."""
-    envelope: LiteralString | None = None
+    body_query: LiteralString | None = None
     """Selects id and message body (a JSON object) of the work items `ids`; NULL if no message is enqueued. None: a
     message only identifies its work item. The `payload` of a body is stored only in the row of the work item."""
-    waiting: LiteralString | None = None
+    dependents_query: LiteralString | None = None
     """Selects and locks the work items that can start when the work item `id` ends: id, and whether it was deferred.
     None: work items do not wait for others."""
-    keeps_successes: bool = False
+    records_successes: bool = False
     """Whether every successful attempt is recorded, because users see the history. Other kinds record only the first
     success after a failure."""
 
@@ -131,7 +131,7 @@ class WorkKind:
         return {
             "table": Identifier(self.table),
             "max_attempts": SQL(self.max_attempts),
-            "created": Identifier(self.created),
+            "created": Identifier(self.created_column),
             **columns,
         }
 
@@ -170,8 +170,8 @@ class OutboxMessage:
 
 _ENQUEUE = """
 INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
-SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[],
-                     %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
+SELECT * FROM unnest(%(tenants)s::uuid[], %(workers)s::text[], %(ids)s::uuid[], %(revisions)s::int[],
+                     %(send_numbers)s::int[], %(scheduled_at)s::timestamptz[], %(now)s::timestamptz[])
 ON CONFLICT (worker, work_id, revision, send_number) DO NOTHING
 RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 """
@@ -190,7 +190,7 @@ def enqueue(
             "ids": [row[0] for row in rows],
             "tenants": [row[1] for row in rows],
             "revisions": [row[2] for row in rows],
-            "sends": [row[3] for row in rows],
+            "send_numbers": [row[3] for row in rows],
             "workers": [kind.worker] * len(rows),
             "scheduled_at": [scheduled_at] * len(rows),
             "now": [now] * len(rows),
@@ -286,9 +286,9 @@ def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: 
     The row locks serialize this with a concurrent deferral, so that one of the two sees the other. A work item that
     waits for a retry after a failure keeps its delay.
     """
-    if kind.waiting is None:
+    if kind.dependents_query is None:
         return []
-    dependents = connection.execute(kind.waiting.encode(), {"id": work_id}).fetchall()
+    dependents = connection.execute(kind.dependents_query.encode(), {"id": work_id}).fetchall()
     values = {"worker": kind.worker, "ids": [id_ for id_, is_deferred in dependents if is_deferred]}
     waiting = connection.execute(_DEFERRED, values).fetchall() if values["ids"] else []
     return wake(connection, kind.worker, [id_ for (id_,) in waiting], now)

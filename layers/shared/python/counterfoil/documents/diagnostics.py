@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.dead_letter import close_pending
 from counterfoil.delivery.work import Message, OutboxMessage
 from counterfoil.documents.kinds import DIAGNOSTICS
 from counterfoil.documents.matching.normalize import words
@@ -89,7 +89,9 @@ def enqueue_diagnostics(
     ).fetchall()
     failed = [row[3] for row in rows if row[-1]]
     if failed:
-        settle(connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
+        close_pending(
+            connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED
+        )
     return [
         OutboxMessage(id_, worker, tenant, Message(work_id=work_id, revision=revision, send_number=send_number), due)
         for id_, worker, tenant, work_id, revision, send_number, due, _ in rows

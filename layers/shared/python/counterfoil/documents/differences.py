@@ -48,7 +48,7 @@ class DecisionResult:
     """Sentences that describe the differences."""
     left: tuple[str, ...]
     """Sentences that describe the other open differences."""
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 

@@ -23,7 +23,7 @@ from counterfoil.delivery.work import JOB_NAMESPACE, Message, OutboxMessage, Par
 from counterfoil.documents.filetype import MAX_FILE_BYTES, check_size
 from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
-from counterfoil.validation import DECEPTIVE
+from counterfoil.validation import DECEPTIVE_CHARS
 
 PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""
@@ -31,7 +31,7 @@ INBOX = "inbox/"
 """Prefix of received mail, under any key."""
 UNVERSIONED = "null"
 """Version id of objects that were stored while the bucket had no versioning."""
-_DECEPTIVE = re.compile(f"[{DECEPTIVE}]")
+_DECEPTIVE = re.compile(f"[{DECEPTIVE_CHARS}]")
 
 
 def file_name(key: str) -> str:
@@ -302,7 +302,7 @@ LONGEST_NAME = 255
 """Maximum characters of a file name."""
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
-_INVALID_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
+_INVALID_NAME = re.compile(rf"[/\\{DECEPTIVE_CHARS}]|^\.{{1,2}}$|\$\{{filename\}}")
 """Paths, control characters, and the variable that S3 replaces with the sender's file name."""
 
 

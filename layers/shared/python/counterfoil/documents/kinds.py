@@ -12,19 +12,21 @@ ACQUISITION = register(
     WorkKind(
         "acquisition",
         "acquisition_job",
-        about="""
+        description_query="""
         SELECT jsonb_build_object('bucket', bucket, 'key', key), created_at FROM acquisition_job
         WHERE id = %(id)s
     """,
     )
 )
-INGESTION = register(WorkKind("ingestion", "ingestion_job", about=_DOCUMENT))
-MATCHING = register(WorkKind("matching", "document", about=_DOCUMENT, prefix="matching_", created="received_at"))
+INGESTION = register(WorkKind("ingestion", "ingestion_job", description_query=_DOCUMENT))
+MATCHING = register(
+    WorkKind("matching", "document", description_query=_DOCUMENT, prefix="matching_", created_column="received_at")
+)
 DIAGNOSTICS = register(
     WorkKind(
         "diagnostics",
         "cluster_diagnostics",
-        about="""
+        description_query="""
         SELECT jsonb_build_object('cluster', id), created_at FROM cluster_diagnostics WHERE id = %(id)s
     """,
     )

@@ -21,7 +21,7 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import renew, settle
+from counterfoil.delivery.dead_letter import close_pending, restart
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.files import File
@@ -43,7 +43,7 @@ class DeletionResult:
     """Parts that now belong to another file with the same content."""
     rematched: int
     """Number of documents that are matched again."""
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
@@ -80,12 +80,12 @@ def delete_document(
     departing = matching.load_departing(connection, tenant_id, ids)
     for worker in _JOBS:
         note = "The document was removed." if reason is None else f"The document was removed: {reason}"
-        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=note)
+        close_pending(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=note)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.finish_departure(connection, departing)
-    messages = renew(connection, "matching", departing.touched, now, actor=by, reason=REASON)
+    messages = restart(connection, "matching", departing.touched, now, actor=by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
@@ -194,7 +194,9 @@ def link_successor(
     if not is_new:
         # An attempt in progress started before the successor was set and does not see it.
         started = [id_ for (id_,) in connection.execute(_IS_STARTED, [new_id])]
-        messages = renew(connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON)
+        messages = restart(
+            connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON
+        )
     return messages, "It replaces an earlier document, which stays until this one has been read."
 
 
@@ -238,7 +240,7 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
             sentence = sentence or "The document that this file replaces was already removed."
             continue
         connection.execute(_REASSIGN, [new_id, replacement.document_id])
-        messages += removal.sends
+        messages += removal.messages
         sentence = "It replaces an earlier document, which was removed."
     return messages, sentence
 

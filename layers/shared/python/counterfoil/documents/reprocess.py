@@ -9,11 +9,11 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.dead_letter import close_pending
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
-from counterfoil.operations.engine import Applied, Definition, Turns
+from counterfoil.operations.engine import ApplyResult, Definition, Schedule
 from counterfoil.operations.store import REPROCESSING, NewOperation, Operation
 
 Kind = Literal["extract", "match"]
@@ -60,9 +60,11 @@ class Reprocessing(Definition):
     """Definition of extract and match."""
 
     actions = ("extract", "match")
-    per = timedelta(minutes=1)
+    rate_unit = timedelta(minutes=1)
 
-    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
+    ) -> ApplyResult:
         """Start the next documents, and close their dead letters as retried."""
         filter_ = operation.filter or {}
         values = {
@@ -76,10 +78,10 @@ class Reprocessing(Definition):
         }
         rows = connection.execute(_NEXT, values).fetchall()
         worker = REPROCESSING[operation.action]
-        messages = turns.begin(connection, [(worker, id_) for id_, _ in rows])
+        messages = schedule.start_work_items(connection, [(worker, id_) for id_, _ in rows])
         job_ids = [BY_WORKER[worker].job_id(id_) for id_, _ in rows]
         if job_ids:
             by, reason = operation.requested_by, REASON[operation.action]
-            settle(connection, job_ids, "retried", turns.now, actor=by, note=reason)
+            close_pending(connection, job_ids, "retried", schedule.now, actor=by, note=reason)
         cursor = (rows[-1][1], rows[-1][0]) if rows else None
-        return Applied({"succeeded": len(rows)}, messages, is_last=len(rows) < limit, cursor=cursor)
+        return ApplyResult({"succeeded": len(rows)}, messages, is_last=len(rows) < limit, cursor=cursor)

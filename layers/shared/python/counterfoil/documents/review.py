@@ -21,7 +21,7 @@ from pydantic import Field
 from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.dead_letter import restart
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.document_list import missing
@@ -43,7 +43,7 @@ class DecisionApplied:
     """Old and new ids of the changed clusters."""
     rematched: int
     """Number of documents that are matched again."""
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
     @property
@@ -171,7 +171,7 @@ def _combine(first: DecisionApplied, second: DecisionApplied) -> DecisionApplied
         first.verdict,
         first.clusters | second.clusters,
         first.rematched + second.rematched,
-        (*first.sends, *second.sends),
+        (*first.messages, *second.messages),
     )
 
 
@@ -235,7 +235,7 @@ def _follow_up(
     context: DecisionContext,
 ) -> DecisionApplied:
     """Request the comparison of changed clusters, and match documents again whose model questions changed."""
-    messages = renew(connection, "matching", result.unasked, now, actor=context.by, reason=REASON)
+    messages = restart(connection, "matching", result.unasked, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents
     )

@@ -316,7 +316,7 @@ def _drop_unreadable_rates(
 
 
 def _invalid(document_type: DocumentType, problem: ValidationProblem) -> InvalidDocumentError:
-    name, place = document_type.value.replace("_", " "), problem.place
+    name, place = document_type.value.replace("_", " "), problem.location
     if problem.type == "missing" and len(place) == 1:
         message = f"The {name} does not state its number ({place[0]}); ask its sender for a complete one."
         return InvalidDocumentError(message, code=f"missing_{place[0]}")

@@ -9,7 +9,7 @@ from counterfoil.aws import get_secret
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import run_with_deadline
-from counterfoil.notifications.notice import NotificationField, RenderedNotification, one_line
+from counterfoil.notifications.notice import NotificationField, RenderedNotification, to_one_line
 from counterfoil.settings import Settings
 
 
@@ -82,7 +82,7 @@ class Slack:
                 "POST",
                 url,
                 headers={"Idempotency-Key": key},
-                json={"text": layout(text), "unfurl_links": False, "unfurl_media": False},
+                json={"text": render_mrkdwn(text), "unfurl_links": False, "unfurl_media": False},
                 connect=CONNECT_SECONDS,
                 read=READ_SECONDS,
                 total=TOTAL_SECONDS,
@@ -117,17 +117,17 @@ def _host(url: str) -> str:
     return host
 
 
-def layout(text: RenderedNotification) -> str:
+def render_mrkdwn(text: RenderedNotification) -> str:
     """Render a notice in Slack's mrkdwn."""
-    lines = [f"*{_escape(text.headline)}*", *(_slack_line(fact) for fact in text.facts), _escape(text.closing)]
+    lines = [f"*{_escape(text.headline)}*", *(_slack_line(field) for field in text.fields), _escape(text.closing)]
     return "\n".join(lines)
 
 
-def _slack_line(fact: NotificationField) -> str:
-    value = _escape(fact.value)
-    if fact.url is not None:
-        value = f"<{_escape(fact.url)}|{value}>"
-    return f"{fact.label}: {value}"
+def _slack_line(field: NotificationField) -> str:
+    value = _escape(field.value)
+    if field.url is not None:
+        value = f"<{_escape(field.url)}|{value}>"
+    return f"{field.label}: {value}"
 
 
 def _escape(text: str) -> str:
@@ -164,8 +164,8 @@ class Mail:
             ServiceUnavailableError, BreakerOpenError: temporary.
         """
         content = {
-            "Subject": {"Data": subject(text), "Charset": "UTF-8"},
-            "Body": {"Text": {"Data": body(text), "Charset": "UTF-8"}},
+            "Subject": {"Data": render_subject(text), "Charset": "UTF-8"},
+            "Body": {"Text": {"Data": render_body(text), "Charset": "UTF-8"}},
             "Headers": [
                 {"Name": "Auto-Submitted", "Value": "auto-generated"},  # prevents out-of-office replies (RFC 3834)
                 {"Name": "X-Counterfoil-Notice", "Value": key},
@@ -182,18 +182,20 @@ class Mail:
             )
 
 
-def subject(text: RenderedNotification) -> str:
+def render_subject(text: RenderedNotification) -> str:
     """Return the subject in one line, because a line break in a name could add headers."""
-    return one_line(f"Counterfoil: {text.headline}", MAX_SUBJECT_CHARS)
+    return to_one_line(f"Counterfoil: {text.headline}", MAX_SUBJECT_CHARS)
 
 
-def body(text: RenderedNotification) -> str:
+def render_body(text: RenderedNotification) -> str:
     """Render the message as plain text."""
-    width = max(len(fact.label) for fact in text.facts) + 2
-    lines = [f"{text.headline}.", "", *(_mail_line(fact, width) for fact in text.facts), "", text.closing]
+    width = max(len(field.label) for field in text.fields) + 2
+    lines = [f"{text.headline}.", "", *(_mail_line(field, width) for field in text.fields), "", text.closing]
     return "\n".join(lines) + "\n"
 
 
-def _mail_line(fact: NotificationField, width: int) -> str:
-    value = fact.value if fact.url is None else fact.url if fact.value in fact.url else f"{fact.value}  {fact.url}"
-    return f"{fact.label + ':':<{width}}{value}"
+def _mail_line(field: NotificationField, width: int) -> str:
+    value = (
+        field.value if field.url is None else field.url if field.value in field.url else f"{field.value}  {field.url}"
+    )
+    return f"{field.label + ':':<{width}}{value}"

@@ -18,7 +18,7 @@ SUBJECTS = {
 """Noun for the work items of each worker, singular and plural."""
 DOCUMENT_WORKERS = frozenset({"ingestion", "matching"})
 """Workers whose work id is the id of a document."""
-WORK = ("work item", "work items")
+WORK_ITEM_NOUNS = ("work item", "work items")
 OPERATION = "bulk"
 """Used instead of a worker for a bulk operation that stopped."""
 MAX_NAME_CHARS = 80
@@ -49,7 +49,7 @@ class Failure:
     @property
     def subject(self) -> tuple[str, str]:
         """Nouns for the subject of the work item, singular and plural."""
-        return SUBJECTS.get(self.worker, WORK)
+        return SUBJECTS.get(self.worker, WORK_ITEM_NOUNS)
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class NotificationDigest:
     count: int
     first: tuple[Failure, ...]
     """The first failures; never empty."""
-    since: datetime
-    until: datetime
+    first_failure_at: datetime
+    last_failure_at: datetime
     """Times of the first and last failure."""
 
 
@@ -81,7 +81,7 @@ class RenderedNotification:
     """Text of a notice, for a channel to render. Every string is one printable line and not escaped."""
 
     headline: str
-    facts: tuple[NotificationField, ...]
+    fields: tuple[NotificationField, ...]
     closing: str
 
 
@@ -96,13 +96,13 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
         return _render_operation(notice, console_url)
     is_single = notice.count == 1
     suffix = "" if is_single else " of the first"
-    period = f"{_time(notice.since)} and {_time(notice.until)}"
-    facts = (
-        NotificationField(f"Error{suffix}", one_line(failure.error, MAX_ERROR_CHARS)),
+    period = f"{_time(notice.first_failure_at)} and {_time(notice.last_failure_at)}"
+    fields = (
+        NotificationField(f"Error{suffix}", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField(f"Attempts{suffix}", str(failure.attempts)),
         NotificationField("Tenant", _tenant(notice.tenant)),
         NotificationField("Worker", failure.worker),
-        NotificationField("Failed at", _time(notice.since))
+        NotificationField("Failed at", _time(notice.first_failure_at))
         if is_single
         else NotificationField("Failed between", period),
         *_subjects(notice, console_url),
@@ -111,7 +111,7 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
     if digest_seconds:
         interval = _duration(digest_seconds)
         closing += f" Further failures of this kind are reported in one message every {interval}."
-    return RenderedNotification(_headline(notice), facts, closing)
+    return RenderedNotification(_headline(notice), fields, closing)
 
 
 def _render_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
@@ -119,22 +119,22 @@ def _render_operation(notice: NotificationDigest, console_url: str | None) -> Re
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
-    facts = [
-        NotificationField("Reason", one_line(failure.error, MAX_ERROR_CHARS)),
+    fields = [
+        NotificationField("Reason", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField("Tenant", _tenant(notice.tenant)),
-        NotificationField("Halted at", _time(notice.until)),
+        NotificationField("Halted at", _time(notice.last_failure_at)),
         NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
-        facts.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
+        fields.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "Dead letters that it has not processed are unchanged."
     return RenderedNotification(
-        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(facts), closing
+        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(fields), closing
     )
 
 
 def _tenant_suffix(notice: NotificationDigest) -> str:
-    return f" of {one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
+    return f" of {to_one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
 
 
 def _headline(notice: NotificationDigest) -> str:
@@ -149,14 +149,14 @@ def _headline(notice: NotificationDigest) -> str:
 
 
 def _tenant(tenant: Tenant | None) -> str:
-    return f"{one_line(tenant.name, MAX_NAME_CHARS)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
+    return f"{to_one_line(tenant.name, MAX_NAME_CHARS)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
 
 
 def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:
     """Return the failures, each with a link to its document, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
-    facts = []
+    fields = []
     for failure in notice.first:
         noun, _ = failure.subject
         target = ("Dead letter", failure.job_id) if failure.work_id is None else (noun.capitalize(), failure.work_id)
@@ -166,15 +166,15 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
             else f"dead-letters/{failure.job_id}"
         )
         url = f"{console}/{page}?tenant={tenant}" if console else None
-        facts.append(NotificationField(target[0], str(target[1]), url))
+        fields.append(NotificationField(target[0], str(target[1]), url))
     if notice.count > len(notice.first):
-        facts.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
+        fields.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
     if console is None:
-        facts.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
-    return facts
+        fields.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
+    return fields
 
 
-def one_line(text: str, max_chars: int) -> str:
+def to_one_line(text: str, max_chars: int) -> str:
     """Return a text as one printable line of at most `max_chars` characters, which cannot start a header."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())

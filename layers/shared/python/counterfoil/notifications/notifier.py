@@ -22,7 +22,7 @@ from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, safe_m
 from counterfoil.metrics import Metric, emit
 from counterfoil.notifications import store
 from counterfoil.notifications.channels import Channel, Factory, Mail, Slack
-from counterfoil.notifications.notice import one_line, render
+from counterfoil.notifications.notice import render, to_one_line
 from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
@@ -35,7 +35,7 @@ INITIAL_BACKOFF = timedelta(seconds=30)
 """Delay after the first failed attempt; it doubles."""
 MAX_BACKOFF = timedelta(hours=1)
 """Maximum delay, including delays requested by a service."""
-GIVE_UP_AFTER = timedelta(days=3)
+ABANDON_AFTER = timedelta(days=3)
 """Deliveries are abandoned after this time."""
 RETENTION = timedelta(days=30)
 """Longer than a dead-letter queue stores a message, so that its failure is not reported twice."""
@@ -97,7 +97,7 @@ class Notifier:
             DatabaseUnavailableError, ConflictError: the next run continues.
         """
         now = self._clock()
-        abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - GIVE_UP_AFTER, now))
+        abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - ABANDON_AFTER, now))
         for name, count in Counter(abandoned).items():
             logger.error("Deliveries of notices were abandoned", channel=name, number=count)
             emit({Metric.NOTIFICATION_FAILURES: count}, channel=name)
@@ -107,7 +107,7 @@ class Notifier:
         def recipients(admins: Sequence[str]) -> list[tuple[str, str]]:
             return [(name, recipient) for name, channel in channels.items() for recipient in channel.recipients(admins)]
 
-        created = retry_on_conflict(lambda: store.group(self._database, recipients, window, now))
+        created = retry_on_conflict(lambda: store.create_digests(self._database, recipients, window, now))
         outcomes = self._send(channels, time_left)
         purged = retry_on_conflict(lambda: store.purge(self._database, now - RETENTION))
         return DeliveryStats(
@@ -153,17 +153,17 @@ class Notifier:
             text = render(notice, self._settings.console_url, self._settings.notification_digest_interval_seconds)
             channel.send(text, delivery.recipient, key)
         except BreakerOpenError as error:
-            store.deferred(self._database, delivery, max(error.until, self._clock()))
+            store.mark_deferred(self._database, delivery, max(error.until, self._clock()))
             return "deferred", False
         except Exception as error:  # noqa: BLE001  # an error of one channel must not stop the others
             self._record_failure(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
-        store.sent(self._database, delivery, self._clock())
+        store.mark_sent(self._database, delivery, self._clock())
         emit({Metric.NOTIFICATIONS_SENT: 1}, channel=name)
         return "sent", True
 
     def _record_failure(self, delivery: Delivery, error: Exception) -> None:
-        message = one_line(safe_message(error), MAX_ERROR_CHARS)
+        message = to_one_line(safe_message(error), MAX_ERROR_CHARS)
         delay = max(backoff(delivery.attempt), _requested_delay(error))
         emit({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
         logger.warning(
@@ -173,7 +173,7 @@ class Notifier:
             attempt=delivery.attempt,
             error=message,
         )
-        store.failed(self._database, delivery, message, self._clock() + delay)
+        store.mark_failed(self._database, delivery, message, self._clock() + delay)
 
 
 def backoff(attempts: int) -> timedelta:

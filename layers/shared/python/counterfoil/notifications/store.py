@@ -102,7 +102,7 @@ FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(re
 """
 
 
-def group(
+def create_digests(
     database: Database,
     recipients: Callable[[Sequence[str]], Sequence[tuple[str, str]]],
     window: timedelta,
@@ -140,7 +140,7 @@ def group(
 _CLAIM_DELIVERY = """
 WITH due AS MATERIALIZED (
     SELECT digest_id, channel, recipient FROM notification_delivery
-    WHERE channel = %(channel)s AND sent_at IS NULL AND gave_up_at IS NULL AND next_attempt_at <= %(now)s
+    WHERE channel = %(channel)s AND sent_at IS NULL AND abandoned_at IS NULL AND next_attempt_at <= %(now)s
     ORDER BY next_attempt_at, digest_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
 )
 UPDATE notification_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s FROM due
@@ -189,24 +189,24 @@ _UPDATE_DELIVERY = """
 UPDATE notification_delivery SET {}
 WHERE digest_id = %(digest_id)s AND channel = %(channel)s AND recipient = %(recipient)s AND sent_at IS NULL
 """
-_SENT = _UPDATE_DELIVERY.format("sent_at = %(now)s, gave_up_at = NULL, error = NULL")
+_SENT = _UPDATE_DELIVERY.format("sent_at = %(now)s, abandoned_at = NULL, error = NULL")
 _FAILED = _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, error = %(error)s") + " AND attempts = %(attempt)s"
 _DEFERRED = (
     _UPDATE_DELIVERY.format("next_attempt_at = %(due)s, attempts = attempts - 1") + " AND attempts = %(attempt)s"
 )
 
 
-def sent(database: Database, delivery: Delivery, now: datetime) -> None:
+def mark_sent(database: Database, delivery: Delivery, now: datetime) -> None:
     """Record a successful delivery, even if it was reclaimed."""
     _end(database, _SENT, delivery, now=now)
 
 
-def failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
+def mark_failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
     """Record a failed attempt, and when the next one is due."""
     _end(database, _FAILED, delivery, error=error, due=due)
 
 
-def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
+def mark_deferred(database: Database, delivery: Delivery, due: datetime) -> None:
     """Return a deferred attempt, which does not count."""
     _end(database, _DEFERRED, delivery, due=due)
 
@@ -221,8 +221,8 @@ def abandon_expired(database: Database, created_before: datetime, now: datetime)
     with maintenance_connection(database) as connection:
         rows = connection.execute(
             """
-            UPDATE notification_delivery d SET gave_up_at = %s FROM notification_digest n
-            WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.gave_up_at IS NULL
+            UPDATE notification_delivery d SET abandoned_at = %s FROM notification_digest n
+            WHERE n.id = d.digest_id AND n.created_at < %s AND d.sent_at IS NULL AND d.abandoned_at IS NULL
             RETURNING d.channel
             """,
             [now, created_before],

@@ -6,7 +6,7 @@ OFFERS = register(
     WorkKind(
         "offers",
         "offer_shard",
-        about="""
+        description_query="""
         SELECT jsonb_build_object('date', date, 'timezone', timezone, 'shard', name), created_at
         FROM offer_shard WHERE id = %(id)s
     """,

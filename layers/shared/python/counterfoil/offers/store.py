@@ -293,7 +293,7 @@ class Written:
 
     completed: int
     failed: int
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Messages for the shard of quarantined users."""
 
 
@@ -396,9 +396,9 @@ def write(connection: Connection, shard: ShardInput, results: ShardResults, now:
     arrays_ = {name: value for name, value in vars(results).items() if name != "faults"}
     with force_hash_plans(connection):
         ((completed,),) = connection.execute(_COMPLETE, values | arrays_).fetchall()
-    failed, sends = _quarantine(connection, shard, results.faults, values) if results.faults else (0, [])
+    failed, messages = _quarantine(connection, shard, results.faults, values) if results.faults else (0, [])
     connection.execute(_SAVE_COUNTS, [completed, failed, shard.id])
-    return Written(completed, failed, sends)
+    return Written(completed, failed, messages)
 
 
 def _quarantine(

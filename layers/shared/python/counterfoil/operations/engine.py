@@ -4,8 +4,8 @@ A step is one transaction that locks the operation's row: it stores the results 
 enqueues their messages, and records the progress. A step that fails is rolled back, and a locked row is skipped, so
 each item is processed exactly once.
 
-Each message is due at its turn, up to LOOKAHEAD from now, and SQS delays it until then. So one step per minute sends at
-an even rate. A `Definition` implements the steps of its actions.
+A `Schedule` spreads the messages up to LOOKAHEAD from now, and SQS delays each until it is due. So one step per minute
+sends at an even rate. A `Definition` implements the steps of its actions.
 """
 
 from abc import ABC, abstractmethod
@@ -35,8 +35,8 @@ LOOKAHEAD = timedelta(seconds=75)
 """Maximum time between a step and its messages: a minute until the next step, plus its delay."""
 ONE_SECOND = timedelta(seconds=1)
 """Queues delay messages by whole seconds."""
-ROUNDED = timedelta(milliseconds=1)
-"""More than the microseconds that the turns of many steps lose to rounding."""
+ROUNDING_TOLERANCE = timedelta(milliseconds=1)
+"""More than the microseconds that many steps lose to rounding."""
 ACTOR = "bulk"
 """Actor of automatic changes."""
 MIN_SECONDS_LEFT = 12.0
@@ -48,23 +48,23 @@ logger = Logger()
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """Result of a step."""
 
     processed: int
     """Items that got their result."""
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Messages to send after the commit."""
     is_busy: bool
     """Whether another step can follow immediately."""
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """Result of `Definition.apply`."""
 
     counts: Mapping[Result, int]
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     is_last: bool = False
     """Whether the operation ends with this step."""
     reason: str | None = None
@@ -77,7 +77,7 @@ class Applied:
 class CanaryStatus:
     """Status of a canary."""
 
-    becomes: State
+    state: State
     """New state of the operation. canary: it continues to wait."""
     since: datetime
     """Start of the wait."""
@@ -86,44 +86,44 @@ class CanaryStatus:
 
 
 @dataclass(frozen=True)
-class Turns:
+class Schedule:
     """Due times of a step's messages: at an even rate, in whole seconds."""
 
     start: datetime
     requested_at: datetime
-    each: timedelta
+    interval: timedelta
     """Time between two messages."""
     now: datetime
 
-    def due(self, index: int) -> datetime:
+    def due_at(self, index: int) -> datetime:
         """Return when the message at `index` of this step is due."""
-        turn = self.start - self.requested_at + index * self.each + ROUNDED
-        return max(self.requested_at + turn // ONE_SECOND * ONE_SECOND, self.now)
+        offset = self.start - self.requested_at + index * self.interval + ROUNDING_TOLERANCE
+        return max(self.requested_at + offset // ONE_SECOND * ONE_SECOND, self.now)
 
-    def begin(
+    def start_work_items(
         self, connection: Connection, work_items: Iterable[tuple[str, UUID]], offset: int = 0
     ) -> list[OutboxMessage]:
-        """Start work items (worker, id), each with a message that is due at its turn after `offset` others."""
+        """Start work items (worker, id), each with a message. The first is due at index `offset`."""
         due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
         for index, (worker, id_) in enumerate(work_items, offset):
-            due[worker, self.due(index)].append(id_)
+            due[worker, self.due_at(index)].append(id_)
         return [
-            send
-            for (worker, turn), ids in due.items()
-            for send in start_revision(connection, worker, ids, self.now, scheduled_at=turn)
+            message
+            for (worker, due_at), ids in due.items()
+            for message in start_revision(connection, worker, ids, self.now, scheduled_at=due_at)
         ]
 
 
 class Definition(ABC):
     """Steps of some actions. All methods except `prepare` run in the step's transaction.
 
-    Actions on listed items (`LISTING`) also need `select`, `watch` and `end`.
+    Actions on listed items (`LISTED_ACTIONS`) also need `select`, `check_canary` and `finish`.
     """
 
     actions: tuple[Action, ...]
-    per = timedelta(seconds=1)
+    rate_unit = timedelta(seconds=1)
     """Unit of the rate."""
-    at_once = BATCH_SIZE
+    batch_size = BATCH_SIZE
     """Items of a step."""
 
     def prepare(
@@ -132,7 +132,7 @@ class Definition(ABC):
         operation_id: UUID,  # noqa: ARG002
         tenant_id: UUID,  # noqa: ARG002
         now: datetime,  # noqa: ARG002
-        at_once: int,  # noqa: ARG002
+        batch_size: int,  # noqa: ARG002
         time_left: TimeLeft,  # noqa: ARG002
     ) -> Any:
         """Do work that cannot be in the step's transaction. Returns the `prepared` argument of `apply`."""
@@ -142,37 +142,37 @@ class Definition(ABC):
         """Select the next items of an operation that is waiting."""
         raise NotImplementedError
 
-    def watch(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
+    def check_canary(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
         """Return the status of a canary that has started."""
         raise NotImplementedError
 
     @abstractmethod
     def apply(
-        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Any
-    ) -> Applied | None:
+        self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, prepared: Any
+    ) -> ApplyResult | None:
         """Process the next items, at most `limit`. Returns None to wait for the next run."""
 
-    def end(self, connection: Connection, operation: Operation) -> None:
+    def finish(self, connection: Connection, operation: Operation) -> None:
         """Finish an operation whose items all have results."""
         raise NotImplementedError
 
 
-def step(
+def run_step(
     database: Database,
     definition: Definition,
     operation_id: UUID,
     tenant_id: UUID,
     now: datetime,
     *,
-    at_once: int | None = None,
+    batch_size: int | None = None,
     time_left: TimeLeft = lambda: inf,
-) -> Step | None:
+) -> StepResult | None:
     """Run a step of an operation. Returns None if it is inactive or another process is running a step.
 
     Raises:
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
     """
-    limit = definition.at_once if at_once is None else at_once
+    limit = definition.batch_size if batch_size is None else batch_size
     prepared = definition.prepare(database, operation_id, tenant_id, now, limit, time_left)
     with database.tenant(tenant_id) as connection:
         row = connection.execute(_LOCK_OPERATION.encode(), [operation_id]).fetchone()
@@ -181,8 +181,8 @@ def step(
         operation = Operation(*row)
         if operation.active_state == "selecting":
             definition.select(connection, operation)
-            return Step(0, (), is_busy=True)
-        if operation.active_state == "canary" and _is_canary_begun(operation):
+            return StepResult(0, (), is_busy=True)
+        if operation.active_state == "canary" and _is_canary_started(operation):
             return _check_canary(connection, definition, operation, now)
         return _apply(connection, definition, operation, now, limit, prepared)
 
@@ -192,13 +192,13 @@ SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary
 """  # noqa: S608  # the columns of the dataclass
 
 
-def allowance(rate: int, per: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
+def permitted_items(rate: int, rate_unit: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
     """Return how many items may start now, and when the first is due. Unused time is lost. Pure."""
     start = max(last_step_at, now)
-    return max(0, int((now + LOOKAHEAD - start) / per * rate)), start
+    return max(0, int((now + LOOKAHEAD - start) / rate_unit * rate)), start
 
 
-def _is_canary_begun(operation: Operation) -> bool:
+def _is_canary_started(operation: Operation) -> bool:
     return operation.succeeded >= (operation.canary or 0) or operation.processed == operation.selected
 
 
@@ -207,50 +207,50 @@ UPDATE operation SET state = 'running', version = version + 1, canary_passed_at 
     last_step_at = greatest(last_step_at, %(now)s)
 WHERE id = %(id)s
 """
-_EXTEND_CANARY = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
+_EXTEND_CANARY = "UPDATE operation SET canary_started_at = %(since)s WHERE id = %(id)s"
 
 
-def _check_canary(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> Step:
-    status = definition.watch(connection, operation, now)
-    if status.becomes == "running":
+def _check_canary(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> StepResult:
+    status = definition.check_canary(connection, operation, now)
+    if status.state == "running":
         connection.execute(_START_REST, {"id": operation.id, "now": now})
-    elif status.becomes == "canary":
+    elif status.state == "canary":
         connection.execute(_EXTEND_CANARY, {"id": operation.id, "since": status.since})
     else:
-        _halt(connection, operation, status.becomes, now, status.reason)
-    return Step(0, (), is_busy=status.becomes == "running")
+        _halt(connection, operation, status.state, now, status.reason)
+    return StepResult(0, (), is_busy=status.state == "running")
 
 
 _ADVANCE = """
 UPDATE operation SET selected = greatest(selected, processed + %(processed)s), processed = processed + %(processed)s,
     succeeded = succeeded + %(succeeded)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s,
     last_step_at = %(last_step_at)s,
-    canary_begun_at = coalesce(%(canary)s, canary_begun_at),
+    canary_started_at = coalesce(%(canary)s, canary_started_at),
     cursor_at = coalesce(%(cursor_at)s, cursor_at), cursor_id = coalesce(%(cursor_id)s, cursor_id)
 WHERE id = %(id)s
 """
 
 
 def _apply(
-    connection: Connection, definition: Definition, operation: Operation, now: datetime, at_once: int, prepared: Any
-) -> Step:
+    connection: Connection, definition: Definition, operation: Operation, now: datetime, batch_size: int, prepared: Any
+) -> StepResult:
     if operation.selection_complete and operation.processed == operation.selected:
-        definition.end(connection, operation)
+        definition.finish(connection, operation)
         _halt(connection, operation, "done", now)
-        return Step(0, (), is_busy=False)
-    interval, start, limit = timedelta(), now, at_once
+        return StepResult(0, (), is_busy=False)
+    interval, start, limit = timedelta(), now, batch_size
     if operation.rate is not None:
-        interval = definition.per / operation.rate
-        budget, start = allowance(operation.rate, definition.per, operation.last_step_at, now)
-        limit = min(budget, at_once)
+        interval = definition.rate_unit / operation.rate
+        budget, start = permitted_items(operation.rate, definition.rate_unit, operation.last_step_at, now)
+        limit = min(budget, batch_size)
     if operation.active_state == "canary":
         limit = min(limit, (operation.canary or 0) - operation.succeeded)
     if limit == 0:
-        return Step(0, (), is_busy=False)
-    turns = Turns(start, operation.requested_at, interval, now)
-    applied = definition.apply(connection, operation, limit, turns, prepared)
+        return StepResult(0, (), is_busy=False)
+    schedule = Schedule(start, operation.requested_at, interval, now)
+    applied = definition.apply(connection, operation, limit, schedule, prepared)
     if applied is None:
-        return Step(0, (), is_busy=False)
+        return StepResult(0, (), is_busy=False)
     counts = Counter(applied.counts)
     last_step_at = start + counts["succeeded"] * interval
     cursor_at, cursor_id = applied.cursor or (None, None)
@@ -266,7 +266,7 @@ def _apply(
     connection.execute(_ADVANCE, values)
     if applied.is_last:
         _halt(connection, operation, "done" if applied.reason is None else "halted", now, applied.reason)
-    return Step(counts.total(), applied.sends, is_busy=not applied.is_last)
+    return StepResult(counts.total(), applied.messages, is_busy=not applied.is_last)
 
 
 _HALT = f"""
@@ -339,25 +339,25 @@ class Engine:
                     continue
                 if result is None:
                     continue
-                self._send(result.sends, senders, time_left)
+                self._send(result.messages, senders, time_left)
                 processed += result.processed
                 if result.is_busy:
                     queue.append((operation_id, tenant_id, action))
-        logger.info("round", operations=len(operations), items=processed)
+        logger.info("operations_run", operations=len(operations), items=processed)
         if failed:
             raise RuntimeError(f"{failed} operations failed")
         return {"operations": len(operations), "items": processed}
 
-    def _step(self, operation_id: UUID, tenant_id: UUID, action: Action, time_left: TimeLeft) -> Step | None:
+    def _step(self, operation_id: UUID, tenant_id: UUID, action: Action, time_left: TimeLeft) -> StepResult | None:
         definition = self._definitions[action]
 
-        def run_once() -> Step | None:
-            return step(self._database, definition, operation_id, tenant_id, self._clock(), time_left=time_left)
+        def run_once() -> StepResult | None:
+            return run_step(self._database, definition, operation_id, tenant_id, self._clock(), time_left=time_left)
 
         return retry_on_conflict(run_once)
 
-    def _send(self, sends: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
+    def _send(self, messages: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
         """Send messages on several threads; those that fail stay in the outbox."""
-        chunk_size = -(-len(sends) // MAX_SENDERS)
-        chunks = [sends[start : start + chunk_size] for start in range(0, len(sends), chunk_size or 1)]
+        chunk_size = -(-len(messages) // MAX_SENDERS)
+        chunks = [messages[start : start + chunk_size] for start in range(0, len(messages), chunk_size or 1)]
         list(senders.map(lambda chunk: self._outbox.send(chunk, time_left=time_left), chunks))

@@ -18,26 +18,26 @@ from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 
-LetterAction = Literal["retry", "resolve", "ignore"]
+DeadLetterAction = Literal["retry", "resolve", "ignore"]
 """Actions on listed dead letters."""
-Action = Literal[LetterAction, "purge", "restore", "export", "extract", "match"]
+Action = Literal[DeadLetterAction, "purge", "restore", "export", "extract", "match"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
-LISTING: tuple[Action, ...] = get_args(LetterAction)
+LISTED_ACTIONS: tuple[Action, ...] = get_args(DeadLetterAction)
 """Actions whose operations list their items. The others iterate over their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
-MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTING, 500), **dict.fromkeys(REPROCESSING, 1000)}
+MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTED_ACTIONS, 500), **dict.fromkeys(REPROCESSING, 1000)}
 """Highest rate of each action that has one: dead letters per second, or documents per minute."""
 State = Literal["selecting", "canary", "running", "paused", "done", "canceled", "halted"]
 Result = Literal["succeeded", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("succeeded", "failed", "skipped")
-KEPT = timedelta(days=90)
+RETENTION = timedelta(days=90)
 """Retention after the end of an operation. The database prevents earlier deletion."""
 DELETE_BATCH_SIZE = 20_000
 """Items deleted in one transaction."""
 
 
-class NoOperationError(RejectedRequestError):
+class OperationNotFoundError(RejectedRequestError):
     """The tenant has no such operation."""
 
 
@@ -76,7 +76,7 @@ class Operation:
     succeeded: int
     failed: int
     skipped: int
-    canary_begun_at: datetime | None
+    canary_started_at: datetime | None
     """When the wait for the canary began."""
     canary_passed_at: datetime | None
     last_step_at: datetime
@@ -89,15 +89,15 @@ class Operation:
     @property
     def active_state(self) -> State:
         """State of the operation when it is neither paused nor ended."""
-        if self.action not in LISTING:
+        if self.action not in LISTED_ACTIONS:
             return "running"
         if not self.selection_complete:
             return "selecting"
         return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
 
-    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.AuditRecord | None:
+    def to_audit_record(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.AuditRecord | None:
         """Return the audit entry of an event. None: the event is not recorded."""
-        if self.action in LISTING:
+        if self.action in LISTED_ACTIONS:
             before = None if event == "request" else self.version - 1
             note = self.note if event == "request" else None
             name = f"bulk-{self.action if event == 'request' else event}"
@@ -170,7 +170,7 @@ def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operat
         RejectedRequestError: the rate is out of bounds.
     """
     _check_rate(new.action, new.rate)
-    state = "selecting" if new.action in LISTING else "running"
+    state = "selecting" if new.action in LISTED_ACTIONS else "running"
     columns = {"filter": new.filter, "file": new.file}
     json = {name: None if value is None else Jsonb(dict(value)) for name, value in columns.items()}
     values = {**vars(new), **json, "tenant": tenant_id, "state": state}
@@ -196,7 +196,7 @@ def record(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Write an event of an operation to the audit trail: one entry, however many items it has."""
-    entry = operation.audit_entry(event, by, at, dict(detail or {}))
+    entry = operation.to_audit_record(event, by, at, dict(detail or {}))
     if entry is not None:
         audit.record(connection, operation.tenant_id, entry)
 
@@ -277,7 +277,7 @@ def show(connection: Connection, operation_id: UUID, *, lock: bool = False) -> O
     """
     row = connection.execute((f"{_SHOW} FOR UPDATE" if lock else _SHOW).encode(), [operation_id]).fetchone()
     if row is None:
-        raise NoOperationError("There is no such operation.")
+        raise OperationNotFoundError("There is no such operation.")
     return Operation(*row)
 
 
@@ -301,7 +301,7 @@ def items(
 OperationCommand = Literal["pause", "resume", "cancel"]
 _CHANGE = f"""
 UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
-    canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
+    canary_started_at = CASE WHEN %(resumed)s THEN greatest(canary_started_at, %(now)s) ELSE canary_started_at END
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
 
@@ -331,7 +331,7 @@ def change_state(
         "id": operation_id,
         "state": states[command],
         "ended": now if command == "cancel" else None,
-        "resumed": command == "resume" and operation.canary_begun_at is not None,
+        "resumed": command == "resume" and operation.canary_started_at is not None,
         "now": now,
     }
     (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
@@ -391,18 +391,19 @@ def unfinished(connection: Connection) -> list[tuple[UUID, UUID, Action]]:
 _EXPIRED = "SELECT id FROM operation WHERE ended_at < %s ORDER BY ended_at LIMIT 1"
 _DELETE_ITEMS = """
 DELETE FROM operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
-    SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(most)s))
+    SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(limit)s))
 """
 _DELETE = "DELETE FROM operation WHERE id = %s"
 
 
-def delete_expired(connection: Connection, now: datetime, *, at_once: int = DELETE_BATCH_SIZE) -> int:
+def delete_expired(connection: Connection, now: datetime, *, batch_size: int = DELETE_BATCH_SIZE) -> int:
     """Delete the operation that ended first, if its retention has expired; as counterfoil_maintenance.
 
-    At most `at_once` of its items are deleted, and the operation with the last of them. Returns the operations deleted.
+    Deletes at most `batch_size` of its items, and the operation with the last of them. Returns the number of deleted
+    operations.
     """
-    row = connection.execute(_EXPIRED, [now - KEPT]).fetchone()
+    row = connection.execute(_EXPIRED, [now - RETENTION]).fetchone()
     if row is None:
         return 0
-    deleted = connection.execute(_DELETE_ITEMS, {"id": row[0], "most": at_once}).rowcount
-    return connection.execute(_DELETE, row).rowcount if deleted < at_once else 0
+    deleted = connection.execute(_DELETE_ITEMS, {"id": row[0], "limit": batch_size}).rowcount
+    return connection.execute(_DELETE, row).rowcount if deleted < batch_size else 0

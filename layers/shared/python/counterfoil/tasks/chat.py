@@ -202,7 +202,7 @@ class Session:
     created_at: datetime
     messages: int
     """Number of messages, replies included."""
-    begins: str
+    preview: str
     """Start of the first message."""
 
 
@@ -223,7 +223,7 @@ class Transcript:
     """Messages of a conversation."""
 
     entries: Sequence[ChatMessage]
-    is_cut: bool
+    is_truncated: bool
     """Whether more messages follow."""
 
 
@@ -237,9 +237,9 @@ FROM (
             SELECT * FROM chat_message WHERE session_id = %(session)s AND number >= %(first)s
             ORDER BY number LIMIT %(limit)s
         ) page
-    ) candidates WHERE text_bytes <= %(most)s OR number = %(first)s
+    ) candidates WHERE text_bytes <= %(max_bytes)s OR number = %(first)s
 ) m LEFT JOIN task t ON t.id = m.job_id
-WHERE m.json_bytes <= %(most)s OR m.number = %(first)s ORDER BY m.number
+WHERE m.json_bytes <= %(max_bytes)s OR m.number = %(first)s ORDER BY m.number
 """
 
 
@@ -268,7 +268,7 @@ def transcript(
         "session": session_id,
         "first": after + 1,
         "limit": limit,
-        "most": max_bytes,
+        "max_bytes": max_bytes,
         "around": MESSAGE_OVERHEAD_BYTES,
     }
     entries = [ChatMessage(*entry) for entry in connection.execute(_TRANSCRIPT, values)]
@@ -426,7 +426,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
 
 
 CHAT_COMPLETION = TaskType(
-    "chat_completion", Message, complete, on_accept=accept, enabled_by="llm_provider", private=True
+    "chat_completion", Message, complete, on_accept=accept, enabled_by="llm_provider", is_private=True
 )
 
 

@@ -16,7 +16,7 @@ from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.egress import MAX_URL_CHARS, Egress, EgressResponse
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
-from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, canonical
+from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, to_canonical_json
 from counterfoil.tasks.task_type import Services, TaskType
 
 MAX_BODY_BYTES = 64 * 1024
@@ -143,7 +143,7 @@ def _truncate(text: str, max_bytes: int) -> str:
     low, high = 0, len(text) + 1
     while high - low > 1:
         middle = (low + high) // 2
-        if len(canonical(text[:middle])) <= max_bytes:
+        if len(to_canonical_json(text[:middle])) <= max_bytes:
             low = middle
         else:
             high = middle

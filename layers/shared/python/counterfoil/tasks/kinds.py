@@ -6,12 +6,12 @@ TASKS = register(
     WorkKind(
         "tasks",
         "task",
-        about="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
+        description_query="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
         max_attempts="t.max_retry + 1",
-        envelope="SELECT id, body FROM task_messages(%(ids)s)",
+        body_query="SELECT id, body FROM task_messages(%(ids)s)",
         # The next message of the same conversation, if no earlier one is unanswered. After the query has waited for its
         # lock, it sees the message's current state, or the following message if this one has ended.
-        waiting="""
+        dependents_query="""
         SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message m
         JOIN chat_message next ON next.session_id = m.session_id AND next.number > m.number
             AND next.role = 'user'
@@ -23,6 +23,6 @@ TASKS = register(
         )
         ORDER BY next.number LIMIT 1 FOR NO KEY UPDATE OF t
     """,
-        keeps_successes=True,
+        records_successes=True,
     )
 )

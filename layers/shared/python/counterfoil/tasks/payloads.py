@@ -34,7 +34,7 @@ class TooLargeError(RejectedRequestError):
     code = "payload_too_large"
 
 
-def canonical(value: JsonValue, noun: str = "payload") -> bytes:
+def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
     """Return the canonical JSON of a value in UTF-8: sorted names, no spaces.
 
     `noun` names it in errors.
@@ -54,7 +54,9 @@ def canonical(value: JsonValue, noun: str = "payload") -> bytes:
 
 def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
     """Return the SHA-256 of a request's canonical JSON, 32 bytes that are equal for equal requests."""
-    return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
+    return hashlib.sha256(
+        to_canonical_json({"task_type": task_type, "payload": payload, "max_retry": max_retry})
+    ).digest()
 
 
 def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
@@ -64,7 +66,7 @@ def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
         TooLargeError: it has more than MAX_PAYLOAD_BYTES.
         RejectedRequestError: it cannot be stored.
     """
-    content = canonical(value, noun)
+    content = to_canonical_json(value, noun)
     size = len(content) + _expanded_chars(value)
     if size > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
@@ -97,12 +99,12 @@ def _expanded_chars(value: JsonValue) -> int:
     return added
 
 
-def key_of(tenant_id: UUID, job_id: UUID) -> str:
+def payload_key(tenant_id: UUID, job_id: UUID) -> str:
     """Return the S3 key of a task's payload."""
     return f"{PREFIX}{tenant_id}/{job_id}.json"
 
 
-def another_key_of(tenant_id: UUID, job_id: UUID) -> str:
+def new_payload_key(tenant_id: UUID, job_id: UUID) -> str:
     """Return a new S3 key for a replaced payload."""
     return f"{PREFIX}{tenant_id}/{job_id}-{uuid4()}.json"
 

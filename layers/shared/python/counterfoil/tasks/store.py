@@ -13,7 +13,7 @@ from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.work import (
     CURRENT_SCHEMA_VERSION,
-    LARGEST,
+    MAX_INT,
     Message,
     OutboxMessage,
     ParsedMessage,
@@ -46,8 +46,8 @@ class Metadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     created_at: datetime
-    retry_count: int = Field(ge=0, le=LARGEST)
-    max_retry: int = Field(ge=0, le=LARGEST)
+    retry_count: int = Field(ge=0, le=MAX_INT)
+    max_retry: int = Field(ge=0, le=MAX_INT)
     last_error: LastError | None = None
     last_retry_at: datetime | None = None
     idempotency_key: str | None = None
@@ -63,8 +63,8 @@ class TaskMessage(BaseModel):
     task_type: str
     payload: dict[str, JsonValue]
     metadata: Metadata
-    revision: int = Field(ge=1, le=LARGEST)
-    send_number: int = Field(ge=0, le=LARGEST)
+    revision: int = Field(ge=1, le=MAX_INT)
+    send_number: int = Field(ge=0, le=MAX_INT)
 
 
 def read_task_message(body: str) -> ParsedMessage:
@@ -83,7 +83,7 @@ _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.
 
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Only known field names may be quoted, because others are text from the sender.
-    fields = [str(part) for part in problem.place if part in _FIELDS]
+    fields = [str(part) for part in problem.location if part in _FIELDS]
     return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
@@ -159,13 +159,13 @@ class TaskAttempt:
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedTask:
     """A submitted task."""
 
     task: Task
     is_new: bool
     """Whether this request created the task, and not an earlier one with the same key."""
-    sends: Sequence[OutboxMessage]
+    messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
 
@@ -233,7 +233,7 @@ _CANCEL_DELETION = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now
 
 def submit(
     database: Database, tenant_id: UUID, request: TaskRequest, now: datetime, *, bucket: str | None
-) -> Submitted:
+) -> SubmittedTask:
     """Accept a task, or return the one accepted under the same key.
 
     Concurrent requests create one row and one message, because the key is unique. `bucket` stores payloads that are too
@@ -250,14 +250,14 @@ def submit(
     if not payloads.fits_inline(request.payload):
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
-        payload_s3_key = payloads.key_of(tenant_id, job_id)
+        payload_s3_key = payloads.payload_key(tenant_id, job_id)
         # A repeated request must not write a second object. The insert still decides which request wins.
         submitted = _find_or_schedule_deletion(database, tenant_id, request, payload_s3_key)
         if submitted is not None:
             return submitted
         payloads.write(bucket, payload_s3_key, request.content)
 
-    def run_once() -> Submitted:
+    def run_once() -> SubmittedTask:
         with database.tenant(tenant_id) as connection:
             return _submit(connection, tenant_id, job_id, request, now, payload_s3_key)
 
@@ -271,7 +271,7 @@ def _submit(
     request: TaskRequest,
     now: datetime,
     payload_s3_key: str | None,
-) -> Submitted:
+) -> SubmittedTask:
     values = {
         "id": job_id,
         "tenant": tenant_id,
@@ -295,15 +295,15 @@ def _submit(
     if request.type.on_accept is not None:
         accepted = AcceptedTask(job_id, tenant_id, request.user_id, now, request.settings)
         request.type.on_accept(connection, accepted, request.form)
-    sends = enqueue(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
+    messages = enqueue(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
     assert task is not None  # it was inserted in this transaction
-    return Submitted(task, is_new=True, sends=sends)
+    return SubmittedTask(task, is_new=True, messages=messages)
 
 
 def _find_or_schedule_deletion(
     database: Database, tenant_id: UUID, request: TaskRequest, payload_s3_key: str
-) -> Submitted | None:
+) -> SubmittedTask | None:
     """Return the task accepted before.
 
     Otherwise schedule the deletion of the payload that is written next.
@@ -315,7 +315,7 @@ def _find_or_schedule_deletion(
         return submitted
 
 
-def _find_by_key(connection: Connection, request: TaskRequest) -> Submitted | None:
+def _find_by_key(connection: Connection, request: TaskRequest) -> SubmittedTask | None:
     """Return the task accepted under the key of `request`.
 
     Raises:
@@ -324,7 +324,7 @@ def _find_by_key(connection: Connection, request: TaskRequest) -> Submitted | No
     row = connection.execute(_BY_KEY, [request.idempotency_key]).fetchone()
     if row is None:
         return None
-    submitted = Submitted(Task(*row[1:]), is_new=False, sends=())
+    submitted = SubmittedTask(Task(*row[1:]), is_new=False, messages=())
     if (bytes(row[0]), submitted.task.user_id) != (request.digest, request.user_id):
         raise IdempotencyKeyConflictError(
             "This idempotency_key belongs to another request. Use a new one for each task."
@@ -353,7 +353,7 @@ def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = N
     return [TaskAttempt(*row) for row in reversed(rows)]
 
 
-def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
+def find_dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
     """Return the id of the task's dead letter, or None if it was purged or never existed.
 
     Runs in a transaction of the task's tenant.
@@ -427,7 +427,7 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
         TaskFinishedError: it has succeeded or failed.
     """
     row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Canceled by {by}."}).fetchone()
-    sends = [] if row is None else wake_dependents(connection, TASKS, job_id, now)
+    messages = [] if row is None else wake_dependents(connection, TASKS, job_id, now)
     task = show(connection, job_id)
     if task is None:
         return None
@@ -435,7 +435,7 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
         raise TaskFinishedError(f"The task has already {task.status}.")
     if row is not None:
         audit.record(connection, row[0], AuditRecord(by, "task canceled", [str(job_id)], now))
-    return task, sends
+    return task, messages
 
 
 def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
@@ -449,7 +449,7 @@ def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, r
 _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_s3_key = %s WHERE id = %s"
 
 
-def store_large(
+def store_large_payload(
     database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
     """Upload a large replacement payload, and return its key; None if it fits into a message.
@@ -460,7 +460,7 @@ def store_large(
         return None
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
-    key = payloads.another_key_of(tenant_id, job_id)
+    key = payloads.new_payload_key(tenant_id, job_id)
     with database.tenant(tenant_id) as connection:
         connection.execute(_SCHEDULE_DELETION, [key, tenant_id])
     payloads.write(bucket, key, payloads.validate_size(payload))
@@ -472,14 +472,14 @@ def replace_payload(
 ) -> None:
     """Replace the payload of a task, in the transaction that starts its new revision.
 
-    `payload_s3_key` is the result of `store_large`. The watchdog deletes the previous object.
+    `payload_s3_key` is the result of `store_large_payload`. The watchdog deletes the previous object.
 
     Raises:
         ServiceUnavailableError: the object is so old that it may have been deleted.
     """
     if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Retry.")
-    inline = None if payload_s3_key else payloads.canonical(payload).decode()
+    inline = None if payload_s3_key else payloads.to_canonical_json(payload).decode()
     connection.execute(_REPLACE, [inline, payload_s3_key, job_id])
 
 

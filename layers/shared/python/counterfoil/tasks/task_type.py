@@ -81,7 +81,7 @@ class TaskType:
     """Runs once in the transaction that accepts a task. A RejectedRequestError, such as RetryLaterError, rejects it."""
     enabled_by: str | None = None
     """Boolean setting that enables the type. None: it is always enabled."""
-    private: bool = False
+    is_private: bool = False
     """Whether only the user who submitted the task may see its result, regardless of other users' roles."""
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class TaskType:
 
         def invalid(problem: ValidationProblem) -> InvalidPayloadError:
             # Other names are the sender's text and must not be quoted.
-            fields = [str(part) for part in problem.place if part in self.payload.model_fields]
+            fields = [str(part) for part in problem.location if part in self.payload.model_fields]
             path = ".".join(("payload", *fields))
             return InvalidPayloadError(f"The task is wrong at {path}: {problem.message}")
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 from counterfoil.audit import Change
 from counterfoil.db import Connection
-from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.dead_letter import close_pending
 from counterfoil.delivery.work import JOB_NAMESPACE, OutboxMessage, start_revision
 from counterfoil.egress import Egress
 from counterfoil.errors import RejectedRequestError
@@ -19,7 +19,7 @@ from counterfoil.webhooks.kinds import DOCUMENT_OUTPUT
 from counterfoil.webhooks.payload import SCHEMA_VERSION, OutputJob
 
 WORKER = "document_output"
-CHANGED = "A newer revision is delivered instead."
+SUPERSEDED_REASON = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
 SECRET_OVERLAP = timedelta(hours=24)
 """After a rotation, calls are also signed with the previous secret for this time."""
@@ -54,7 +54,7 @@ WHERE j.id = %s AND j.revision = %s
 """
 
 
-def load(connection: Connection, job_id: UUID, revision: int) -> tuple[OutputJob, Destination] | None:
+def load_job(connection: Connection, job_id: UUID, revision: int) -> tuple[OutputJob, Destination] | None:
     """Return the payload and destination of a job's revision; None if a newer revision exists."""
     row = connection.execute(_JOB, [job_id, revision]).fetchone()
     return None if row is None else (OutputJob(*row[:7]), Destination(*row[7:]))
@@ -182,7 +182,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
     return True
 
 
-def rotate(connection: Connection, change: Change, name: str) -> str | None:
+def rotate_secret(connection: Connection, change: Change, name: str) -> str | None:
     """Give a webhook a new secret, and return it. None if no active webhook has this name.
 
     Calls are also signed with the previous secret for SECRET_OVERLAP. A webhook has at most two secrets.
@@ -274,5 +274,12 @@ def enqueue(
     ).fetchall()
     failed = [id_ for id_, had_failed in changed if had_failed]
     if failed:
-        settle(connection, [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
+        close_pending(
+            connection,
+            [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed],
+            "retried",
+            now,
+            actor=WORKER,
+            note=SUPERSEDED_REASON,
+        )
     return start_revision(connection, WORKER, [row[0] for row in changed], now) if changed else []

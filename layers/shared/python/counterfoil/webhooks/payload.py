@@ -83,7 +83,7 @@ class OutputJob:
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def body(job: OutputJob) -> bytes:
+def render_body(job: OutputJob) -> bytes:
     """Return the body to deliver, identical for every attempt of a revision."""
     envelope = {
         "schema_version": job.schema_version,
@@ -105,7 +105,7 @@ def to_csv_rows(job: OutputJob) -> bytes:
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for document in _documents(job):
-        writer.writerow([cell(document.get(column)) for column in COLUMNS])
+        writer.writerow([to_csv_cell(document.get(column)) for column in COLUMNS])
     return buffer.getvalue().encode()
 
 
@@ -141,7 +141,7 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def cell(value: Any) -> str:
+def to_csv_cell(value: Any) -> str:
     """Return the text of a cell, with an apostrophe before each start that is not known to be safe.
 
     It uses an allowlist, because spreadsheets treat more characters than OWASP's list (= + - @, tab, carriage return)
@@ -157,12 +157,12 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
 
 
-HEADER = "Counterfoil-Signature"
+SIGNATURE_HEADER = "Counterfoil-Signature"
 """Signature header of a webhook: `t=1767323045,v1=<hex>,v1=<hex>`, in the format of Stripe's signatures."""
 
 
-def signature(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
-    """Return the value of HEADER, with one `v1` for each active secret.
+def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
+    """Return the value of SIGNATURE_HEADER, with one `v1` for each active secret.
 
     `t` is `timestamp` in seconds since 1970. Each `v1` is HMAC-SHA256 with one secret (UTF-8) over `t`, a full stop and
     the body. A receiver computes it with its secret. It must reject times more than five minutes old, so that a
@@ -184,13 +184,13 @@ def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) ->
     return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{extension}"
 
 
-def export(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
+def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
     """Write the files of a job unless newer ones exist. Offers have no documents, so no CSV.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
-    files = [("json", "application/json", body(job))]
+    files = [("json", "application/json", render_body(job))]
     if job.subject != "offers":
         files.append(("csv", "text/csv; charset=utf-8", to_csv_rows(job)))
     for extension, content_type, content in files:
