@@ -52,7 +52,7 @@ def acquire(attempt: TenantAttempt) -> Outcome:
         return Skipped("A folder, not a file")
     check_size(size)
     file, is_inbox_mail = File(bucket, key, version), key.startswith(INBOX)
-    fetched = files.fetch(file, keep=lambda head: is_inbox_mail or attachments.is_container(head))
+    fetched = files.fetch(file, needs_content=lambda head: is_inbox_mail or attachments.is_container(head))
     attempt.deadline.check()
     if fetched.content is not None:
         if is_inbox_mail or message.is_mail(fetched.content):

@@ -158,7 +158,9 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
 
 def _missing_model_reason(model: CachedLlm | None) -> str | None:
     """Return why no language model contributed, as a sentence; None if one could have contributed."""
-    return "No language model is configured, unlike for the previous extraction." if model is None else model.unasked
+    return (
+        "No language model is configured, unlike for the previous extraction." if model is None else model.skip_reason
+    )
 
 
 def _reason_to_keep_previous(

@@ -87,7 +87,7 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     attempt.deadline.check()
     computed = compute(pool, users, excluded, rules, counts)
     attempt.deadline.check()
-    if shard.is_aside and len(users) and len(computed.faults) == len(users):
+    if shard.is_quarantine and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
         raise DataIntegrityError(f"No offers can be computed for any of its {len(users)} users. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)

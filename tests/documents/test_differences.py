@@ -62,7 +62,7 @@ def decide(
     def attempt() -> DecisionResult | DecisionRejected:
         with harness.database.tenant(harness.tenant_id) as connection:
             context = DecisionContext(by, "agreed", overrides)
-            return differences.say(
+            return differences.decide(
                 connection, harness.tenant_id, cluster or harness.ids[0], selector, word, NOW, context
             )
 
@@ -100,7 +100,7 @@ def test_decision_shows_before_the_cluster_is_recomputed(harness: TenantHarness,
 
 
 def test_large_cluster_is_left_to_the_worker(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
+    monkeypatch.setattr(diagnostics, "MAX_IMMEDIATE_DOCUMENTS", 2)
 
     assert isinstance(decide(harness, "accepted"), DecisionResult)
 

@@ -82,7 +82,7 @@ def test_failed_users_have_reason_and_dead_letter(day: OffersHarness, database: 
     assert failed.error
     assert statuses == {"0": False, "0/failed": True}
     assert job is not None
-    assert job.letter is not None
+    assert job.dead_letter is not None
     assert user_offers is not None
     assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 

@@ -56,7 +56,9 @@ def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, 
     def attempt(*script: Step, **fields: str) -> Form:
         model_server.then(*script)
         fields = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | fields
-        return model(provider, **fields).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).said
+        return (
+            model(provider, **fields).complete_json(question, Form, Deadline(lambda: time.left, time.canceled)).content
+        )
 
     return attempt
 
@@ -137,7 +139,7 @@ def test_chat_returns_the_model_text(
     model_server.then(Answer(""), Answer(" I am \x00 fine.\n"))
     message = replace(question, history=[ChatTurn("Hello", "Good day")])
     reply = model(provider).chat(message, Deadline(lambda: time.left, time.canceled))
-    assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
+    assert (reply.content, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.said[:-1] for request in model_server.requests] == [
         [("user", "Hello"), ("assistant", "Good day")]
     ] * 2

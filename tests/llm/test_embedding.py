@@ -53,7 +53,7 @@ def embed(
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
-        return model.complete_json(question, Vector, Deadline()).said.vector
+        return model.complete_json(question, Vector, Deadline()).content.vector
 
     return ask
 

@@ -49,7 +49,7 @@ def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards:
     assert shard.profiles is not None
     assert shard.profiles[::76] == bytes(3)
     assert (shard.offered_at, shard.expires_at) == (NOW, NOW + timedelta(days=1))
-    assert not shard.is_aside
+    assert not shard.is_quarantine
 
 
 def test_shard_of_another_tenant_is_not_found(
@@ -196,7 +196,7 @@ def test_failed_users_are_quarantined_and_others_served(
     assert stored_jobs[user(3)] == ("failed", None, "A trait is not a number")
     (message,) = write_result.sends
     quarantined = read_shard(database, tenant, message.message.work_id)
-    assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_aside) == (
+    assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_quarantine) == (
         "0/failed",
         [user(2), user(3)],
         None,

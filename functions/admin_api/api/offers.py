@@ -205,7 +205,7 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
         date=pool.date,
         timezone=pool.timezone,
         offers=[Offer(**offer, isWithdrawn=offer["userId"] in job.withdrawn) for offer in job.offers],
-        dead_letter=job.letter,
+        dead_letter=job.dead_letter,
     )
 
 

@@ -113,7 +113,7 @@ class Candidate(BaseModel):
     evidence: list[Step]
 
 
-class Doubt(BaseModel):
+class AmbiguousMatch(BaseModel):
     """An ambiguous match with its candidates. It has further fields."""
 
     model_config = ConfigDict(extra="allow")
@@ -145,7 +145,7 @@ class Review(BaseModel):
     changed_at: datetime
     closed_at: datetime | None
     document: ReviewDocument
-    ambiguous_matches: list[Doubt]
+    ambiguous_matches: list[AmbiguousMatch]
     decisions: list[Decision]
 
 
@@ -341,7 +341,7 @@ def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBo
         request,
         body.cluster,
         body,
-        lambda connection, tenant_id, context: differences.say(
+        lambda connection, tenant_id, context: differences.decide(
             connection, tenant_id, body.cluster, selector, decision, request.now, context
         ),
     )

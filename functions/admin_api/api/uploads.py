@@ -36,7 +36,7 @@ class UploadRequest(BaseModel):
         default=None, description="Slug of the tenant; null for a mail, whose tenants are found by its recipients."
     )
     file_name: str = Field(
-        min_length=1, max_length=files.LONGEST_NAME, description="Name without slashes and control characters."
+        min_length=1, max_length=files.MAX_NAME_CHARS, description="Name without slashes and control characters."
     )
     size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(
         default=None, description="Size in bytes."

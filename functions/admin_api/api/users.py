@@ -179,7 +179,7 @@ def put_profile(
     def put() -> tuple[bool, profiles.Profile | None]:
         with request.database.tenant(tenant_id) as connection:
             is_new = profiles.put(
-                connection, tenant_id, id_, profile, by=request.caller.require_subject(), seen=version
+                connection, tenant_id, id_, profile, by=request.caller.require_subject(), expected_version=version
             )
             return is_new, profiles.show(connection, tenant_id, id_)
 

@@ -105,7 +105,7 @@ def test_removed_key_finds_documents_to_rematch() -> None:
 
 def test_order_finds_invoices_seeking_it() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
-    assert keyed.search_keys(late, ["purchase_order"]) & keyed.seekers(read(order()))
-    assert not keyed.search_keys(late, ["contract"]) & keyed.seekers(read(order()))
-    assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seekers(read(order()))
-    assert not keyed.seekers(read(delivery()))  # found through its order
+    assert keyed.search_keys(late, ["purchase_order"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.search_keys(late, ["contract"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.seeker_keys(read(delivery()))  # found through its order

@@ -58,7 +58,7 @@ def test_missing_amount_contradicts_nothing(name: str):
 
 def test_uncertain_essential_field_is_doubtful():
     evidence = {"invoice_number": Evidence("label", 0.5, 1), "total_gross": Evidence("label", 0.6, 1)}
-    assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).doubtful == ("invoice_number",)
+    assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).uncertain == ("invoice_number",)
 
 
 def test_delivery_note_requires_lines_but_no_totals():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances, VarianceCode, VarianceDecision
 from counterfoil.documents.three_way_match.decisions import (
-    LEAST,
+    MIN_DECISIONS,
     DecisionLabel,
     SkippedSuggestion,
     ToleranceSuggestion,
@@ -80,8 +80,8 @@ def test_repeatedly_accepted_difference_is_suggested_with_evidence():
 
 
 def test_too_few_documents_suggest_nothing():
-    assert withheld_reason(labels(LEAST - 1)) == "19 documents accepted; 20 are required."
-    assert isinstance(suggest_tolerances(labels(LEAST), Tolerances())[0], ToleranceSuggestion)
+    assert withheld_reason(labels(MIN_DECISIONS - 1)) == "19 documents accepted; 20 are required."
+    assert isinstance(suggest_tolerances(labels(MIN_DECISIONS), Tolerances())[0], ToleranceSuggestion)
 
 
 def test_many_lines_of_one_invoice_count_once():
@@ -231,7 +231,7 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
             continue
         of = [skipped for skipped in found if (skipped.key, skipped.direction) == (proposal.key, proposal.direction)]
         yes = [skipped for skipped in of if skipped.verdict.is_accepted]
-        assert len({skipped.verdict.about[0] for skipped in yes}) >= LEAST
+        assert len({skipped.verdict.about[0] for skipped in yes}) >= MIN_DECISIONS
         assert not any(
             proposal.limits.contain(skipped.expected, skipped.actual)
             for skipped in of
@@ -258,7 +258,7 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
 
 
 @settings(max_examples=100, deadline=None)
-@given(label_lists, st.integers(0, LEAST - 1))
+@given(label_lists, st.integers(0, MIN_DECISIONS - 1))
 def test_fewer_documents_than_required_suggest_nothing(found: list[DecisionLabel], most: int):
     few = [
         replace(

@@ -12,7 +12,7 @@ from counterfoil.http import run_with_deadline
 MIN_SECONDS_LEFT = 3.0
 """Minimum remaining time for a call to S3."""
 CALL_TIMEOUT_SECONDS = 15.0
-POSTPONED = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
+POSTPONE_SQL = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
 """SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
 
 Page = dict[str, Any]
@@ -33,7 +33,7 @@ def erase(
     *,
     version: str | None = None,
     before: datetime | None = None,
-    kept: Collection[str] = (),
+    retained: Collection[str] = (),
 ) -> int:
     """Erase every version of the object `key`, or of every object below `key/`.
 
@@ -61,7 +61,7 @@ def erase(
         return (
             (key.endswith("/") or entry["Key"] == key)
             and (version is None or entry["VersionId"] == version)
-            and entry["VersionId"] not in kept
+            and entry["VersionId"] not in retained
             and (before is None or entry["LastModified"] <= before)
         )
 

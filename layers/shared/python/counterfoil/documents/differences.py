@@ -62,7 +62,7 @@ VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, 
 """
 
 
-def say(  # decision, selection and context
+def decide(  # decision, selection and context
     connection: Connection,
     tenant_id: UUID,
     cluster_id: UUID,

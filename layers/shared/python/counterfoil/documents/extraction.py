@@ -93,7 +93,7 @@ def _without_reading(
     if not earlier_parts <= page_ranges(split):
         return ExtractionResult(DocumentType.OTHER, "none", None, SPLIT_CHANGED, split=split)
     if split.doubt is not None:
-        skip_reason = None if tools.llm is None else tools.llm.unasked
+        skip_reason = None if tools.llm is None else tools.llm.skip_reason
         reason = " ".join(filter(None, (split.doubt, skip_reason, pages.warning)))
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if len(split.parts) < 2:
@@ -138,7 +138,9 @@ def _ask_model(
     grounding = Grounding(pages.pages)
 
     def ask(*, lines: bool) -> LlmExtraction:
-        return llm.complete_json(model.question(pages.pages, lines=lines), model.form(grounding), deadline).said
+        return llm.complete_json(
+            model.question(pages.pages, lines=lines), model.answer_schema(grounding), deadline
+        ).content
 
     if rule_fields is not None and lines_agree(rule_fields.fields.get("line_items") or (), rule_fields.fields):
         return ask(lines=False), grounding
@@ -178,8 +180,8 @@ def _result(read_fields: ReadFields | None, pages: Recognition, refusal: str | N
 def _problems(completeness: Completeness) -> Iterable[str]:
     if completeness.missing:
         yield f"Not found on the pages: {', '.join(completeness.missing)}."
-    if completeness.doubtful:
-        yield f"Doubtful: {', '.join(completeness.doubtful)}."
+    if completeness.uncertain:
+        yield f"Doubtful: {', '.join(completeness.uncertain)}."
     yield from completeness.contradictions
 
 

@@ -249,7 +249,7 @@ class FetchedFile:
     """None unless `keep` requested it."""
 
 
-def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
+def fetch(file: File, *, needs_content: Callable[[bytes], bool]) -> FetchedFile:
     """Download a file in chunks.
 
     `keep` receives the first chunk, and returns whether to keep the content.
@@ -261,7 +261,7 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
     digest, size = hashlib.sha256(), 0
     content: io.BytesIO | None = None
     for chunk in _chunks(file):
-        if size == 0 and keep(chunk):
+        if size == 0 and needs_content(chunk):
             content = io.BytesIO()
         digest.update(chunk)
         size += len(chunk)
@@ -298,7 +298,7 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
 
 
 VALID_SECONDS = 15 * 60
-LONGEST_NAME = 255
+MAX_NAME_CHARS = 255
 """Maximum characters of a file name."""
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
@@ -327,9 +327,9 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
         RejectedRequestError: the name is not a valid file name.
         ServiceUnavailableError: no credentials are available for the signature.
     """
-    if not 1 <= len(file_name) <= LONGEST_NAME or _INVALID_NAME.search(file_name):
+    if not 1 <= len(file_name) <= MAX_NAME_CHARS or _INVALID_NAME.search(file_name):
         raise RejectedRequestError(
-            f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
+            f"file_name must be a name of 1 to {MAX_NAME_CHARS} characters, without slashes and control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
     if not 0 < _utf8_length(key) <= MAX_KEY_CHARS:

@@ -85,13 +85,13 @@ def delete_document(
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.finish_departure(connection, departing)
-    messages = renew(connection, "matching", departing.touched, now, actor=by, reason=REASON)
+    messages = renew(connection, "matching", departing.affected, now, actor=by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
     for id_ in ids:
         messages += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
-    return DeletionResult(tuple(ids), tuple(retained), len(departing.touched), messages)
+    return DeletionResult(tuple(ids), tuple(retained), len(departing.affected), messages)
 
 
 KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."

@@ -141,7 +141,7 @@ def split(
     matching.lock_tenant_blocking(connection, tenant_id)
     members = matching.members(connection, document_id) - {document_id}
     result: DecisionApplied | None = None
-    while pairs := [pair for pair in matching.pairs_of(connection, document_id) if members.intersection(pair)]:
+    while pairs := [pair for pair in matching.list_pairs(connection, document_id) if members.intersection(pair)]:
         answer = _decide(connection, tenant_id, pairs, "rejected", now, context)
         if isinstance(answer, DecisionRejected):
             return answer
@@ -211,7 +211,7 @@ def _rejection_of(
         return DecisionRejected(
             "changed", f"{_describe_decision(latest)} (decision {latest.id}). Supersede that decision explicitly."
         )
-    if not requires_match or latest is not None or pair in matching.pairs_of(connection, pair.a):
+    if not requires_match or latest is not None or pair in matching.list_pairs(connection, pair.a):
         return None
     ambiguous_matches = sql.reviews(connection, pair)
     if any(review.state == "open" and review.candidates.intersection(pair) for review in ambiguous_matches.values()):
@@ -235,11 +235,11 @@ def _follow_up(
     context: DecisionContext,
 ) -> DecisionApplied:
     """Request the comparison of changed clusters, and match documents again whose model questions changed."""
-    messages = renew(connection, "matching", result.unasked, now, actor=context.by, reason=REASON)
+    messages = renew(connection, "matching", result.awaiting_judgment, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents
     )
-    return DecisionApplied(tuple(pairs), verdict, result.clusters, len(result.unasked), messages)
+    return DecisionApplied(tuple(pairs), verdict, result.clusters, len(result.awaiting_judgment), messages)
 
 
 @dataclass(frozen=True)

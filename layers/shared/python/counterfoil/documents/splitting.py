@@ -2,7 +2,7 @@
 
 Each feature adds to or subtracts from the log-odds of a boundary, as in a naive Bayes classifier with weights set by
 hand. No feature decides alone. The confidence is the logistic function of the sum. If strong features contradict each
-other, the page stays doubtful, whatever the sum.
+other, the page stays uncertain, whatever the sum.
 """
 
 import re

@@ -25,7 +25,7 @@ from counterfoil.documents.three_way_match.decisions import (
 )
 from counterfoil.documents.three_way_match.tolerances import as_json
 
-MOST_AT_ONCE = 500
+RECOMPARE_BATCH_SIZE = 500
 """Maximum number of clusters whose comparison one transaction requests."""
 _KEY_LABELS = {
     Key.PRICE: "prices",
@@ -207,6 +207,6 @@ def recompare(
 
     A cluster whose first comparison is in progress may have read the previous tolerances.
     """
-    values = {"after": after, "limit": MOST_AT_ONCE}
+    values = {"after": after, "limit": RECOMPARE_BATCH_SIZE}
     ids = [id_ for (id_,) in connection.execute(_CLUSTERS, values)]
     return ids, diagnostics.enqueue_diagnostics(connection, tenant_id, ids, now)

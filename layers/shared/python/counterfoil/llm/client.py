@@ -271,7 +271,7 @@ _PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
 class LlmResponse(Generic[T]):
     """An answer with its details."""
 
-    said: T
+    content: T
     temperature: float | None = None
     """Temperature of the call; None for the model's default."""
     input_tokens: int | None = None

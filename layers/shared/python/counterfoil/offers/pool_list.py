@@ -217,7 +217,7 @@ class Job:
     offers: Sequence[Mapping[str, Any]]
     withdrawn: frozenset[str] = frozenset()
     """External ids of candidates that must no longer be shown."""
-    letter: UUID | None = None
+    dead_letter: UUID | None = None
     """Dead letter of the shard."""
 
 
@@ -239,7 +239,7 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
     result = Job(*row)
     dead_letter = _find_dead_letters(connection, [result.shard_id]).get(result.shard_id)
     return replace(
-        result, withdrawn=withdrawn_offers(connection, tenant_id, external_id, result.offers), letter=dead_letter
+        result, withdrawn=withdrawn_offers(connection, tenant_id, external_id, result.offers), dead_letter=dead_letter
     )
 
 

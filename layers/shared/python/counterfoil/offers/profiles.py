@@ -126,7 +126,13 @@ RETURNING old.user_id IS NULL
 
 
 def put(
-    connection: Connection, tenant_id: UUID, external_id: UUID, profile: Profile, *, by: str, seen: int | None = None
+    connection: Connection,
+    tenant_id: UUID,
+    external_id: UUID,
+    profile: Profile,
+    *,
+    by: str,
+    expected_version: int | None = None,
 ) -> bool:
     """Create a profile, or replace the existing one. With `seen`, only that version is replaced.
 
@@ -136,11 +142,11 @@ def put(
         ProfileChangedError: the profile has another version than `seen`, or no longer exists.
     """
     user_id = internal_id(tenant_id, external_id)
-    if seen is not None:
+    if expected_version is not None:
         row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
         if row is None:
             raise ProfileChangedError("The profile no longer exists.")
-        if Profile(*row).version != seen:
+        if Profile(*row).version != expected_version:
             raise ProfileChangedError("Someone else changed the profile.")
     values = {**_values(profile), "user": user_id, "external": external_id, "tenant": tenant_id}
     ((is_new,),) = connection.execute(_PUT.encode(), values).fetchall()

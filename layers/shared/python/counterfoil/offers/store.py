@@ -256,7 +256,7 @@ class ShardInput:
     """Number of shards that were pinned with the pool."""
 
     @property
-    def is_aside(self) -> bool:
+    def is_quarantine(self) -> bool:
         """True for a shard of quarantined users."""
         return self.name.endswith(QUARANTINE_SHARD)
 

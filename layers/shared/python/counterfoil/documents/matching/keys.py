@@ -59,7 +59,7 @@ DUPLICABLE_KINDS = frozenset({INVOICE, ORDER})
 """Types with duplicates: a duplicate invoice, the change of an order."""
 SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
 """Types of partners that are found without a number. Deliveries are found through their order."""
-SEEKS = "seeks:"
+SEARCH_PREFIX = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
 _MAX_ARTICLES = 4
@@ -92,7 +92,7 @@ def keys(document: Document) -> frozenset[Key]:
 
 def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     """Return the keys by which parents of `kinds` find a document without a match by number."""
-    return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEEKS}{kind}", 0, 0))
+    return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEARCH_PREFIX}{kind}", 0, 0))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -139,11 +139,11 @@ def similarity_keys(document: Document) -> frozenset[Key]:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def seekers(document: Document) -> frozenset[Key]:
+def seeker_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that may belong to this one without naming it."""
     if document.kind not in SEARCHED_KINDS:
         return frozenset()
-    return frozenset(_transaction_keys(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
+    return frozenset(_transaction_keys(document, f"{SEARCH_PREFIX}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
 def was_rematched_key(key: Key) -> list[Key]:
@@ -156,7 +156,8 @@ def was_rematched_key(key: Key) -> list[Key]:
     if role == "deal":
         parties, _, quarter = key.value.rpartition("|")
         return [
-            Key(f"{SEEKS}{kind}", f"{parties}|{int(quarter) + offset}") for offset in range(_QUARTERS_BACK[kind] + 1)
+            Key(f"{SEARCH_PREFIX}{kind}", f"{parties}|{int(quarter) + offset}")
+            for offset in range(_QUARTERS_BACK[kind] + 1)
         ]
     return []
 

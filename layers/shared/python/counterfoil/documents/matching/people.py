@@ -37,7 +37,7 @@ class ManualDecisionResult:
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
     """Documents decided about, and documents with changed edges or reviews."""
-    unasked: frozenset[UUID]
+    awaiting_judgment: frozenset[UUID]
     """Documents with a new ambiguous match, about which the LLM judge can decide."""
 
 
@@ -80,7 +80,7 @@ def decide_pairs(
             sql.unlink(connection, pair)
     clusters = _rename(connection, document_ids).union(*(result.clusters for result in results))
     skipped = [end for end in document_ids if end not in stored]
-    sql.leave_alone(connection, skipped)
+    sql.clear_clusters(connection, skipped)
     if verdict == "confirmed":
         sql.close(connection, skipped, now, skipped)
     else:
@@ -90,7 +90,7 @@ def decide_pairs(
     return ManualDecisionResult(
         frozenset(clusters),
         frozenset(document_ids).union(*(result.documents for result in results)),
-        frozenset().union(*(result.unasked for result in results)),
+        frozenset().union(*(result.awaiting_judgment for result in results)),
     )
 
 
@@ -122,11 +122,11 @@ def _repeat_decisions(
     """Repeat the decisions that a reviewer's decision about a document affects."""
     outcome = run(decide(Context(BatchReader(connection, tenant_id, matcher.CACHE)), document))
     applied = matcher.apply_changes(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided_ids)
-    sql.write_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
+    sql.write_reasons(connection, {id_: outcome.reason(id_) for id_ in outcome.choices})
     return ManualDecisionResult(
         applied.clusters,
         frozenset().union(*outcome.added, *outcome.removed, *applied.reviews),
-        applied.reviews.open.intersection(case.child for case in outcome.unasked),
+        applied.reviews.open.intersection(case.child for case in outcome.pending_prompts),
     )
 
 
@@ -163,7 +163,7 @@ def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
     return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
-def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
+def list_pairs(connection: Connection, id_: UUID) -> list[Pair]:
     """Return the edges of a document."""
     return [Pair(*row) for row in connection.execute(_PAIRS, {"id": id_})]
 
@@ -195,7 +195,7 @@ class DepartingDocument:
 
     neighbors: frozenset[UUID]
     """Documents with an edge to one of them."""
-    touched: frozenset[UUID]
+    affected: frozenset[UUID]
     """Neighbors and other documents whose decisions must be repeated."""
     clusters: frozenset[UUID]
     """Clusters of the leaving documents and their neighbors."""
@@ -217,7 +217,7 @@ def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID
         document = documents.get(id_) or _empty_document(id_)
         obsolete: set[Key] = stored.get(id_, set()) | keys(document)
         affected |= {other.id for other in run(affected_documents(context, document, obsolete))}
-    clusters = sql.clusters_of(connection, neighbors.union(ids))
+    clusters = sql.cluster_ids(connection, neighbors.union(ids))
     return DepartingDocument(neighbors, frozenset(affected.difference(ids)), clusters)
 
 

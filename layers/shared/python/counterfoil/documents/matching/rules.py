@@ -81,7 +81,7 @@ class ProposedMatch:
     score: Score
     probability: float = 1.0
     """Match probability."""
-    judged: LlmJudgment | None = None
+    judgment: LlmJudgment | None = None
     """None for links by rules."""
 
 
@@ -97,7 +97,7 @@ class AmbiguousMatch:
     """The best first."""
     reason: str | None = None
     """Sentence for reviewers if several candidates fit equally."""
-    unasked: str | None = None
+    llm_skip_reason: str | None = None
     """Sentence for reviewers if the language model could not be used."""
 
 
@@ -140,7 +140,7 @@ NO_DECISIONS = ManualDecisions()
 NO_PARTNER = "No partner found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
-IsCopy = Callable[[Document], bool]
+IsDuplicate = Callable[[Document], bool]
 
 
 def arrival_order_key(document: Document) -> tuple[object, ...]:
@@ -240,14 +240,14 @@ def decide_matches(
     similar: Candidates,
     copies: Candidates,
     claims: Mapping[UUID, Candidates],
-    is_copy: IsCopy,
+    is_duplicate: IsDuplicate,
     decisions: ManualDecisions = NO_DECISIONS,
 ) -> RuleDecision:
     """Decide about the links of a child. They include confirmed parents that the child names.
 
     `named` are the documents with a number that the child names. `similar` are documents of the kinds from
     `open_candidates`, and `is_candidate_kind` selects their candidates. `copies` are possible duplicates. Documents for
-    which `is_copy` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
+    which `is_duplicate` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
     """
     if original := find_original(child, copies, decisions):
         level = Duplicate.SAME_NUMBER if _same_number(child, original) else Duplicate.SAME_CONTENT
@@ -255,11 +255,11 @@ def decide_matches(
         return RuleDecision(
             (ProposedMatch(child.id, original.id, original.kind, "copy", Score((evidence,), named=True)),)
         )
-    named_candidates = _eligible(named, is_copy, decisions)
+    named_candidates = _eligible(named, is_duplicate, decisions)
     decision = _by_reference(child, named_candidates, decisions)
     if kinds := _undecided_kinds(child, decision.links, decisions):
         similar_candidates = _eligible(
-            (other for other in similar if is_candidate_kind(child, other)), is_copy, decisions
+            (other for other in similar if is_candidate_kind(child, other)), is_duplicate, decisions
         )
         candidates = {other.id: other for other in (*similar_candidates, *named_candidates) if other.kind in kinds}
         decision = _overrule(decision, _by_content(child, candidates.values(), claims))
@@ -270,11 +270,11 @@ def decide_matches(
 
 
 def open_candidates(
-    child: Document, named: Candidates, is_copy: IsCopy, decisions: ManualDecisions = NO_DECISIONS
+    child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
     """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
     return _undecided_kinds(
-        child, _by_reference(child, _eligible(named, is_copy, decisions), decisions).links, decisions
+        child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
 
 
@@ -292,8 +292,8 @@ def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
     ]
 
 
-def _eligible(candidates: Iterable[Document], is_copy: IsCopy, decisions: ManualDecisions) -> list[Document]:
-    return [other for other in candidates if other.id not in decisions.rejected and not is_copy(other)]
+def _eligible(candidates: Iterable[Document], is_duplicate: IsDuplicate, decisions: ManualDecisions) -> list[Document]:
+    return [other for other in candidates if other.id not in decisions.rejected and not is_duplicate(other)]
 
 
 def references(child: Document, parent: Document) -> bool:

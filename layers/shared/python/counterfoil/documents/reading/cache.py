@@ -46,7 +46,7 @@ class AnswerCache:
             cursor = connection.execute(_FIND, {"id": self._document_id, "questions": list(questions)})
             return dict(cursor.fetchall())
 
-    def keep(self, question: bytes, answer: Any, by: str) -> None:
+    def store(self, question: bytes, answer: Any, by: str) -> None:
         """Store an answer, unless the question has one. Raises the same errors as `Database.tenant`."""
         values = {
             "tenant": self._tenant_id,
@@ -73,7 +73,7 @@ class CachedLlm:
         self._cache = cache
         self._tenant_id = tenant_id
         self._document_id = document_id
-        self.unasked: str | None = None
+        self.skip_reason: str | None = None
         """Sentence for people: why the model was not called, because the daily budget is spent."""
 
     def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
@@ -94,7 +94,7 @@ class CachedLlm:
                 replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline
             )
         except BudgetExceededError as error:
-            self.unasked = str(error)
+            self.skip_reason = str(error)
             raise
-        self._cache.keep(key, response.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        self._cache.store(key, response.content.model_dump(mode="json", exclude_none=True), llm.provider.model)
         return response

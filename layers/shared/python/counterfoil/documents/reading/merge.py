@@ -168,12 +168,12 @@ class Completeness:
 
     missing: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
-    doubtful: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
         """True if there are no problems."""
-        return not (self.missing or self.contradictions or self.doubtful)
+        return not (self.missing or self.contradictions or self.uncertain)
 
 
 def check_completeness(
@@ -182,8 +182,8 @@ def check_completeness(
     """Check the required fields of a document. The type `other` has none."""
     paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _value_at(fields, path))
-    doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
-    return Completeness(missing, tuple(inconsistencies(fields)), doubtful)
+    uncertain = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
+    return Completeness(missing, tuple(inconsistencies(fields)), uncertain)
 
 
 def required_fields(type_: DocumentType) -> Iterator[str]:

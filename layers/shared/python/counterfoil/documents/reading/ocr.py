@@ -74,7 +74,7 @@ def question(name: str, content_hash: bytes, number: int) -> bytes:
     return sha256(f"recognize/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
 
 
-def packed(recognized: OcrPage | None) -> Any:
+def pack(recognized: OcrPage | None) -> Any:
     """Return an OCR result as JSON; null for a rejected page."""
     if recognized is None:
         return None
@@ -87,7 +87,7 @@ def packed(recognized: OcrPage | None) -> Any:
     }
 
 
-def unpacked(stored: Any) -> OcrPage | None:
+def unpack(stored: Any) -> OcrPage | None:
     """Parse the JSON of `packed`."""
     if stored is None:
         return None
@@ -296,12 +296,12 @@ class CachedOcr:
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
         }
         cached = self.cache.find(questions.values())
-        results = {number: unpacked(cached[key]) for number, key in questions.items() if key in cached}
+        results = {number: unpack(cached[key]) for number, key in questions.items() if key in cached}
         missing = [number for number in sizes if number not in results]
         for number, image in zip(missing, cut(missing) if missing else (), strict=True):
             deadline.check()
             results[number] = self.ocr.recognize(image, *sizes[number], time_left=deadline.remaining)
-            self.cache.keep(questions[number], packed(results[number]), self.ocr.name)
+            self.cache.store(questions[number], pack(results[number]), self.ocr.name)
         return results
 
 

@@ -350,13 +350,13 @@ def _join(characters: Sequence[Word]) -> Word:
     )
 
 
-FEWEST_JUDGED = 40
+MIN_JUDGED_CHARACTERS = 40
 """Minimum number of characters to judge whether a page is legible."""
-MOST_LOST = 0.3
+MAX_LOST_SHARE = 0.3
 """Maximum share of a page's characters without a letter."""
-FEWEST_LETTERS = 0.6
+MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits on a page. Pages of real invoices have 0.9; noise consists of signs."""
-FEWEST_VOWELS = 0.24
+MIN_VOWEL_SHARE = 0.24
 """Share of vowels in at least 100 Latin letters of words, without codes that contain digits.
 
 Languages have a third or more, and misnamed letters a random share.
@@ -378,16 +378,16 @@ def is_legible(page: Page) -> bool:
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
     count = len(characters) + page.lost
-    if count < FEWEST_JUDGED:
+    if count < MIN_JUDGED_CHARACTERS:
         return True
-    has_letters = sum(map(str.isalnum, characters)) >= FEWEST_LETTERS * len(characters)
-    return page.lost <= MOST_LOST * count and has_letters and _has_vowels(page)
+    has_letters = sum(map(str.isalnum, characters)) >= MIN_LETTER_SHARE * len(characters)
+    return page.lost <= MAX_LOST_SHARE * count and has_letters and _has_vowels(page)
 
 
 def _has_vowels(page: Page) -> bool:
     words = [word.text.strip(_PUNCTUATION) for word in page.words]
     latin = _latin_letters([word for word in words if len(word) >= _SHORTEST_WORD and word.isalpha()])
-    return len(latin) < _FEWEST_LATIN or sum(letter in _VOWELS for letter in latin) >= FEWEST_VOWELS * len(latin)
+    return len(latin) < _FEWEST_LATIN or sum(letter in _VOWELS for letter in latin) >= MIN_VOWEL_SHARE * len(latin)
 
 
 def _latin_letters(words: Sequence[str]) -> list[str]:

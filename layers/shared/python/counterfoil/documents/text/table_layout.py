@@ -80,7 +80,7 @@ class NumberFormat:
 class Token(NamedTuple):
     """A word, or several words that form one number, with its box in points.
 
-    `value` is None for words and for doubtful numbers, which have two readings.
+    `value` is None for words and for ambiguous numbers, which have two readings.
     """
 
     text: str
@@ -90,7 +90,7 @@ class Token(NamedTuple):
     bottom: float
     value: Decimal | None = None
     is_percent: bool = False
-    is_doubtful: bool = False
+    is_ambiguous: bool = False
 
     @property
     def middle(self) -> float:
@@ -194,8 +194,8 @@ def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
             tokens[-1] = Token(text, previous.left, previous.top, word.right, word.bottom, number)
         else:
             number = parse_number(word.text, form)
-            is_doubtful = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
-            tokens.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
+            is_ambiguous = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
+            tokens.append(Token(*word, number, number is not None and "%" in word.text, is_ambiguous))
     return _without_currencies(tokens)
 
 
@@ -430,7 +430,7 @@ class _Reader:
                 continue
             nearest: dict[Kind, Token] = {}
             for previous, token in pairwise((None, *row.tokens)):
-                if token is None or (token.value is None and not token.is_doubtful):
+                if token is None or (token.value is None and not token.is_ambiguous):
                     continue
                 if previous is not None and token.left - previous.right <= row.height and _PER.fullmatch(previous.text):
                     continue

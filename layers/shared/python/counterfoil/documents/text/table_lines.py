@@ -411,8 +411,8 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
     counts = {"quantity", "net_amount"} & item.fields.keys()
     if line.closed:
         return bool(names) and item.confidence.get("quantity", 0.0) > 0.95
-    is_doubtful = any(token.is_doubtful for token in line.values.values())
-    return (bool(counts) and (bool(names) or len(item.fields) > 2)) or (is_doubtful and bool(names))
+    is_ambiguous = any(token.is_ambiguous for token in line.values.values())
+    return (bool(counts) and (bool(names) or len(item.fields) > 2)) or (is_ambiguous and bool(names))
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:

@@ -588,7 +588,7 @@ _FIELD_OF_LABEL = {
     "total_tax": "total_tax",
 }
 """Fields by the kind of their label."""
-FEWEST_LOST_CHARACTERS = 3
+MIN_LOST_CHARACTERS = 3
 """Fewer characters are more likely a bullet or a symbol than an amount."""
 
 
@@ -615,7 +615,7 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
     Pages count from 1.
     """
     lost_words = {
-        number: [word for word in page.lost_words if len(word.text) >= FEWEST_LOST_CHARACTERS]
+        number: [word for word in page.lost_words if len(word.text) >= MIN_LOST_CHARACTERS]
         for number, page in enumerate(pages, 1)
     }
     if not any(lost_words.values()):

@@ -77,7 +77,7 @@ def apply_decisions(variances: Iterable[Variance], verdicts: Collection[Variance
             yield replace(variance, is_tolerated=False, message=sentence, decision="disputed")
 
 
-LEAST = 20
+MIN_DECISIONS = 20
 """Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
 QUANTILE = Decimal("0.95")
 _SIGNIFICANCE = 0.05
@@ -268,7 +268,7 @@ def _suggest(
     cutoff = min(disputed, default=None)
     relevant = [decision for decision in group if _is_relevant(decision, sort, cutoff)]
     sizes = _by_document(relevant, sort)
-    limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= LEAST else Decimal(0)
+    limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= MIN_DECISIONS else Decimal(0)
     limits = _raise_limit(current, direction, sort, limit)
     newly_tolerated = {
         decision.verdict.about[0]
@@ -310,9 +310,10 @@ def _reject_reason(
     measures = sorted({label.verdict.measure or "no unit" for label in group})
     if sort == "absolute" and len(measures) > 1:
         return f"The tolerance is an amount, but the differences are in {' and '.join(measures)}."
-    if len(sizes) < LEAST:
+    if len(sizes) < MIN_DECISIONS:
         bound = f" below the disputed {format_size(cutoff, sort)}" if cutoff is not None else ""
-        return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; {LEAST} are required."
+        documents = "document" if len(sizes) == 1 else "documents"
+        return f"{len(sizes)} {documents} accepted{bound}; {MIN_DECISIONS} are required."
     return None if newly_tolerated else "The current tolerance covers the accepted differences."
 
 

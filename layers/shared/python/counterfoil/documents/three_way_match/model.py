@@ -115,7 +115,7 @@ _MAX_COMPARED_TEXT = 400
 _CENT = Decimal("0.01")
 _MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
 """Minimum share of a price after a discount, and maximum multiple with a surcharge."""
-LONGEST_TEXT = 80
+MAX_TEXT_CHARS = 80
 """Maximum characters of a description or number that a sentence quotes."""
 
 
@@ -517,7 +517,7 @@ class Result:
 def short(text: str) -> str:
     """Return a text on one line and truncated to LONGEST_TEXT, for sentences."""
     plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST_TEXT else plain[: LONGEST_TEXT - 3] + "..."
+    return plain if len(plain) <= MAX_TEXT_CHARS else plain[: MAX_TEXT_CHARS - 3] + "..."
 
 
 def plain(number: Decimal) -> str:
