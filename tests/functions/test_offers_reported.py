@@ -73,7 +73,7 @@ def test_failed_users_have_reason_and_dead_letter(day: OffersHarness, database: 
 
     listed_pool = pool(day, database)
     with database.tenant(day.tenant_id) as connection:
-        (failed,) = pool_list.failed(connection, day.tenant_id, listed_pool, None, 10)
+        (failed,) = pool_list.failed_users(connection, day.tenant_id, listed_pool, None, 10)
         job = pool_list.job(connection, day.tenant_id, listed_pool, broken_id)
         statuses = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, listed_pool.id)}
         user_offers = profiles.get_offers(connection, day.tenant_id, broken_id, DAY, NOW)

@@ -15,7 +15,7 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
-from counterfoil.offers.schedule import clock_changes, names, zone_info
+from counterfoil.offers.schedule import clock_changes, zone_info, zone_names
 
 Gender = Literal["woman", "man", "nonbinary"]
 JobState = Literal["pending", "running", "completed", "failed"]
@@ -73,7 +73,7 @@ def check(profile: Profile, now: datetime) -> None:
     Raises:
         RejectedRequestError: invalid. The message names the field.
     """
-    if profile.timezone not in names():
+    if profile.timezone not in zone_names():
         raise RejectedRequestError(
             "timezone must be the case-sensitive name of an IANA time zone, such as Europe/Berlin."
         )
