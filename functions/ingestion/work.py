@@ -146,7 +146,7 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
         messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         if not is_read:
             return Effects(messages)
-        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        more_messages, replaced = removal.complete_replacements(connection, attempt.work_id, attempt.now())
         return Effects(messages + more_messages, " ".join(filter(None, (*extraction.warnings, replaced))) or None)
 
     if not is_read:
@@ -229,7 +229,7 @@ def _split(attempt: TenantAttempt, extraction: ExtractionResult, children: Seque
             "UPDATE document SET matching_skip_reason = %s WHERE id = %s", [extraction.reason, attempt.work_id]
         )
         messages += _insert_children(connection, attempt, children)
-        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        more_messages, replaced = removal.complete_replacements(connection, attempt.work_id, attempt.now())
         return Effects(messages + more_messages, " ".join(filter(None, (extraction.reason, replaced))))
 
     return Succeeded(effects)

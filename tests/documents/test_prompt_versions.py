@@ -40,7 +40,7 @@ def reading(*, lines: bool) -> tuple[str, list[str]]:
 
 def splitting() -> tuple[str, list[str]]:
     """Two pages with an uncertain boundary."""
-    uncertain = Split(2, (Boundary(2, begins=True, confidence=0.5),))
+    uncertain = Split(2, (Boundary(2, is_start=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
     schema = json.dumps(boundaries.answer_schema([2]).model_json_schema(), sort_keys=True)
     return boundaries.PROMPT_VERSION, [boundaries.SYSTEM, text, schema]

@@ -258,7 +258,7 @@ def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connect
     assert harness.clusters() == [0, 0, 2, 2]
     decision_result = act(harness, "merge", 1, 3)
     assert isinstance(decision_result, DecisionApplied)
-    assert decision_result.decided[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
+    assert decision_result.pairs[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
     assert harness.clusters() == [0, 0, 0, 0]
     assert isinstance(act(harness, "merge", 1, 3), DecisionRejected)
     assert isinstance(act(harness, "merge", 1, 3, exact=True), DecisionApplied)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection
 from counterfoil.documents import differences, review
-from counterfoil.documents.differences import DecisionResult, VarianceSelector, Word
+from counterfoil.documents.differences import DecisionResult, VarianceSelector
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import (
@@ -28,6 +28,7 @@ from counterfoil.documents.review import (
 )
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import VarianceCode
+from counterfoil.documents.three_way_match.model import DecisionKind
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
@@ -213,7 +214,7 @@ def list_reviews(  # a query has this many parameters
         tenants=None if slugs is None else frozenset(slugs),
     )
     with request.database.delivery() as connection:
-        positions = review.places(connection, filters, limit + 1)
+        positions = review.list_cursors(connection, filters, limit + 1)
     page, next_cursor = http.split_page(positions, limit, lambda position: (position.opened_at, position.document_id))
     reviews = review.items(request.database, page)
     return ReviewPage(
@@ -332,7 +333,7 @@ def _decide_match(
     return DecisionOutcome.model_validate({"tenant": slug, **result.record})
 
 
-def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBody) -> VarianceDecisionResult:
+def _decide_variances(request: Request, decision: DecisionKind, body: VarianceDecisionBody) -> VarianceDecisionResult:
     if (body.expected is None) is not (body.actual is None):
         raise RejectedRequestError("expected and actual must be given together.")
     values = None if body.expected is None or body.actual is None else (Decimal(body.expected), Decimal(body.actual))
@@ -348,9 +349,9 @@ def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBo
     return VarianceDecisionResult(
         tenant=slug,
         cluster=body.cluster,
-        verdict=result.word,
-        differences=list(result.sentences),
-        open=list(result.left),
+        verdict=result.decision,
+        differences=list(result.messages),
+        open=list(result.remaining),
     )
 
 

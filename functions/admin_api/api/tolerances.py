@@ -152,7 +152,7 @@ def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceL
 
 
 def _limit_fields(key: Key, limits: Limits) -> dict[str, Any]:
-    return {"key": key, "text": limits.words, **as_json(limits)}
+    return {"key": key, "text": limits.text, **as_json(limits)}
 
 
 @routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)

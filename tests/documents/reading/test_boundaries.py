@@ -66,7 +66,7 @@ def test_question_names_tenant_and_document() -> None:
     model = Model(choices((2, False, "high")))
     cache = Mock(find=lambda _: {})
     llm = CachedLlm(lambda: cast("Llm", model), cache, UUID(int=1), UUID(int=2))
-    assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_sure
+    assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_certain
     (question,) = model.questions
     assert (question.purpose, question.tenant_id, question.work_id) == ("splitting", UUID(int=1), UUID(int=2))
 
@@ -76,7 +76,7 @@ def test_confident_answer_resolves_uncertain_boundary():
     assert [boundary.page for boundary in uncertain.uncertain_boundaries] == [2]
     model = Model(choices((2, False, "high")))
     resolved = decide(model, DEADLINE, PAGES, uncertain)
-    assert (resolved.is_sure, resolved.ranges) == (True, [(1, 2), (3, 3)])
+    assert (resolved.is_certain, resolved.ranges) == (True, [(1, 2), (3, 3)])
     assert resolved.boundaries[0].evidence == ("The language model: It goes on.",)
 
 

@@ -111,7 +111,7 @@ def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: 
     if documents is None or documents > MAX_IMMEDIATE_DOCUMENTS:
         return
     cluster = load(connection, tenant_id, cluster_id)
-    write(connection, cluster_id, token, None if cluster is None else cluster.examine(), now)
+    write(connection, cluster_id, token, None if cluster is None else cluster.compare(), now)
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,17 @@ class DiagnosticsInput:
     """Documents of the cluster, and contracts linked to them."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
-    verdicts: tuple[VarianceDecision, ...]
+    decisions: tuple[VarianceDecision, ...]
     """Latest decision about each difference."""
-    ambiguous: frozenset[UUID]
+    ambiguous_ids: frozenset[UUID]
     """Documents with an open review."""
-    confirmed: frozenset[UUID]
+    confirmed_ids: frozenset[UUID]
     """Documents with a match that a reviewer confirmed."""
 
-    def examine(self) -> Result:
+    def compare(self) -> Result:
         """Compare the documents. Pure."""
         return find_variances(
-            self.documents, self.edges, self.tolerances, self.verdicts, self.ambiguous, self.confirmed
+            self.documents, self.edges, self.tolerances, self.decisions, self.ambiguous_ids, self.confirmed_ids
         )
 
 

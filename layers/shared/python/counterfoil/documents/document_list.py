@@ -26,7 +26,7 @@ STATES: tuple[StageState, ...] = get_args(StageState)
 
 SCAN_LIMIT = (200, 2_000, 10_000)
 """Numbers of documents read for a page with filters. The next number applies if the page is not full."""
-RARE = 1_000
+MAX_WORD_FREQUENCY = 1_000
 """Maximum frequency of a word that is used as the starting point of a search."""
 MAX_WORDS = 8
 """Maximum number of words in a search. Further words are ignored."""
@@ -456,7 +456,9 @@ SELECT word, (SELECT count(*) FROM (
 
 def _rarest_word(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
     """Return the rarest word; None if no document can contain all words."""
-    rows = connection.execute(_FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": RARE + 1}).fetchall()
+    rows = connection.execute(
+        _FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": MAX_WORD_FREQUENCY + 1}
+    ).fetchall()
     frequency: dict[str, int] = dict(rows)
     return min(words, key=lambda word: frequency[word]) if frequency and all(frequency.values()) else None
 

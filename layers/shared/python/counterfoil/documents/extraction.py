@@ -92,9 +92,9 @@ def _without_reading(
         split = boundaries.decide(tools.llm, tools.deadline, pages.pages, split)
     if not earlier_parts <= page_ranges(split):
         return ExtractionResult(DocumentType.OTHER, "none", None, SPLIT_CHANGED, split=split)
-    if split.doubt is not None:
+    if split.reason is not None:
         skip_reason = None if tools.llm is None else tools.llm.skip_reason
-        reason = " ".join(filter(None, (split.doubt, skip_reason, pages.warning)))
+        reason = " ".join(filter(None, (split.reason, skip_reason, pages.warning)))
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if len(split.parts) < 2:
         return None
@@ -112,7 +112,7 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
 def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
     """Read one document from its pages. If the model cannot answer, only the rules count."""
     if not pages.has_words:
-        return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
+        return ExtractionResult(None, "none", None, pages.empty_reason, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
     fields = None if reading is None else ReadFields(reading.type, reading.fields, reading.evidence)
     refusal: str | None = None
@@ -207,13 +207,15 @@ def _drop_nameless_parties(read_fields: ReadFields) -> ReadFields:
 def _method(read_fields: ReadFields, pages: Recognition) -> Method:
     if any(evidence.source == model.SOURCE for evidence in read_fields.evidence.values()):
         return "model"
-    return "ocr" if pages.sure else "text"
+    return "ocr" if pages.confidences else "text"
 
 
 def _evidence(data: Mapping[str, Any], read_fields: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
     """Return the evidence of each field in `data`."""
     by_path = {path: read_fields.evidence[path] for path in _paths(data) if path in read_fields.evidence}
-    return {path: _evidence_as_json(evidence, pages.sure.get(evidence.page)) for path, evidence in by_path.items()}
+    return {
+        path: _evidence_as_json(evidence, pages.confidences.get(evidence.page)) for path, evidence in by_path.items()
+    }
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:

@@ -83,7 +83,7 @@ def read_event(body: str) -> ParsedMessage:
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
         internal = read_message(body)
         work_ids = [message.work_id for message in internal.messages]
-        return ParsedMessage(internal.messages, lambda connection, _now: find_tenants(connection, work_ids))
+        return ParsedMessage(internal.messages, lambda connection, _now: assign_tenants(connection, work_ids))
     try:
         records = event.get("Records", [])
         if not isinstance(records, list):
@@ -151,7 +151,7 @@ WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 """
 
 
-def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
+def assign_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
     """Set the tenant of jobs that were registered before their tenant existed, from their keys.
 
     Also sets it in their dead letters, because otherwise the tenant's next failure could not reopen them.
@@ -179,7 +179,7 @@ def register_uploads(connection: Connection, uploads: Sequence[Upload], now: dat
     inserted = connection.execute(_REGISTER, values).rowcount
     if inserted < len(uploads):
         connection.execute(_ADD_SEQUENCERS, values)
-    find_tenants(connection, [upload.job_id for upload in uploads])
+    assign_tenants(connection, [upload.job_id for upload in uploads])
 
 
 _JOBS_OF_TENANTS = """
@@ -197,7 +197,7 @@ def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
 
-def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
+def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
     """Return enabled tenants with one of these addresses (lower case), as the delivery role."""
     rows = connection.execute(
         "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
@@ -207,7 +207,9 @@ def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
     return [tenant_id for (tenant_id,) in rows]
 
 
-def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
+def create_tenant_jobs(
+    connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime
+) -> list[OutboxMessage]:
     """Create the job of each tenant of a mail and enqueue its message, as the delivery role.
 
     An existing job stays unchanged.

@@ -39,7 +39,7 @@ class DeletionResult:
 
     documents: tuple[UUID, ...]
     """The document and the parts extracted from it."""
-    kept: tuple[UUID, ...]
+    reassigned: tuple[UUID, ...]
     """Parts that now belong to another file with the same content."""
     rematched: int
     """Number of documents that are matched again."""
@@ -150,7 +150,7 @@ WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 """
 
 
-def find_requested(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
+def find_replacement(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
     """Return the replacement that a file was uploaded for, and take the tenant's matching lock for it.
 
     Call it before the transaction locks a document.
@@ -188,7 +188,7 @@ def link_successor(
         return [], "The earlier document stays: this is the same file."
     connection.execute(_SET_SUCCESSOR, [new_id, replacement.id])
     if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
-        messages, sentence = replace_awaited(connection, new_id, now)
+        messages, sentence = complete_replacements(connection, new_id, now)
         return messages, sentence or ""
     messages = []
     if not is_new:
@@ -213,7 +213,9 @@ def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
         matching.lock_tenant_blocking(connection, tenant_id)
 
 
-def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tuple[list[OutboxMessage], str | None]:
+def complete_replacements(
+    connection: Connection, new_id: UUID, now: datetime
+) -> tuple[list[OutboxMessage], str | None]:
     """Remove the documents that a document replaces, in the transaction that stores its extraction.
 
     Return messages to send and a sentence for people, or None if it replaces nothing.

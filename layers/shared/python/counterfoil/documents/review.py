@@ -37,7 +37,7 @@ REASON = "A reviewer decided about a match."
 class DecisionApplied:
     """Result of a reviewer's decision."""
 
-    decided: tuple[Pair, ...]
+    pairs: tuple[Pair, ...]
     verdict: Verdict
     clusters: frozenset[UUID]
     """Old and new ids of the changed clusters."""
@@ -51,7 +51,7 @@ class DecisionApplied:
         """Return the result as JSON."""
         return {
             "verdict": self.verdict,
-            "decided": [list(pair) for pair in self.decided],
+            "decided": [list(pair) for pair in self.pairs],
             "clusters": sorted(self.clusters),
             "rematched_documents": self.rematched,
         }
@@ -99,12 +99,12 @@ def reject(
     connection: Connection,
     tenant_id: UUID,
     document_id: UUID,
-    others: Collection[UUID],
+    other_ids: Collection[UUID],
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
     """Reject all links and candidates between a document and the others, or none of them."""
-    answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, context)
+    answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
 
@@ -158,7 +158,7 @@ def _record_decision(
 ) -> Answer:
     """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
     if isinstance(answer, DecisionApplied):
-        targets = sorted({str(end) for pair in answer.decided for end in pair})
+        targets = sorted({str(end) for pair in answer.pairs for end in pair})
         audit.record(
             connection, tenant_id, AuditRecord(context.by, f"match {answer.verdict}", targets, now, context.reason)
         )
@@ -167,7 +167,7 @@ def _record_decision(
 
 def _combine(first: DecisionApplied, second: DecisionApplied) -> DecisionApplied:
     return DecisionApplied(
-        (*first.decided, *second.decided),
+        (*first.pairs, *second.pairs),
         first.verdict,
         first.clusters | second.clusters,
         first.rematched + second.rematched,
@@ -280,7 +280,7 @@ ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 """
 
 
-def places(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
+def list_cursors(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
     """Return a page of the queue in order of opening, as the delivery role."""
     after_at, after_id = filters.after or (None, None)
     values = {

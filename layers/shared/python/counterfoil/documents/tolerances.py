@@ -176,18 +176,18 @@ def sentences(suggestion: ToleranceSuggestion) -> list[str]:
     disputed = (
         "none was disputed"
         if smallest is None
-        else f"the smallest disputed is {format_size(smallest, suggestion.sort)}"
+        else f"the smallest disputed is {format_size(smallest, suggestion.limit_kind)}"
     )
     limit, largest = (
-        format_size(suggestion.limit, suggestion.sort),
-        format_size(evidence.largest_accepted, suggestion.sort),
+        format_size(suggestion.limit, suggestion.limit_kind),
+        format_size(evidence.largest_accepted, suggestion.limit_kind),
     )
     return [
-        f"Current tolerance: {suggestion.before.words}. Suggested: {suggestion.limits.words}.",
+        f"Current tolerance: {suggestion.current_limits.text}. Suggested: {suggestion.limits.text}.",
         f"Accepted in {evidence.accepted} documents by {people}, {period}: 95 of 100 within {limit}, the "
         f"largest {largest}; {disputed}.",
         f"{evidence.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers "
-        f"accept at least {evidence.at_least:.0%} of such differences.",
+        f"accept at least {evidence.min_acceptance_rate:.0%} of such differences.",
     ]
 
 

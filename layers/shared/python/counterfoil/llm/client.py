@@ -548,7 +548,7 @@ class Vector(BaseModel):
         return [component / length for component in self.vector]
 
 
-def name_of(settings: Settings) -> str | None:
+def embedding_model_name(settings: Settings) -> str | None:
     """Return provider and name of the configured embedding model.
 
     None if EMBEDDING_PROVIDER is not set.

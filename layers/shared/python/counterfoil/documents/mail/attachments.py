@@ -214,7 +214,7 @@ _TNEF = b"\x78\x9f\x3e\x22"
 _PKCS7 = bytes.fromhex("06092a864886f70d0107")
 """Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
-PACKED_BY_OUTLOOK = (
+OUTLOOK_ATTACHMENTS = (
     "It is a mail in Outlook's format (winmail.dat), which is not supported. Ask the sender for HTML or plain text."
 )
 SIGNED_OR_ENCRYPTED = (
@@ -229,7 +229,7 @@ def _unknown_type_reason(content: bytes) -> str:
     Names container formats that senders should replace.
     """
     if content.startswith(_TNEF):
-        return PACKED_BY_OUTLOOK
+        return OUTLOOK_ATTACHMENTS
     if content.startswith(b"0") and _PKCS7 in content[:_PKCS7_WITHIN]:
         return SIGNED_OR_ENCRYPTED
     return "The file type is not supported. Send a PDF, XML or image file."

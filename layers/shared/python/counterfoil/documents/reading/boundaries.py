@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents.splitting import SURE, Boundary, Split
+from counterfoil.documents.splitting import MIN_CONFIDENCE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, PromptRejectedError
@@ -88,7 +88,9 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Spl
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")
     return split.resolve(
         {
-            choice.page: Boundary(choice.page, choice.begins, SURE, (f"The language model: {choice.reasoning}",))
+            choice.page: Boundary(
+                choice.page, choice.begins, MIN_CONFIDENCE, (f"The language model: {choice.reasoning}",)
+            )
             for choice in certain
         }
     )
@@ -102,7 +104,7 @@ def build_question(pages: Sequence[Page], split: Split) -> str:
         "page_count": split.page_count,
         "certain_first_pages": [
             1,
-            *(boundary.page for boundary in split.boundaries if boundary.is_sure and boundary.begins),
+            *(boundary.page for boundary in split.boundaries if boundary.is_certain and boundary.is_start),
         ],
         "pages_in_question": question_pages,
         "rules": {str(boundary.page): boundary.evidence for boundary in split.uncertain_boundaries},
