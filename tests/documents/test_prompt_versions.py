@@ -22,7 +22,7 @@ def matching() -> tuple[str, list[str]]:
     """One candidate of one group."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
-        child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), named=True)
+        child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), is_referenced=True)
     )
     contents: dict[UUID, tuple[str, dict[str, Any]]] = {child: ("invoice", {"a": 1}), parent: ("order", {"b": [2]})}
     text = judge.build_prompt(

@@ -48,7 +48,7 @@ class DecisionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Note | None = None
-    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
+    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole_number]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
         description="Ids of earlier decisions that this decision may replace; null for any.",

@@ -38,7 +38,7 @@ class UploadRequest(BaseModel):
     file_name: str = Field(
         min_length=1, max_length=files.MAX_NAME_CHARS, description="Name without slashes and control characters."
     )
-    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole_number] | None = Field(
         default=None, description="Size in bytes."
     )
     replaces: UUID | None = Field(

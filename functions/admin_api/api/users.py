@@ -50,7 +50,7 @@ Day = Annotated[date, BeforeValidator(_require_date)]
 """Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Number in a body; rejects text and NaN."""
-Age = Annotated[int, Field(ge=18, le=120), http.whole]
+Age = Annotated[int, Field(ge=18, le=120), http.whole_number]
 
 
 class ProfileBody(BaseModel):
@@ -73,7 +73,7 @@ class ProfileBody(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole_number] = Field(
         description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(

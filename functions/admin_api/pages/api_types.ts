@@ -245,7 +245,7 @@ export interface components {
             /** Format: date-time */
             decided_at: string;
             evidence: components["schemas"]["Step"][];
-            question_about: string | null;
+            judged_document_id: string | null;
         };
         ClusterPage: {
             clusters: components["schemas"]["ClusterSummary"][];
@@ -565,7 +565,7 @@ export interface components {
             error_type?: string | null;
             error?: string | null;
             next_attempt_at?: string | null;
-            other?: string | null;
+            other_document_id?: string | null;
             job_id?: string | null;
             detail?: {
                 [key: string]: components["schemas"]["JsonValue"];

@@ -68,7 +68,7 @@ class ReferenceMatching:
     @staticmethod
     def _confirmed_match(first: Document, second: Document) -> ProposedMatch:
         child, parent = rules.order_pair(first, second)
-        score_ = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
+        score_ = score(child, parent) if rules.is_parent(child, parent) else Score((), is_referenced=False)
         return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", score_)
 
     def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:

@@ -98,8 +98,8 @@ def test_article_keys_ignore_line_order() -> None:
 
 
 def test_removed_key_finds_documents_to_rematch() -> None:
-    assert Key("names:purchase_order", "4711") in keyed.was_rematched_key(Key("own:purchase_order", "4711"))
-    rematched_keys = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
+    assert Key("names:purchase_order", "4711") in keyed.affected_keys(Key("own:purchase_order", "4711"))
+    rematched_keys = keyed.affected_keys(Key("deal:purchase_order", "#A100|8"))
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 

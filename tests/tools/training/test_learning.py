@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from counterfoil.documents.matching.compare import Feature, FeatureLevel, compare
-from counterfoil.documents.matching.score import FOUND, PRIOR, parse
+from counterfoil.documents.matching.score import PRIOR, SECTIONS, parse
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import priors
 from tools.training.candidate_pairs import Tenant, tenants
@@ -29,8 +29,8 @@ def test_blocking_keys_yield_pairs_without_duplicates(two: list[Tenant]) -> None
 def test_group_contains_candidates_of_one_decision(two: list[Tenant]) -> None:
     groups = list(two[0].groups())
     assert len(groups) == 24
-    assert {len(group.candidates) for group in groups if group.child.named} == {1}
-    assert min(len(group.candidates) for group in groups if not group.child.named) > 1
+    assert {len(group.candidates) for group in groups if group.child.references} == {1}
+    assert min(len(group.candidates) for group in groups if not group.child.references) > 1
 
 
 def test_unrelated_pairs_are_deterministic_and_never_true(two: list[Tenant]) -> None:
@@ -50,13 +50,13 @@ def test_learned_weights_are_valid_and_deterministic(two: list[Tenant]) -> None:
     assert found == fit_weights(two)
     weights = parse(found)
     assert weights.version.startswith("weights-")
-    for named in FOUND:
-        assert weights.general[named].keys() == priors.bits().keys()
+    for named in SECTIONS:
+        assert weights.bits[named].keys() == priors.bits().keys()
 
 
 def test_labels_change_priors(two: list[Tenant]) -> None:
     """All documents of these sets share an article, and their few sellers do not discriminate."""
-    found = parse(fit_weights(two)).general[False]
+    found = parse(fit_weights(two)).bits[False]
     known = priors.bits()
     for level in (
         PRIOR,
@@ -70,7 +70,7 @@ def test_contradiction_stays_negative_despite_small_set(two: list[Tenant]) -> No
     found = parse(fit_weights(two))
     for level, bits in priors.bits().items():
         if bits <= -4.0 and level != PRIOR:
-            assert all(found.general[named][level] < 0 for named in FOUND), level
+            assert all(found.bits[named][level] < 0 for named in SECTIONS), level
 
 
 def test_held_out_tenants_are_measured(two: list[Tenant]) -> None:

@@ -43,7 +43,7 @@ class ClusterMatch:
     reasoning: str
     decided_at: datetime
     evidence: Annotated[Sequence[Step], Field(description="Result of each feature, in the order of scoring.")]
-    question_about: Annotated[
+    judged_document_id: Annotated[
         UUID | None, Field(description="Document about which a language model decided; null if none did.")
     ]
 

@@ -322,7 +322,7 @@ class DocumentEvent:
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
-    other: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
+    other_document_id: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
     job_id: Annotated[UUID | None, Field(description="Id of the dead letter.")] = None
     detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
@@ -441,7 +441,7 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
     ]
     questions = [DocumentEvent(*row) for row in connection.execute(_QUESTIONS, parameters)]
     links = [
-        DocumentEvent(at, kind, outcome, actor, other=other, detail=detail)
+        DocumentEvent(at, kind, outcome, actor, other_document_id=other, detail=detail)
         for statement in (_LINKS, _DECISIONS)
         for at, kind, outcome, actor, other, detail in connection.execute(statement, parameters)
     ]

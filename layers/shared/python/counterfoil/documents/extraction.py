@@ -58,7 +58,7 @@ def extract(
     split. If the new split does not contain them, the file is not read.
 
     Raises:
-        InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ`.
+        InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ_LIMITS`.
         ParserError: the process that parses files failed.
         CounterfoilError: raised by OCR, the language model or the database.
     """

@@ -123,7 +123,7 @@ def merge(  # both documents
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
-    clusters = matching.clusters(connection, {first, second})
+    clusters = matching.cluster_ids_by_document(connection, {first, second})
     if not exact and clusters.get(first) is not None and clusters.get(first) == clusters.get(second):
         return DecisionRejected("changed", "The two documents are already in the same cluster.")
     pair = Pair.of(first, second) if exact else matching.best_pair(connection, first, second)
@@ -139,7 +139,7 @@ def split(
     Edges to contracts stay, because they do not join clusters.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
-    members = matching.members(connection, document_id) - {document_id}
+    members = matching.cluster_members(connection, document_id) - {document_id}
     result: DecisionApplied | None = None
     while pairs := [pair for pair in matching.list_pairs(connection, document_id) if members.intersection(pair)]:
         answer = _decide(connection, tenant_id, pairs, "rejected", now, context)
@@ -148,7 +148,7 @@ def split(
         result = answer if result is None else _combine(result, answer)
     if result is not None:
         return _record_decision(connection, tenant_id, result, now, context)
-    if not matching.members(connection, document_id):
+    if not matching.cluster_members(connection, document_id):
         return _GONE
     return DecisionRejected("changed", "The document is already alone in its cluster.")
 
@@ -188,7 +188,7 @@ def _decide(
     """Decide about pairs after validating each under the lock."""
     matching.lock_tenant_blocking(connection, tenant_id)
     pairs = sorted({Pair.of(*pair) for pair in id_pairs})
-    if not matching.matchable(connection, {end for pair in pairs for end in pair}):
+    if not matching.are_matchable(connection, {end for pair in pairs for end in pair}):
         return _GONE
     for pair in pairs:
         rejection = _rejection_of(connection, pair, verdict, context, requires_match=requires_match)

@@ -72,7 +72,7 @@ def _check(response: httpx.Response) -> None:
             raise UnsupportedTemperatureError(message)
         if not is_parameter_error(text):
             raise PromptRejectedError(message)
-    http.check(response)
+    http.check_status(response)
 
 
 ANTHROPIC_URL = "https://api.anthropic.com"

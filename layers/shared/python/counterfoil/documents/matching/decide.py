@@ -92,7 +92,7 @@ def affected_documents(
     """
     copy_keys = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting_keys = keyed.expected_number_keys(document) | {
-        key for obsolete_key in obsolete for key in keyed.was_rematched_key(obsolete_key)
+        key for obsolete_key in obsolete for key in keyed.affected_keys(obsolete_key)
     }
     referenced_keys = keyed.referenced_numbers(document) | {
         key for obsolete_key in obsolete for key in keyed.referenced_number_keys(obsolete_key)

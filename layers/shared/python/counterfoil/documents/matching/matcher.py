@@ -24,7 +24,7 @@ from counterfoil.llm import BudgetExceededError
 CACHE = DocumentCache()
 """Document cache for all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
-_ROUNDS = 3
+_MAX_ROUNDS = 3
 """Maximum rounds of questions caused by documents that arrive in between, before the attempt is deferred."""
 _PAUSE = timedelta(seconds=5)
 """Delay before the next attempt, which prevents a busy loop while other documents arrive."""
@@ -108,7 +108,7 @@ def search_and_decide(
     if embedder is not None:
         embedder.embed(database, tenant_id, document_id)
     pending, answer_count = _search_for(database, tenant_id, document_id), 0
-    for iteration in range(_ROUNDS):
+    for iteration in range(_MAX_ROUNDS):
         if judge is None or isinstance(pending, SkipMatching):
             return pending
         if not pending.outcome.pending_prompts:
@@ -222,7 +222,7 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
     valid, _ = _still_valid(connection, [pending])
     is_stale = not valid
     if is_stale:
-        if not sql.exists(connection, id_):
+        if not sql.document_exists(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
         latest = search(connection, tenant_id, [id_])[id_]

@@ -332,7 +332,7 @@ class Document:
     received_at: datetime
     kind: str
     number: Reference | None
-    named: Mapping[str, tuple[Reference, ...]]
+    references: Mapping[str, tuple[Reference, ...]]
     """Numbers of other documents that this document names, by type."""
     seller: Party
     buyer: Party
@@ -343,7 +343,7 @@ class Document:
     lines: tuple[Line, ...]
     amounts: frozenset[int]
     """Net amounts of line items that are not about goods."""
-    misread: int
+    misread_words: int
     """Number of words in names and line items with a digit in place of a letter: the quality of the OCR. Only for
     invoices."""
     buckets: tuple[str, ...] = ()

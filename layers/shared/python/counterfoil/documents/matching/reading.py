@@ -132,7 +132,7 @@ class DocumentCache:
             holders.append(lookup.by_key((id_, numbers) for id_, numbers, *_ in rows))
             document_rows = [(id_, *content) for id_, _, *content in rows if content[0] is not None]
             documents |= self._documents_of(document_rows, self._cached([row[0] for row in document_rows]))
-        return CacheResult(holders, documents, sql.edges_from(edge_cursor.fetchall() if edge_cursor else ()))
+        return CacheResult(holders, documents, sql.parse_edges(edge_cursor.fetchall() if edge_cursor else ()))
 
     def _cached(self, ids: Iterable[UUID]) -> dict[UUID, _CachedDocument | None]:
         with self._lock:

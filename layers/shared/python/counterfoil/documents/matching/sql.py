@@ -294,7 +294,7 @@ def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
 _EXISTS = "SELECT FROM document WHERE id = %s"
 
 
-def exists(connection: Connection, id_: UUID) -> bool:
+def document_exists(connection: Connection, id_: UUID) -> bool:
     """Return True if the tenant has this document."""
     return connection.execute(_EXISTS, [id_]).fetchone() is not None
 
@@ -306,7 +306,7 @@ def embedding(columns: Sequence[Any]) -> Embedding | None:
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
     """Return the edges of documents and the rejected pairs."""
-    return edges_from(select_edges(connection, ids).fetchall())
+    return parse_edges(select_edges(connection, ids).fetchall())
 
 
 def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleRow]:
@@ -317,7 +317,7 @@ def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleR
 Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 
-def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
+def parse_edges(rows: Iterable[tuple[Any, ...]]) -> Edges:
     """Return the edges and rejected pairs of rows."""
     by_pair: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
@@ -506,7 +506,7 @@ def changes_since(
         rows = select_edges(connection, document_ids)
     numbers: dict[int | None, int] = dict(changed.fetchall())
     changed_keys = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
-    return Changes(None in numbers, changed_keys, edges_from(rows.fetchall())[0])
+    return Changes(None in numbers, changed_keys, parse_edges(rows.fetchall())[0])
 
 
 Count = Callable[[], int]

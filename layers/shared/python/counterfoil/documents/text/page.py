@@ -103,14 +103,14 @@ class Line:
 class Page:
     """A page: width and height in points, and its words in the reading order of the file.
 
-    `lost` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes, with a
-    replacement character (U+FFFD) for each.
+    `lost_characters` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes,
+    with a replacement character (U+FFFD) for each.
     """
 
     width: float
     height: float
     words: tuple[Word, ...]
-    lost: int = 0
+    lost_characters: int = 0
     lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
@@ -377,11 +377,11 @@ def is_legible(page: Page) -> bool:
     needs OCR like a scan.
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
-    count = len(characters) + page.lost
+    count = len(characters) + page.lost_characters
     if count < MIN_JUDGED_CHARACTERS:
         return True
     has_letters = sum(map(str.isalnum, characters)) >= MIN_LETTER_SHARE * len(characters)
-    return page.lost <= MAX_LOST_SHARE * count and has_letters and _has_vowels(page)
+    return page.lost_characters <= MAX_LOST_SHARE * count and has_letters and _has_vowels(page)
 
 
 def _has_vowels(page: Page) -> bool:

@@ -105,7 +105,7 @@ def _link(
     reason: str | None,
 ) -> None:
     child, parent = order_pair(first, second)
-    match_score = score(child, parent) if is_parent(child, parent) else Score((), named=False)
+    match_score = score(child, parent) if is_parent(child, parent) else Score((), is_referenced=False)
     evidence = {
         "by": "reviewer",
         "child": str(child.id),
@@ -148,17 +148,17 @@ WHERE document_a_id = %(id)s OR document_b_id = %(id)s ORDER BY document_a_id, d
 """
 
 
-def matchable(connection: Connection, ids: Collection[UUID]) -> bool:
+def are_matchable(connection: Connection, ids: Collection[UUID]) -> bool:
     """Return True if all documents exist, have structured data, and have a matched kind."""
     return matcher.CACHE.load(connection, ids).keys() == set(ids)
 
 
-def clusters(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
+def cluster_ids_by_document(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
     """Return the cluster of each existing document, or None for documents without one."""
     return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
 
 
-def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
+def cluster_members(connection: Connection, id_: UUID) -> frozenset[UUID]:
     """Return the documents in the cluster of a document, including itself. Empty without a cluster."""
     return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
@@ -173,8 +173,8 @@ def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
 
     Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
     """
-    own_cluster = members(connection, first) | {first}
-    other_cluster = (members(connection, second) | {second}) - own_cluster
+    own_cluster = cluster_members(connection, first) | {first}
+    other_cluster = (cluster_members(connection, second) | {second}) - own_cluster
     if len(own_cluster) * len(other_cluster) > MAX_PAIRS:
         return Pair.of(first, second)
     documents = matcher.CACHE.load(connection, own_cluster | other_cluster)
