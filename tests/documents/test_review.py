@@ -72,8 +72,8 @@ def last_decision(harness: TenantHarness) -> int:
 # The queue
 
 
-def test_ambiguous_match_is_stored_with_evidence(doubtful: TenantHarness) -> None:
-    row = doubtful.admin.execute(
+def test_ambiguous_match_is_stored_with_evidence(harness: TenantHarness) -> None:
+    row = harness.admin.execute(
         "SELECT ambiguous_matches, probability, weights_version, type FROM document_review"
     ).fetchone()
     assert row is not None
