@@ -143,7 +143,7 @@ def test_confirmed_candidate_is_linked_and_closes_review(harness: TenantHarness)
     assert (harness.links(), harness.clusters()) == ({(0, 2)}, [0, 1, 0])
     assert (harness.reviews(), state(harness, 2), harness.reason(2)) == ({}, "decided", None)
     row = harness.admin.execute("SELECT decided_by, reasoning, confidence FROM document_match").fetchone()
-    assert row == ("reviewer", "Confirmed by clerk: looked at the paper", "high")
+    assert row == ("reviewer", "Confirmed by clerk: checked the original", "high")
     assert {harness.ids[0], harness.ids[2]} <= decision_result.clusters
     assert harness.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 

@@ -197,7 +197,7 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
         job = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if job is None:
         raise NotFoundError(NO_USER)
-    fields = {name: value for name, value in vars(job).items() if name not in {"offers", "withdrawn", "letter"}}
+    fields = {name: value for name, value in vars(job).items() if name not in {"offers", "withdrawn", "dead_letter"}}
     return OfferJob(
         **fields,
         tenant=pool.tenant,
