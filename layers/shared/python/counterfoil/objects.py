@@ -37,8 +37,8 @@ def erase(
 ) -> int:
     """Erase every version of the object `key`, or of every object below `key/`.
 
-    `version` limits this to one version, and `before` to versions last modified until then. Versions in `kept` are not
-    erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
+    `version` limits this to one version, and `before` to versions last modified until then. Versions in `retained` are
+    not erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
 
     Raises:
         UnfinishedError: no time was left; call it again.

@@ -51,7 +51,7 @@ class Boundary:
     """From 2 to the number of pages."""
     is_start: bool
     confidence: float
-    """Probability that `begins` is right, 0.5 to 1."""
+    """Probability that `is_start` is right, 0.5 to 1."""
     evidence: tuple[str, ...] = ()
     """Sentences for and against a boundary, the strongest first."""
 

@@ -134,12 +134,12 @@ def put(
     by: str,
     expected_version: int | None = None,
 ) -> bool:
-    """Create a profile, or replace the existing one. With `seen`, only that version is replaced.
+    """Create a profile, or replace the existing one. With `expected_version`, only that version is replaced.
 
     Returns whether it is new.
 
     Raises:
-        ProfileChangedError: the profile has another version than `seen`, or no longer exists.
+        ProfileChangedError: the profile has another version than `expected_version`, or no longer exists.
     """
     user_id = internal_id(tenant_id, external_id)
     if expected_version is not None:

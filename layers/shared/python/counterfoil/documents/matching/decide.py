@@ -44,7 +44,7 @@ class MatchDecision:
     unmatched: frozenset[UUID]
     """Decided documents without an edge."""
     reasonings: Mapping[Pair, str]
-    """Why each of the `made` edges is a match, in sentences, unless the LLM judge decided."""
+    """Why each of the `added` edges is a match, in sentences, unless the LLM judge decided."""
     search_keys: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
     pending_prompts: tuple[JudgePrompt, ...] = ()

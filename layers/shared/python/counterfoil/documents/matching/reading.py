@@ -315,7 +315,7 @@ class Context:
         """Read the holders of blocking keys. A key with too many holders is ignored.
 
         `waiting_keys` are keys of decisions that the document may affect. It also reads the edges of the documents
-        `edges_of`, as `read_edges` does. For `counted` keys, only the number of holders is needed.
+        `edges_of`, as `read_edges` does. For `count_only` keys, only the number of holders is needed.
         """
         keys, count_only = set(keys), set(count_only)
         self._only_counted |= count_only - self._holders.keys()
