@@ -134,9 +134,9 @@ def put(
     by: str,
     expected_version: int | None = None,
 ) -> bool:
-    """Create a profile, or replace the existing one. With `expected_version`, only that version is replaced.
+    """Create a profile, or replace the existing one.
 
-    Returns whether it is new.
+    With `expected_version`, only that version is replaced. Returns whether it is new.
 
     Raises:
         ProfileChangedError: the profile has another version than `expected_version`, or no longer exists.
