@@ -183,7 +183,7 @@ def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> U
 
 def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
     """Create a pool without people for the date of NOW, and return its id."""
-    rules = {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
+    rules = {"max_offers": 5, "max_candidates": 1000, "max_exposure": None, "repeat_interval_days": 30}
     values = {
         "id": uuid4(),
         "tenant_id": tenant_id,

@@ -36,7 +36,7 @@ class Resolver:
 
 
 def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), allowlist: Sequence[str] = ()) -> str:
-    return Egress(allowlist, Resolver(addresses)).address(*url)
+    return Egress(allowlist, Resolver(addresses)).resolve_address(*url)
 
 
 # Public addresses
@@ -134,7 +134,7 @@ def test_other_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason:
 )
 def test_loopback_is_rejected_in_every_spelling(host: str):
     with pytest.raises((RejectedRequestError, ServiceUnavailableError)):
-        Egress(()).address("https", host, 443)
+        Egress(()).resolve_address("https", host, 443)
 
 
 def test_allowlisted_host_and_port_can_be_called():

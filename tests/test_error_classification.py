@@ -183,7 +183,7 @@ def status_of_aws(status: int) -> None:
 
 
 def status_of_http(status: int) -> None:
-    http.check(httpx.Response(status, request=httpx.Request("POST", "https://example.com/")))
+    http.check_status(httpx.Response(status, request=httpx.Request("POST", "https://example.com/")))
 
 
 @pytest.mark.parametrize("translate", [status_of_aws, status_of_http])

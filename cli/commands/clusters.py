@@ -264,8 +264,8 @@ def _show_matches(screen: Console, cluster: Cluster) -> None:
         )
         screen.print(Padding(line, (0, 0, 0, 1)))
         screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
-        if edge["question_about"] is not None:
-            question = f"LLM judgment: counterfoil review llm-log {ids.short_id(edge['question_about'])}"
+        if edge["judged_document_id"] is not None:
+            question = f"LLM judgment: counterfoil review llm-log {ids.short_id(edge['judged_document_id'])}"
             screen.print(Padding(Text(question, "dim"), (0, 0, 0, 3)))
 
 

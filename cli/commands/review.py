@@ -139,7 +139,11 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
         page().print()
         page().print(
             Text(
-                " ".join(filter(None, (ambiguous["reason"] or _ambiguity_reason(ambiguous), ambiguous.get("unasked"))))
+                " ".join(
+                    filter(
+                        None, (ambiguous["reason"] or _ambiguity_reason(ambiguous), ambiguous.get("llm_skip_reason"))
+                    )
+                )
             )
         )
         page().print(_side_by_side(review["document"], ambiguous))
@@ -148,8 +152,8 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             page().print(
                 Text(f"  {ids.short_id(document['id'])}  {title(document)}  {candidate['probability']:.0%}", "dim")
             )
-        if ambiguous["others"]:
-            page().print(Text(f"  and {len(ambiguous['others'])} less likely candidates", "dim"))
+        if ambiguous["other_candidates"]:
+            page().print(Text(f"  and {len(ambiguous['other_candidates'])} less likely candidates", "dim"))
     if questions:
         page().print()
         page().print(Text("Questions to a language model", "bold"))

@@ -60,17 +60,17 @@ def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
 def unassigned(cloud: Cloud) -> list[Upload]:
     """Return uploads and mail without a tenant."""
     with cloud.database.delivery() as connection:
-        return list(upload_list.unassigned(connection, limit=_PAGE).uploads)
+        return list(upload_list.list_unassigned(connection, limit=_PAGE).uploads)
 
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
     """Return the uploads with these keys, including those without a tenant."""
     with cloud.database.delivery() as connection:
-        owners = upload_list.owners(connection, cloud.outputs["UploadsBucketName"], keys)
+        owners = upload_list.find_owners(connection, cloud.outputs["UploadsBucketName"], keys)
     uploads = [item for item in unassigned(cloud) if item.key in keys]
     for owner in owners:
         with cloud.database.tenant(owner.tenant_id) as connection:
-            uploads += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+            uploads += upload_list.list_by_jobs(connection, owner.tenant, owner.jobs)
     return uploads
 
 

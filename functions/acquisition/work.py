@@ -52,12 +52,12 @@ def acquire(attempt: TenantAttempt) -> Outcome:
         return Skipped("A folder, not a file")
     check_size(size)
     file, is_inbox_mail = File(bucket, key, version), key.startswith(INBOX)
-    fetched = files.fetch(file, keep=lambda head: is_inbox_mail or attachments.is_container(head))
+    fetched = files.fetch(file, needs_content=lambda head: is_inbox_mail or attachments.is_container(head))
     attempt.deadline.check()
     if fetched.content is not None:
         if is_inbox_mail or message.is_mail(fetched.content):
             return _acquire_mail(attempt, file, fetched.content, received_at)
-        parts = parsers.take_archive_apart(fetched.content, attempt.deadline.check)
+        parts = parsers.unpack_archive(fetched.content, attempt.deadline.check)
         if parts is not None:
             arrival = IncomingFile.of(attempt, file, received_at)
             return _acquire_parts(attempt, arrival, parts)
@@ -71,7 +71,7 @@ def _acquire_document(attempt: TenantAttempt, file: File, fetched: FetchedFile, 
 
 
 def _acquire_mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
-    envelope, authentication, parts = parsers.take_mail_apart(content, attempt.deadline.check)
+    envelope, authentication, parts = parsers.unpack_mail(content, attempt.deadline.check)
     arrival = IncomingFile.of(attempt, file, received_at, envelope=envelope)
     if file.key.startswith(INBOX):  # the headers of an uploaded mail do not authenticate its sender
         arrival = replace(arrival, authentication=authentication)
@@ -140,7 +140,7 @@ def _success(attempt: TenantAttempt, arrival: IncomingFile) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
-        replacement = removal.find_requested(connection, arrival.tenant_id, arrival.file)
+        replacement = removal.find_replacement(connection, arrival.tenant_id, arrival.file)
         written = store.write(connection, arrival)
         messages = start_revision(connection, "ingestion", written.documents, now)
         if replacement is None:
@@ -175,13 +175,15 @@ def route_mail(attempt: Attempt) -> Outcome:
     addresses = recipients(files.read_header(File(bucket, key, version)))
     attempt.deadline.check()
     with attempt.database.delivery() as connection:
-        tenants = files.tenants_of(connection, addresses)
+        tenants = files.find_tenants_by_address(connection, addresses)
     if not tenants:
         code = "unknown_recipient" if addresses else "no_recipient"
         raise UnknownTenantError(_no_tenant(addresses), code=code, addresses=addresses[:MAX_NAMED_ADDRESSES])
     remark = f"Forwarded to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     return Succeeded(
-        lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), remark)
+        lambda connection: Effects(
+            files.create_tenant_jobs(connection, attempt.work_id, tenants, attempt.now()), remark
+        )
     )
 
 

@@ -77,7 +77,7 @@ def _require_whole(value: object) -> object:
     return value
 
 
-whole = BeforeValidator(_require_whole)
+whole_number = BeforeValidator(_require_whole)
 """Integer as in JSON Schema: 5 or 5.0, but not text. List it after the bounds of the number."""
 
 

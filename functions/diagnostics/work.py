@@ -20,7 +20,7 @@ def diagnose(attempt: TenantAttempt) -> Outcome:
     with attempt.database.tenant(tenant_id) as connection:
         cluster = diagnostics.load(connection, tenant_id, cluster_id)
     attempt.deadline.check()
-    result = None if cluster is None else cluster.examine()
+    result = None if cluster is None else cluster.compare()
     attempt.deadline.check()
 
     def effects(connection: Connection) -> Effects:

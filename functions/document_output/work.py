@@ -106,5 +106,5 @@ def _call(
         "idempotency-key": job.key,
         SIGNATURE_HEADER: sign(content, secrets, int(attempt.now().timestamp())),
     }
-    egress = dependencies.egress if destination.allows_internal else dependencies.egress.public()
+    egress = dependencies.egress if destination.allows_internal else dependencies.egress.public_only()
     return egress.post(destination.address, content, headers, seconds=seconds)

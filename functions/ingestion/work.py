@@ -146,7 +146,7 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
         messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         if not is_read:
             return Effects(messages)
-        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        more_messages, replaced = removal.complete_replacements(connection, attempt.work_id, attempt.now())
         return Effects(messages + more_messages, " ".join(filter(None, (*extraction.warnings, replaced))) or None)
 
     if not is_read:
@@ -158,7 +158,9 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
 
 def _missing_model_reason(model: CachedLlm | None) -> str | None:
     """Return why no language model contributed, as a sentence; None if one could have contributed."""
-    return "No language model is configured, unlike for the previous extraction." if model is None else model.unasked
+    return (
+        "No language model is configured, unlike for the previous extraction." if model is None else model.skip_reason
+    )
 
 
 def _reason_to_keep_previous(
@@ -227,7 +229,7 @@ def _split(attempt: TenantAttempt, extraction: ExtractionResult, children: Seque
             "UPDATE document SET matching_skip_reason = %s WHERE id = %s", [extraction.reason, attempt.work_id]
         )
         messages += _insert_children(connection, attempt, children)
-        more_messages, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
+        more_messages, replaced = removal.complete_replacements(connection, attempt.work_id, attempt.now())
         return Effects(messages + more_messages, " ".join(filter(None, (extraction.reason, replaced))))
 
     return Succeeded(effects)

@@ -17,7 +17,7 @@ from functions.matching.work import Embedding, match, match_together
 def consumer() -> Consumer:
     """Return the consumer of this function's queue, created at the first invocation."""
     judging = settings().llm_provider is not None
-    name = client.name_of(settings())
+    name = client.embedding_model_name(settings())
     match_one = partial(
         match,
         language_model=language_model if judging else None,

@@ -82,7 +82,7 @@ def match_together(
     pending = [
         result
         for result in results.values()
-        if isinstance(result, matching.PendingMatch) and not (judging and result.outcome.unasked)
+        if isinstance(result, matching.PendingMatch) and not (judging and result.outcome.pending_prompts)
     ]
     if not pending:
         return {}
@@ -105,7 +105,7 @@ def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMat
         sql.open_unmatched(connection, attempt.work_id, skip.reason, now)
     if withdrawn is None:
         return Effects()
-    messages = restart(connection, "matching", withdrawn.touched, now, actor="matching", reason=WITHDRAWN)
+    messages = restart(connection, "matching", withdrawn.affected, now, actor="matching", reason=WITHDRAWN)
     tenant_id, clusters = attempt.tenant_id, withdrawn.clusters
     messages += diagnostics.enqueue_diagnostics(connection, tenant_id, clusters, now, document_ids=withdrawn.neighbors)
     return Effects(messages)

@@ -19,11 +19,11 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import DataIntegrityError, DeferredError, StaleClaimError
 from counterfoil.offers import store
-from counterfoil.offers.capped import Ints, assign_slots
 from counterfoil.offers.compute import OfferResults, Pool, compute
+from counterfoil.offers.exposure_cap import Ints, assign_slots
 from counterfoil.offers.pool import PACKED_EXCLUSION, ProfileArrays, documents, inputs_hashes
 from counterfoil.offers.schedule import VERSION, Rules, nine_am
-from counterfoil.offers.store import ShardInput, ShardResults, Written
+from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
 from counterfoil.webhooks.destinations import enqueue
 
 PARTS_FIRST = timedelta(minutes=1)
@@ -87,12 +87,12 @@ def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
     attempt.deadline.check()
     computed = compute(pool, users, excluded, rules, counts)
     attempt.deadline.check()
-    if shard.is_aside and len(users) and len(computed.faults) == len(users):
+    if shard.is_quarantine and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
         raise DataIntegrityError(f"No offers can be computed for any of its {len(users)} users. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
-    offered = None if rules.most_offered is None else (*_offer_counts(pool, computed), rules.most_offered)
+    offered = None if rules.max_exposure is None else (*_offer_counts(pool, computed), rules.max_exposure)
 
     def effects(connection: Connection) -> Effects:
         if offered is not None:
@@ -122,9 +122,9 @@ def _load_exclusions(
     The first attempt of a revision stores the result for later attempts.
     """
     with attempt.database.tenant(shard.tenant_id) as connection:
-        packed = store.excluded(connection, shard.id) if attempt.number > 1 else None
+        packed = store.load_excluded(connection, shard.id) if attempt.number > 1 else None
         if packed is None:
-            packed = store.pin_excluded(connection, shard, rules.repeat_days, attempt.token)
+            packed = store.pin_excluded(connection, shard, rules.repeat_interval_days, attempt.token)
     new_indexes = np.full(len(shard.users), -1, np.int32)
     new_indexes[indexes] = np.arange(len(indexes))
     exclusions = np.frombuffer(packed, PACKED_EXCLUSION)
@@ -143,19 +143,19 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
     Raises:
         DeferredError: other shards are pending, so the remainder is unknown.
     """
-    if rules.most_offered is None:
+    if rules.max_exposure is None:
         return None
     with attempt.database.tenant(shard.tenant_id) as connection:
-        if shard.part is None and (parts := store.parts_to_come(connection, shard)):
+        if shard.part is None and (parts := store.count_unfinished_parts(connection, shard)):
             raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + PARTS_FIRST)
-        offered = store.already_offered(connection, shard)
+        offered = store.offer_counts(connection, shard)
     used = np.zeros(len(pool.people), np.int64)
     positions = pool.people.find(offered["candidate"])
     used[positions[positions >= 0]] = offered["number"][positions >= 0]
     if shard.part is None:
         return used
-    share = assign_slots(len(used), shard.part, shard.parts, rules.most_offered, shard.date)
-    return np.maximum(used, rules.most_offered - share)
+    share = assign_slots(len(used), shard.part, shard.parts, rules.max_exposure, shard.date)
+    return np.maximum(used, rules.max_exposure - share)
 
 
 def _offer_counts(pool: Pool, computed: OfferResults) -> tuple[store.UuidArray, store.IntegerArray]:
@@ -184,7 +184,7 @@ def _results(
         users=store.uuids(ids[served]),
         documents=store.jsonbs(texts),
         hashes=store.byteas([hash_ for hash_, is_served in zip(hashes, served, strict=True) if is_served]),
-        whose=store.uuids(np.repeat(ids, counts)),
+        offer_users=store.uuids(np.repeat(ids, counts)),
         candidates=store.uuids(candidates),
         ids=store.uuids(offer_ids),
         ranks=store.smallints(np.arange(len(candidates)) - np.repeat(starts, counts) + 1),
@@ -195,7 +195,7 @@ def _results(
     )
 
 
-def _webhook_data(shard: ShardInput, written: Written) -> dict[str, Any]:
+def _webhook_data(shard: ShardInput, written: WriteResult) -> dict[str, Any]:
     """Return the data of the webhook event of a shard."""
     return {
         "date": shard.date.isoformat(),
@@ -208,7 +208,7 @@ def _webhook_data(shard: ShardInput, written: Written) -> dict[str, Any]:
     }
 
 
-def _remark(written: Written) -> str | None:
+def _remark(written: WriteResult) -> str | None:
     if not written.failed:
         return None
     return f"{written.failed} of {written.failed + written.completed} users quarantined because of invalid profiles."

@@ -16,10 +16,10 @@ def function() -> Scheduler:
     config = settings()
     database = Database.from_settings(config, max_connections=1)
     rules = Rules(
-        offers=config.offers_per_user,
-        candidates=config.offers_max_candidates,
-        most_offered=config.offers_max_exposure,
-        repeat_days=config.offers_repeat_interval_days,
+        max_offers=config.offers_per_user,
+        max_candidates=config.offers_max_candidates,
+        max_exposure=config.offers_max_exposure,
+        repeat_interval_days=config.offers_repeat_interval_days,
     )
     outbox = Outbox(database, config.queue_urls, config.retry_queue_urls)
     return Scheduler(database, outbox, database.now, rules, config.offers_shard_size)

@@ -17,7 +17,7 @@ from counterfoil.delivery.work import OutboxMessage
 from counterfoil.errors import PermanentError, TransientError, safe_message
 from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pinning
-from counterfoil.offers.schedule import Due, Rules, current, due, requested
+from counterfoil.offers.schedule import Due, Rules, current_due, due, due_by_request
 from counterfoil.validation import ValidationProblem, validate
 
 
@@ -106,7 +106,7 @@ class Scheduler:
         now = self._clock()
 
         def find_pools(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
-            today = [current(zone, now) for zone in pinning.zones(connection, tenant.id)]
+            today = [current_due(zone, now) for zone in pinning.zones(connection, tenant.id)]
             queued = pinning.pinned_pools(connection, tenant.id, today)
             new = set(due(now, [due_date.zone for due_date in today], queued))
             served = [due_date for due_date in today if due_date in new or (due_date.zone, due_date.date) in queued]
@@ -122,10 +122,10 @@ class Scheduler:
 
         Raises the same errors as `tick`, and:
             InvalidRunError: the tenant does not exist or is disabled, or there are no tenants.
-            UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.requested`.
+            UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.due_by_request`.
         """
         now = self._clock()
-        due_date = requested(request.timezone, request.day, now)
+        due_date = due_by_request(request.timezone, request.day, now)
         tenants = self._tenants(request.tenant)
         if not tenants:
             raise InvalidRunError(f"Unknown tenant '{request.tenant}'" if request.tenant else "No tenant exists")

@@ -22,7 +22,7 @@ _DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s O
 _BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
 _END = "SELECT end_object_erasure(%s, %s)"
 _DEFER = "UPDATE object_erasure SET due_at = %s WHERE id = %s"
-_POSTPONE = f"UPDATE object_erasure SET {objects.POSTPONED} WHERE id = %(id)s"  # noqa: S608  # a constant
+_POSTPONE = f"UPDATE object_erasure SET {objects.POSTPONE_SQL} WHERE id = %(id)s"  # noqa: S608  # a constant
 
 logger = Logger()
 
@@ -98,7 +98,7 @@ def _erase_object(
     before, needed = row
     if None not in needed:
         try:
-            objects.erase(bucket, key, time_left, version=version, before=before, kept=needed)
+            objects.erase(bucket, key, time_left, version=version, before=before, retained=needed)
         except objects.UnfinishedError:
             with maintenance_connection(database) as connection:
                 connection.execute(_DEFER, [clock(), id_])

@@ -21,8 +21,8 @@ import psycopg
 import typer
 
 from cli.local.postgres import Server, temporary_server
-from counterfoil.offers.capped import MAX_INDEX
 from counterfoil.offers.compute import Columns, Pool, compute, preference_groups
+from counterfoil.offers.exposure_cap import MAX_INDEX
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, ProfileArrays, documents
 from tests.offers.profile_generator import DAY, NINE, RULES, generate_profiles, no_exclusions, offer_texts
 
@@ -86,7 +86,7 @@ def measure_speed(people: ProfileArrays, *, processes: int) -> Speed:
     for process in running:
         process.join()
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // 500)])
-    suiting = compute(pool, some, no_exclusions(), replace(RULES, offers=RULES.candidates)).counts.mean()
+    suiting = compute(pool, some, no_exclusions(), replace(RULES, max_offers=RULES.max_candidates)).counts.mean()
     computed, with_json = (tuple(zip(*times, strict=True)) for times in zip(*took, strict=True))
     processor = sum(computed[0]), sum(with_json[0])
     return Speed(sum(users), suiting, max(computed[1]), max(with_json[1]), processor, max(megabytes))
@@ -143,7 +143,7 @@ def compute_in_python(user: PlainPerson, candidates: Iterable[PlainPerson]) -> l
             "offeredAt": NINE.isoformat(),
             "expiresAt": NINE.isoformat(),
         }
-        for score, candidate in scored[: RULES.offers]
+        for score, candidate in scored[: RULES.max_offers]
     ]
 
 
@@ -195,7 +195,7 @@ class Sample:
 
     def of(self, at: int) -> np.ndarray[Any, Any]:
         """Return the positions of a user's candidates among the people."""
-        return self.near[int(self.kind[at])][self.first[at] : self.first[at] + RULES.candidates]
+        return self.near[int(self.kind[at])][self.first[at] : self.first[at] + RULES.max_candidates]
 
 
 def sample(pool: Pool, count: int) -> Sample:
@@ -207,8 +207,8 @@ def sample(pool: Pool, count: int) -> Sample:
     first = np.empty_like(numbers)
     for kind in most:
         near, mine = pool.eligible(kind), kind_of[numbers] == kind
-        last = max(0, len(near) - RULES.candidates)
-        first[mine] = (np.searchsorted(near, before[mine]) - RULES.candidates // 2).clip(0, last)
+        last = max(0, len(near) - RULES.max_candidates)
+        first[mine] = (np.searchsorted(near, before[mine]) - RULES.max_candidates // 2).clip(0, last)
     ready = {kind: MAX_INDEX - pool.reverse_order[pool.eligible(kind)] for kind in most}
     return Sample(pool.people, numbers, kind_of[numbers], first, ready)
 
@@ -242,7 +242,7 @@ def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]
         seconds = math.inf
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            rows = connection.execute(_LATERAL, [RULES.candidates, RULES.offers], prepare=True).fetchall()
+            rows = connection.execute(_LATERAL, [RULES.max_candidates, RULES.max_offers], prepare=True).fetchall()
             seconds = min(seconds, time.perf_counter() - began)
     found: list[Offers] = [[] for _ in chosen.numbers]
     for number, candidate, score in rows:
@@ -304,7 +304,7 @@ def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
     """Compare offers among neighbors with offers among all people."""
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // users)])
     near = compute(pool, some, no_exclusions(), RULES)
-    all_ = compute(pool, some, no_exclusions(), replace(RULES, candidates=len(people)))
+    all_ = compute(pool, some, no_exclusions(), replace(RULES, max_candidates=len(people)))
     pairs = [
         set(zip(np.repeat(np.arange(len(some)), made.counts).tolist(), made.candidates.tolist(), strict=True))
         for made in (near, all_)

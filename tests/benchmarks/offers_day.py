@@ -30,7 +30,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.offers import store
 from counterfoil.offers.pinning import WORKER
-from counterfoil.offers.store import ShardInput, ShardResults, Written
+from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
 from functions.offers.work import Pools, compute_shard
 from functions.offers_scheduler.scheduler import Scheduler
 from infra.worker_table import WORKERS
@@ -175,7 +175,7 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
     _suppress_output()
     began, write = 0.0, store.write
 
-    def write_from_now(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:
+    def write_from_now(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> WriteResult:
         nonlocal began
         began = perf_counter()
         return write(connection, shard, results, now)

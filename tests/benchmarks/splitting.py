@@ -62,19 +62,19 @@ class Tally:
         for boundary in found.boundaries:
             is_beginning = boundary.page in begins
             here = f"{places[boundary.page - 2]} | {places[boundary.page - 1]}: {' '.join(boundary.evidence)}"
-            if not boundary.is_sure:
+            if not boundary.is_certain:
                 self.uncertain += is_beginning
                 self.uncertain_inside += not is_beginning
                 self.uncertain_boundaries.add(here)
                 continue
-            self.found += is_beginning and boundary.begins
-            self.missed += is_beginning and not boundary.begins
-            self.invented += boundary.begins and not is_beginning
-            if boundary.begins != is_beginning:
+            self.found += is_beginning and boundary.is_start
+            self.missed += is_beginning and not boundary.is_start
+            self.invented += boundary.is_start and not is_beginning
+            if boundary.is_start != is_beginning:
                 self.wrong.append(here)
         self.files += 1
-        self.certain += found.is_sure
-        self.right += found.is_sure and {part.pages.first for part in found.parts} == begins | {1}
+        self.certain += found.is_certain
+        self.right += found.is_certain and {part.pages.first for part in found.parts} == begins | {1}
 
     def show(self, title: str) -> None:
         """Print the results."""

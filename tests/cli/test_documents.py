@@ -148,7 +148,7 @@ def test_failed_files_of_all_tenants_share_the_limit(
 
 def test_timeline_of_a_document_is_shown(harness: TenantHarness, call: Callable[..., Any]):
     (link,) = [event for event in call("timeline", str(harness.ids[1]), "--json") if event["kind"] == "link"]
-    assert link["other"] == str(harness.ids[0])
+    assert link["other_document_id"] == str(harness.ids[0])
     assert "arrival received" in call("timeline", str(harness.ids[1]))
 
 

@@ -124,6 +124,6 @@ def test_review_shows_an_exhausted_budget(harness: TenantHarness, admin: Connect
     harness.match(2)
     admin.execute(
         """UPDATE document_review
-            SET ambiguous_matches = jsonb_set(ambiguous_matches, '{0,unasked}', '"The budget is used up."')"""
+            SET ambiguous_matches = jsonb_set(ambiguous_matches, '{0,llm_skip_reason}', '"The budget is used up."')"""
     )
     assert "order 4711, order 4711. The budget is used up." in run("show", harness.ids[2])

@@ -71,7 +71,7 @@ def test_list_shows_status_parties_amounts_and_age(harness: TenantHarness):
 def test_filters_narrow_the_list(harness: TenantHarness):
     assert set(listed_ids(harness)) == {0, 3, 6}
     assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
-    assert listed_ids(harness, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
+    assert listed_ids(harness, ClusterFilter(clusters.OPEN_STATUSES, sort="amount")) == [0, 6]
     assert listed_ids(harness, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
     assert listed_ids(harness, ClusterFilter(number="4712")) == [3]
     assert listed_ids(harness, ClusterFilter(number="R-81")) == [0]
@@ -180,7 +180,7 @@ def test_page_of_many_clusters_reads_an_index(many_clusters: TenantHarness):
         (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="newest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="amount"), (500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
-        (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
+        (ClusterFilter(clusters.OPEN_STATUSES, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]
     for cluster_filter, cursor, index in cases:
@@ -205,7 +205,7 @@ def test_cluster_counts_stop_at_the_limit(many_clusters: TenantHarness):
     with many_clusters.database.tenant(many_clusters.tenant_id) as connection:
         counts = clusters.counts(connection, many_clusters.tenant_id)
 
-    assert set(counts.values()) == {clusters.COUNTED + 1}
+    assert set(counts.values()) == {clusters.MAX_COUNT + 1}
 
 
 def plan_nodes(node: dict[str, Any]) -> Any:

@@ -12,9 +12,10 @@ import pytest
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents import clusters, diagnostics, differences
 from counterfoil.documents.clusters import ClusterFilter
-from counterfoil.documents.differences import DecisionResult, VarianceSelector, Word
+from counterfoil.documents.differences import DecisionResult, VarianceSelector
 from counterfoil.documents.review import DecisionContext, DecisionRejected
 from counterfoil.documents.three_way_match import VarianceCode
+from counterfoil.documents.three_way_match.model import DecisionKind
 from counterfoil.documents.three_way_match.tolerances import Key
 from counterfoil.errors import StaleClaimError
 from tests.dead_letters.audit_trail import verified_changes
@@ -43,7 +44,7 @@ def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)
         match_result = diagnostics.load(connection, harness.tenant_id, cluster_id)
         assert match_result is not None
-        result = match_result.examine()
+        result = match_result.compare()
         rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
         diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
     harness.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -52,7 +53,7 @@ def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
 
 def decide(
     harness: TenantHarness,
-    word: Word,
+    decision: DecisionKind,
     selector: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
     *,
     by: str = "ann",
@@ -62,8 +63,8 @@ def decide(
     def attempt() -> DecisionResult | DecisionRejected:
         with harness.database.tenant(harness.tenant_id) as connection:
             context = DecisionContext(by, "agreed", overrides)
-            return differences.say(
-                connection, harness.tenant_id, cluster or harness.ids[0], selector, word, NOW, context
+            return differences.decide(
+                connection, harness.tenant_id, cluster or harness.ids[0], selector, decision, NOW, context
             )
 
     return retry_on_conflict(attempt)
@@ -73,7 +74,7 @@ def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHar
     assert compute(harness)["outcome"] == "exception"
     decision_result = decide(harness, "accepted")
     assert isinstance(decision_result, DecisionResult)
-    assert (len(decision_result.sentences), decision_result.left) == (
+    assert (len(decision_result.differences), decision_result.remaining) == (
         3,
         (),
     )  # a price, and a quantity above order and delivery
@@ -86,21 +87,23 @@ def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHar
 
 
 @pytest.mark.parametrize(
-    ("word", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
+    ("decision", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
 )
-def test_decision_shows_before_the_cluster_is_recomputed(harness: TenantHarness, word: Word, outcome: str, status: str):
-    assert isinstance(decide(harness, word), DecisionResult)
+def test_decision_shows_before_the_cluster_is_recomputed(
+    harness: TenantHarness, decision: DecisionKind, outcome: str, status: str
+):
+    assert isinstance(decide(harness, decision), DecisionResult)
 
     with harness.database.tenant(harness.tenant_id) as connection:
         details = clusters.show(connection, harness.tenant_id, harness.ids[0], limit=10)
     assert details is not None
     assert details.comparison is not None
     assert (details.comparison.outcome, details.status, details.is_computing) == (outcome, status, True)
-    assert {variance["decision"] for variance in details.comparison.variances} == {word}
+    assert {variance["decision"] for variance in details.comparison.variances} == {decision}
 
 
 def test_worker_recomputes_a_large_cluster(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
+    monkeypatch.setattr(diagnostics, "MAX_IMMEDIATE_DOCUMENTS", 2)
 
     assert isinstance(decide(harness, "accepted"), DecisionResult)
 
@@ -116,7 +119,7 @@ def test_worker_recomputes_a_large_cluster(harness: TenantHarness, monkeypatch: 
 def test_single_variance_is_accepted_and_others_stay_open(harness: TenantHarness):
     decision_result = decide(harness, "accepted", VarianceSelector(harness.ids[2], VarianceCode.PRICE_MISMATCH, "1"))
     assert isinstance(decision_result, DecisionResult)
-    assert (len(decision_result.sentences), len(decision_result.left)) == (1, 2)
+    assert (len(decision_result.differences), len(decision_result.remaining)) == (1, 2)
     result = compute(harness)
     assert result["outcome"] == "exception"
     assert [variance["code"] for variance in result["variances"] if variance["decided_by"]] == ["price_mismatch"]
@@ -126,7 +129,7 @@ def test_accepted_variance_is_not_open_before_recomputation(harness: TenantHarne
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
     decision_result = decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
     assert isinstance(decision_result, DecisionResult)
-    (remaining,) = decision_result.left
+    (remaining,) = decision_result.remaining
     assert "were ordered" in remaining
 
 
@@ -179,7 +182,7 @@ def test_decision_during_computation_is_not_lost(harness: TenantHarness):
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)
     assert read is not None
     decide(harness, "accepted")
-    stale = read.examine()
+    stale = read.compare()
     with pytest.raises(StaleClaimError), harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.write(connection, harness.ids[0], token, stale, NOW + timedelta(seconds=1))
 
@@ -212,7 +215,7 @@ def test_labels_name_seller_and_stay_within_tenant(harness: TenantHarness, admin
     with harness.database.tenant(harness.tenant_id) as connection:
         (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
-    assert (label.size("percent"), label.direction, label.verdict.measure) == (Decimal("1.5"), "more", "EUR")
+    assert (label.size("percent"), label.direction, label.decision.measure) == (Decimal("1.5"), "more", "EUR")
     foreign = TenantHarness(harness.database, admin)
     with foreign.database.tenant(foreign.tenant_id) as connection:
         assert list(differences.labels(connection)) == []
@@ -236,7 +239,8 @@ def test_labels_keep_disputes_and_current_acceptances(harness: TenantHarness):
 def labels(harness: TenantHarness) -> list[tuple[str, bool]]:
     with harness.database.tenant(harness.tenant_id) as connection:
         return sorted(
-            (label.verdict.about[1].value, label.verdict.is_accepted) for label in differences.labels(connection)
+            (label.decision.variance_key[1].value, label.decision.is_accepted)
+            for label in differences.labels(connection)
         )
 
 

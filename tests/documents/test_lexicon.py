@@ -9,7 +9,7 @@ import pytest
 from counterfoil.documents import lexicon
 from counterfoil.documents.lexicon import Group
 from counterfoil.documents.lexicon.folding import fold_letters, normalize_text
-from counterfoil.documents.matching.names import spelled
+from counterfoil.documents.matching.names import comparison_form
 from infra.packaging import ROOT, files_under
 
 FILES = sorted(path.stem for path in lexicon.FOLDER.glob("*.toml"))
@@ -54,7 +54,7 @@ def test_terms_are_unique_per_user(file: str) -> None:
 def test_terms_are_stored_folded(file: str) -> None:
     for concept, *_, term in list_terms(file):
         if file in AS_WRITTEN:
-            assert spelled(term).strip(" -"), term
+            assert comparison_form(term).strip(" -"), term
         elif concept not in CODES:
             assert normalize_text(term) == term
 

@@ -18,8 +18,8 @@ from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.page_images import (
     MAX_BYTES,
     MAX_PAGES,
+    MIN_PAGE_PIXELS,
     SIDES,
-    SMALLEST_PAGE,
     PageImage,
     PageNotFoundError,
     Rendered,
@@ -437,7 +437,7 @@ def test_any_bytes_give_sizes_or_none(start: bytes, rest: bytes) -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
-@pytest.mark.parametrize(("size", "small"), [((SMALLEST_PAGE - 1, 700), True), ((SMALLEST_PAGE,) * 2, False)])
+@pytest.mark.parametrize(("size", "small"), [((MIN_PAGE_PIXELS - 1, 700), True), ((MIN_PAGE_PIXELS,) * 2, False)])
 def test_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
     assert is_small(encode(Image.new("L", size), form)) is small
 

@@ -22,13 +22,13 @@ def matching_prompt() -> tuple[str, list[str]]:
     """One candidate of one group."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
-        child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), named=True)
+        child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), is_referenced=True)
     )
     contents: dict[UUID, tuple[str, dict[str, Any]]] = {child: ("invoice", {"a": 1}), parent: ("order", {"b": [2]})}
-    text = judge.case(
+    text = judge.build_prompt(
         child, RuleDecision(ambiguous_matches=(AmbiguousMatch(("order",), "4711", (link,)),)), contents
     ).text
-    schema = json.dumps(judge.form(["A1"]).model_json_schema(), sort_keys=True)
+    schema = json.dumps(judge.answer_schema(["A1"]).model_json_schema(), sort_keys=True)
     return judge.PROMPT_VERSION, [judge.SYSTEM, text, schema]
 
 
@@ -40,9 +40,9 @@ def reading_prompt(*, lines: bool) -> tuple[str, list[str]]:
 
 def splitting_prompt() -> tuple[str, list[str]]:
     """Two pages with an uncertain boundary."""
-    uncertain = Split(2, (Boundary(2, begins=True, confidence=0.5),))
+    uncertain = Split(2, (Boundary(2, is_start=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
-    schema = json.dumps(boundaries.form([2]).model_json_schema(), sort_keys=True)
+    schema = json.dumps(boundaries.answer_schema([2]).model_json_schema(), sort_keys=True)
     return boundaries.PROMPT_VERSION, [boundaries.SYSTEM, text, schema]
 
 

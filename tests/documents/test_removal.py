@@ -295,7 +295,7 @@ def test_match_during_removal_is_decided_again(
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="ann")
         pending_match = harness.search(new_position)
         assert pending_match.outcome.added
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 

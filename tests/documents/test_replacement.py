@@ -31,7 +31,7 @@ def requested_replacement(harness: TenantHarness, reason: str | None = None) -> 
         assert removal.request_replacement(
             connection, harness.tenant_id, harness.ids[0], FILE, NOW, by="ann", reason=reason
         )
-        replacement = removal.find_requested(connection, harness.tenant_id, FILE)
+        replacement = removal.find_replacement(connection, harness.tenant_id, FILE)
     assert replacement is not None
     return replacement
 
@@ -51,7 +51,7 @@ def test_new_document_replaces_an_old_one(harness: TenantHarness, admin: Connect
     match_pending(harness)
     assert {pair for pair in harness.links() if 0 in pair} == set()
     with harness.database.tenant(harness.tenant_id) as connection:
-        assert removal.find_requested(connection, harness.tenant_id, FILE) is None
+        assert removal.find_replacement(connection, harness.tenant_id, FILE) is None
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callabl
     def make_operation(kind: Any = "match", rate: int = 60, **fields: Any) -> Operation:
         options = {"received_from": None, "received_before": None, "by": "ann", "now": clock(), **fields}
         with database.tenant(tenant_id) as connection:
-            return reprocess.request(connection, tenant_id, kind, rate=rate, **options)
+            return reprocess.request_reprocessing(connection, tenant_id, kind, rate=rate, **options)
 
     return make_operation
 

@@ -123,9 +123,13 @@ def test_any_of_many_candidates_can_be_confirmed(
     row = admin.execute("SELECT ambiguous_matches FROM document_review").fetchone()
     assert row is not None
     ((ambiguous_match,),) = row
-    assert (ambiguous_match["count"], len(ambiguous_match["candidates"]), len(ambiguous_match["others"])) == (5, 2, 3)
+    assert (ambiguous_match["count"], len(ambiguous_match["candidates"]), len(ambiguous_match["other_candidates"])) == (
+        5,
+        2,
+        3,
+    )
     assert isinstance(
-        act(harness, "confirm", 5, harness.ids.index(UUID(ambiguous_match["others"][2]))), DecisionApplied
+        act(harness, "confirm", 5, harness.ids.index(UUID(ambiguous_match["other_candidates"][2]))), DecisionApplied
     )
     assert harness.reviews() == {}
 
@@ -254,7 +258,7 @@ def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connect
     assert harness.clusters() == [0, 0, 2, 2]
     decision_result = act(harness, "merge", 1, 3)
     assert isinstance(decision_result, DecisionApplied)
-    assert decision_result.decided[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
+    assert decision_result.pairs[0] in {matching.Pair.of(harness.ids[a], harness.ids[2]) for a in (0, 1)}
     assert harness.clusters() == [0, 0, 0, 0]
     assert isinstance(act(harness, "merge", 1, 3), DecisionRejected)
     assert isinstance(act(harness, "merge", 1, 3, exact=True), DecisionApplied)
@@ -334,7 +338,7 @@ def test_running_match_sees_concurrent_decision(database: Database, admin: Conne
     harness.match_all([0, 1, 3])
     pending_match = harness.search(2)
     harness.decide(0, 2, "rejected")
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert (harness.links(), harness.reviews()) == (set(), {2: [[1, 3]]})
 
 

@@ -11,7 +11,7 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
 from counterfoil.documents import pdf
-from counterfoil.documents.splitting import SURE, Boundary, PageRange, Split, split
+from counterfoil.documents.splitting import MIN_CONFIDENCE, Boundary, PageRange, Split, split
 from counterfoil.documents.text import page
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import InvalidDocumentError
@@ -57,7 +57,7 @@ def invoice_page(number: int) -> list[str]:
 )
 def test_page_with_new_number_starts_a_document(texts: Texts, ranges: list[tuple[int, int]]):
     result = split_pages(*texts)
-    assert (result.ranges, result.is_sure) == ([PageRange(*pages) for pages in ranges], True)
+    assert (result.ranges, result.is_certain) == ([PageRange(*pages) for pages in ranges], True)
 
 
 # -- several languages ----------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ TOTAL = ["Gesamtbetrag 119,00 EUR"]
 )
 def test_references_and_continuations_do_not_start_documents(second: list[str]):
     result = split_pages(FIRST, second)
-    assert (result.ranges, result.is_sure) == ([(1, 2)], True), result.boundaries
+    assert (result.ranges, result.is_certain) == ([(1, 2)], True), result.boundaries
 
 
 def test_references_do_not_join_documents():
@@ -165,7 +165,7 @@ def test_references_do_not_join_documents():
     delivery = ["Nordwind GmbH", "Lieferschein L-88", "Datum: 03.03.2025", "Ihre Bestellung: B-77", "4 Schrauben"]
     invoice = [*FIRST, "Bestellung: B-77", "Lieferschein: L-88", "4 Schrauben 10,00", *TOTAL]
     result = split_pages(order, delivery, invoice)
-    assert (result.ranges, result.is_sure) == ([(1, 1), (2, 2), (3, 3)], True), result.boundaries
+    assert (result.ranges, result.is_certain) == ([(1, 1), (2, 2), (3, 3)], True), result.boundaries
 
 
 # -- uncertain boundaries -------------------------------------------------------------------------------------------
@@ -188,10 +188,10 @@ def test_references_do_not_join_documents():
 def test_uncertain_file_is_not_split(texts: Texts):
     result = split_pages(*texts)
     assert result.ranges == [(1, 2)], result.boundaries
-    assert result.confidence < SURE
-    assert result.doubt is not None
-    assert "page 2" in result.doubt
-    assert "stays whole" in result.doubt
+    assert result.confidence < MIN_CONFIDENCE
+    assert result.reason is not None
+    assert "page 2" in result.reason
+    assert "stays whole" in result.reason
 
 
 def test_short_last_page_continues_the_document():
@@ -267,8 +267,8 @@ def test_invoice_listing_delivery_notes_keeps_its_pages():
         ["Nordwind GmbH", f"# Lieferschein L-{number}", "Datum: 01.03.2025", "Kundennummer: 4711"] for number in (1, 2)
     ]
     result = split_pages(*invoice, *notes)
-    assert not result.covers
-    assert result.proposed[0].pages == (1, 2), result.boundaries
+    assert not result.cover_pages
+    assert result.proposed_parts[0].pages == (1, 2), result.boundaries
 
 
 # -- many documents -------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def expected_parts(bundle_: Bundle) -> list[tuple[tuple[int, int], str]]:
 
 def split_of(bundle_: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
     split_ = split(page.pages(bundle_.content))
-    return split_.is_sure, [(part.pages, part.kind) for part in split_.parts]
+    return split_.is_certain, [(part.pages, part.kind) for part in split_.parts]
 
 
 @pytest.mark.slow
@@ -348,7 +348,7 @@ ANY_PAGES = st.lists(
 @given(ANY_PAGES.filter(bool))
 def test_split_never_loses_a_page(any_pages: list[Page]):
     split_ = split(any_pages)
-    for parts in (split_.parts, split_.proposed):
+    for parts in (split_.parts, split_.proposed_parts):
         covered = [number for part in parts for number in range(part.pages.first, part.pages.last + 1)]
         assert covered == list(range(1, len(any_pages) + 1))
     assert [boundary.page for boundary in split_.boundaries] == list(range(2, len(any_pages) + 1))

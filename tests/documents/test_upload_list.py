@@ -144,7 +144,7 @@ def test_other_tenants_uploads_are_hidden(
 def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Database):
     upload(admin, None, status="failed", error="The key contains no existing tenant")
     with database.delivery() as connection:
-        ((record,), after) = upload_list.unassigned(connection, limit=1)
+        ((record,), after) = upload_list.list_unassigned(connection, limit=1)
     assert (record.tenant, record.state, record.note) == (None, State.FAILED, "The key contains no existing tenant")
     assert after is None
 
@@ -155,8 +155,8 @@ def test_mail_is_found_by_key_for_every_tenant(
     key = "inbox/1/mail.eml"
     upload(admin, None, key=key, status="pending")
     with database.delivery() as connection:
-        assert upload_list.owners(connection, "b", [key]) == []
-        assert [entry.state for entry in upload_list.unassigned(connection, limit=2, key=key).uploads] == [
+        assert upload_list.find_owners(connection, "b", [key]) == []
+        assert [entry.state for entry in upload_list.list_unassigned(connection, limit=2, key=key).uploads] == [
             State.WAITING
         ]
 
@@ -166,9 +166,9 @@ def test_mail_is_found_by_key_for_every_tenant(
     upload(admin, tenant, key="uploads/acme/1/other.xml")
 
     with database.delivery() as connection:
-        owners_ = upload_list.owners(connection, "b", [key])
+        owners_ = upload_list.find_owners(connection, "b", [key])
         assert owners_ == [(tenant, "acme", [own]), (other, "other", [foreign])]
-        assert upload_list.unassigned(connection, limit=2).uploads == []
+        assert upload_list.list_unassigned(connection, limit=2).uploads == []
 
 
 def test_erased_upload_is_neither_listed_nor_found(
@@ -179,8 +179,8 @@ def test_erased_upload_is_neither_listed_nor_found(
     upload(admin, None, key="uploads/acme/1/a.xml", status=None, skip_reason=erased)
     assert list_uploads() == []
     with database.delivery() as connection:
-        assert upload_list.owners(connection, "b", ["uploads/acme/1/a.xml"]) == []
-        assert upload_list.unassigned(connection, limit=1).uploads == []
+        assert upload_list.find_owners(connection, "b", ["uploads/acme/1/a.xml"]) == []
+        assert upload_list.list_unassigned(connection, limit=1).uploads == []
 
 
 def test_pages_follow_the_arrival_order(admin: Connection, database: Database, tenant: UUID):

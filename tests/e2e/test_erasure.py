@@ -17,7 +17,7 @@ from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload
 from counterfoil import aws, tenant_erasure
 from counterfoil.db import Connection, Database
-from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.documents.upload_list import Upload
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watchdog_running
@@ -192,7 +192,7 @@ def test_erased_tenant_leaves_nothing(
 
     monkeypatch.setattr(aws, "client", cloud.client)
     maintenance = Database(cloud.database_url("counterfoil_maintenance"))
-    after_longest_attempt = datetime.now(UTC) + LONGEST_ATTEMPT
+    after_longest_attempt = datetime.now(UTC) + MAX_ATTEMPT_DURATION
     wait_until(lambda: rows_mentioning(admin, tenant.slug).keys() <= {"tenant_erasure"}, seconds=60)
     assert (
         tenant_erasure.step(

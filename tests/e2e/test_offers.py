@@ -34,7 +34,7 @@ ZONES = {"Europe/Berlin": 180, "Asia/Kathmandu": 120}
 """Number of users by time zone."""
 SHARD_USERS = 60
 SHARDS = 5
-RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 STEPS = ("offer_shard", "offer_pool", "user_block", "matchmaking_jobs", "offers", "output_job")
 """Tables in the order in which a worker needs them. A lock on one of them stops the worker there."""
 DAYS = max(len(STEPS), LOAD_SECONDS // 7)

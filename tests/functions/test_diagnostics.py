@@ -136,7 +136,7 @@ def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
     harness.clock.advance(seconds=5)
     harness.compute(messages)
     with harness.database.tenant(harness.tenant_id) as connection:
-        decided = differences.say(
+        decided = differences.decide(
             connection,
             harness.tenant_id,
             ids[0],
@@ -354,5 +354,5 @@ def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
     harness.compute(harness.request(first))
     (dead_letter,) = rows(harness.admin, "dead_letter")
     assert (harness.stored_result(first)["status"], dead_letter["status"]) == ("succeeded", "retried")
-    assert (dead_letter["resolved_by"], dead_letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED)
+    assert (dead_letter["resolved_by"], dead_letter["resolution"]["notes"]) == ("diagnostics", diagnostics.CHANGED_NOTE)
     assert [entry["action"] for entry in rows(harness.admin, "dead_letter_audit")].count("retried") == 1

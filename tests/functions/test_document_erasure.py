@@ -13,7 +13,7 @@ import pytest
 from counterfoil import objects
 from counterfoil.db import Connection, Database
 from counterfoil.documents import erasure, removal
-from counterfoil.documents.erasure import LONGEST_ATTEMPT, Erasure
+from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION, Erasure
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.kinds import WORK_KINDS
 from functions.watchdog.erasures import erase as erase_objects
@@ -95,7 +95,7 @@ def test_erased_upload_leaves_no_file_or_name(harness: ErasureHarness, acme: UUI
     harness.pipeline.ingest()
     assert len(harness.tables_mentioning("secretname")) > 3
 
-    found = harness.erase(harness.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
+    found = harness.erase(harness.id_of("secretname.xml"), later=MAX_ATTEMPT_DURATION)
 
     assert (found.files, found.retained_files) == (1, 0)
     assert harness.stored_keys() == set()
@@ -115,7 +115,7 @@ def test_names_are_deleted_after_the_objects(
         harness.erase(harness.id_of("secretname.xml"))
     assert harness.tables_mentioning("secretname") == {"acquisition_job", "object_erasure"}
 
-    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + MAX_ATTEMPT_DURATION * 2, lambda: 60.0)
 
     assert harness.tables_mentioning("secretname") == set()
     (erased,) = rows(harness.admin, "acquisition_job")
@@ -124,7 +124,7 @@ def test_names_are_deleted_after_the_objects(
 
 def test_repeated_event_recreates_nothing(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
-    harness.erase(harness.id_of("secretname.xml"), later=LONGEST_ATTEMPT)
+    harness.erase(harness.id_of("secretname.xml"), later=MAX_ATTEMPT_DURATION)
 
     assert harness.pipeline.acquire(s3_event("uploads/acme/1/secretname.xml")) == DONE
 
@@ -219,7 +219,7 @@ def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UU
     late = f"children/{acme}/{bundle_id}/1-1.pdf"
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key=late, Body=b"%PDF")
 
-    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + MAX_ATTEMPT_DURATION * 2, lambda: 60.0)
 
     assert harness.stored_keys() == set()
     assert rows(harness.admin, "object_erasure") == []
@@ -239,7 +239,7 @@ def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -
     id_ = harness.id_of("secretname.xml")
     with harness.database.tenant(acme) as connection:
         removal.delete_document(connection, acme, id_, datetime.now(UTC), by="ann")
-    harness.erase(id_, later=LONGEST_ATTEMPT)
+    harness.erase(id_, later=MAX_ATTEMPT_DURATION)
     assert harness.stored_keys() == harness.tables_mentioning("secretname") == set()
     with harness.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, id_, datetime.now(UTC), by="ann") is None
@@ -313,10 +313,10 @@ def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: 
     ((key,),) = harness.admin.execute("SELECT key FROM document WHERE id = %s", [later_document]).fetchall()
     assert later_document != first
 
-    harness.erase(first, later=LONGEST_ATTEMPT * 2)
+    harness.erase(first, later=MAX_ATTEMPT_DURATION * 2)
 
     assert key in harness.stored_keys()
-    harness.erase(later_document, later=LONGEST_ATTEMPT * 2)
+    harness.erase(later_document, later=MAX_ATTEMPT_DURATION * 2)
     assert harness.stored_keys() == set()
 
 
@@ -332,7 +332,7 @@ def test_attachment_committed_after_the_erasure_stays(
     )  # S3 dates the file before the erasure
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
 
-    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + MAX_ATTEMPT_DURATION * 2, lambda: 60.0)
 
     assert key in harness.stored_keys()
     assert rows(harness.admin, "object_erasure") == []
@@ -361,7 +361,7 @@ def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbo
     assert harness.stored_keys() == set()
     harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=INVOICE)
 
-    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + LONGEST_ATTEMPT * 2, lambda: 60.0)
+    erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + MAX_ATTEMPT_DURATION * 2, lambda: 60.0)
 
     assert harness.stored_keys() == set()
     assert rows(harness.admin, "object_erasure") == []

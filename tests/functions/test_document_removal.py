@@ -197,7 +197,7 @@ def test_shared_parts_pass_to_the_later_file(
     with database.tenant(tenant_id) as connection:
         removed = removal.delete_document(connection, tenant_id, first_bundle, clock(), by="ann")
     assert removed is not None
-    assert (set(removed.documents), set(removed.kept)) == (
+    assert (set(removed.documents), set(removed.reassigned)) == (
         {first_bundle, UUID(before[3])},
         {UUID(before[1]), UUID(before[2])},
     )

@@ -82,7 +82,7 @@ def test_failed_users_have_reason_and_dead_letter(offers_harness: OffersHarness,
 
     listed_pool = pool(offers_harness, database)
     with database.tenant(offers_harness.tenant_id) as connection:
-        (failed,) = pool_list.failed(connection, offers_harness.tenant_id, listed_pool, None, 10)
+        (failed,) = pool_list.failed_users(connection, offers_harness.tenant_id, listed_pool, None, 10)
         job = pool_list.job(connection, offers_harness.tenant_id, listed_pool, broken_id)
         statuses = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, listed_pool.id)}
         user_offers = profiles.get_offers(connection, offers_harness.tenant_id, broken_id, DAY, NOW)
@@ -91,7 +91,7 @@ def test_failed_users_have_reason_and_dead_letter(offers_harness: OffersHarness,
     assert failed.error
     assert statuses == {"0": False, "0/failed": True}
     assert job is not None
-    assert job.letter is not None
+    assert job.dead_letter is not None
     assert user_offers is not None
     assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 

@@ -17,7 +17,7 @@ from tests.offers.worker_harness import OffersHarness, message, offers_harness
 
 __all__ = ["offers_harness"]
 
-RULES = {"offers": 2, "candidates": 1000, "most_offered": 2, "repeat_days": 30}
+RULES = {"max_offers": 2, "max_candidates": 1000, "max_exposure": 2, "repeat_interval_days": 30}
 
 
 def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Message:
@@ -78,14 +78,14 @@ def test_concurrent_late_users_share_no_slot(
 
 
 def test_capped_shards_are_independent_of_their_order(offers_harness: OffersHarness, admin: Connection):
-    offers_harness.deliver(*offers_harness.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4})))
+    offers_harness.deliver(*offers_harness.pin(shards=3, rules=Jsonb(RULES | {"max_exposure": 4})))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     assert max_exposure(admin) <= 4
     assert {len(candidates) for candidates in offered_candidates(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
     offers_harness.pools = Pools()
 
-    offers_harness.deliver(*reversed(offers_harness.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
+    offers_harness.deliver(*reversed(offers_harness.pin(shards=3, rules=Jsonb(RULES | {"max_exposure": 4}))))
 
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 

@@ -363,7 +363,7 @@ def test_event_with_a_zone_is_a_request(handler: ModuleType, harness: SchedulerH
         handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())
     assert handler.handle({"date": yesterday, "timezone": "UTC", "by": "ada"}, Context())["people"] == 1
     (pool,) = rows(harness.admin, "offer_pool")
-    assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}
+    assert pool["rules"] == {"max_offers": 3, "max_candidates": 1000, "max_exposure": 12, "repeat_interval_days": 30}
 
 
 def test_database_outage_fails_the_invocation(handler: ModuleType, monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 
 from counterfoil import audit, aws, objects, tenant_erasure
 from counterfoil.db import Connection, Database
-from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
 from functions.watchdog.parts import StepsFailedError
@@ -73,7 +73,7 @@ class ErasureHarness:
 
     def finish(self) -> None:
         self.run()
-        self.now += LONGEST_ATTEMPT
+        self.now += MAX_ATTEMPT_DURATION
         assert self.run()["tenant_erasure"] == 1
 
     def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
@@ -430,7 +430,7 @@ def test_late_writes_of_an_attempt_are_erased(harness: ErasureHarness) -> None:
         [f"tasks/{harness.tenant.id}/late", harness.tenant.id],
     )
 
-    harness.now += LONGEST_ATTEMPT
+    harness.now += MAX_ATTEMPT_DURATION
     harness.run()
     assert harness.remaining_rows(harness.tenant)["payload_deletion"] == 0
     assert harness.objects(f"children/{harness.tenant.id}/") == 0

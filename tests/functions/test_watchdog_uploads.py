@@ -301,7 +301,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     run()
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
-        files.pass_on(connection, mail, [tenant], clock())
+        files.create_tenant_jobs(connection, mail, [tenant], clock())
     clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     run()

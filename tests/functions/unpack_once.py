@@ -14,7 +14,7 @@ from tests.peak_memory import peak_megabytes, peak_megabytes_of_children
 
 def main() -> None:
     """Unpack the archive named on the command line."""
-    files = parsers.take_archive_apart(Path(sys.argv[1]).read_bytes())
+    files = parsers.unpack_archive(Path(sys.argv[1]).read_bytes())
     assert files is not None
     results = [file.reason if isinstance(file, SkippedAttachment) else len(file.content) for file in files]
     process.close_idle()

@@ -198,7 +198,7 @@ def _grounds() -> Grounding:
 
 @cache
 def _form() -> type[model.LlmExtraction]:
-    return model.form(_grounds())
+    return model.answer_schema(_grounds())
 
 
 def _answer(content: bytes) -> None:
@@ -206,7 +206,7 @@ def _answer(content: bytes) -> None:
 
 
 def _verdict(content: bytes) -> None:
-    answers.read(content.decode(errors="replace"), judge.form(["A", "B"]))
+    answers.read(content.decode(errors="replace"), judge.answer_schema(["A", "B"]))
 
 
 def _message(content: bytes) -> None:

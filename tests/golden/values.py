@@ -64,7 +64,7 @@ def identities() -> Values:
         "output_job_id": str(job_id(_ID, "document", _ID)),
         "offer_pool_id": str(pinning.pool_id(_ID, Due("Europe/Berlin", date(2026, 1, 2), _AT, _AT))),
         "user_id": str(profiles.internal_id(_ID, _ID)),
-        "judge_question": judge.hash_of("version", "{}").hex(),
+        "judge_question": judge.question_hash("version", "{}").hex(),
         "ocr_question": ocr.question("textract", b"content", 1).hex(),
     }
 

@@ -177,7 +177,7 @@ def test_refused_question_does_not_affect_the_breaker(
         return llm
 
     def ask(llm: Llm) -> Any:
-        return llm.complete_json(question, Form, Deadline()).said
+        return llm.complete_json(question, Form, Deadline()).content
 
     model_server.add_steps(Failure(503))
     with pytest.raises(ServiceUnavailableError):

@@ -56,11 +56,8 @@ def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, 
     def attempt(*script: Step, **fields: str) -> Form:
         model_server.add_steps(*script)
         fields = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | fields
-        return (
-            model(provider, **fields)
-            .complete_json(question, Form, Deadline(lambda: time.seconds_left, time.canceled))
-            .said
-        )
+        deadline = Deadline(lambda: time.seconds_left, time.canceled)
+        return model(provider, **fields).complete_json(question, Form, deadline).content
 
     return attempt
 
@@ -141,7 +138,7 @@ def test_chat_returns_the_model_text(
     model_server.add_steps(Answer(""), Answer(" I am \x00 fine.\n"))
     message = replace(question, history=[ChatTurn("Hello", "Good day")])
     reply = model(provider).chat(message, Deadline(lambda: time.seconds_left, time.canceled))
-    assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
+    assert (reply.content, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.conversation[:-1] for request in model_server.requests] == [
         [("user", "Hello"), ("assistant", "Good day")]
     ] * 2

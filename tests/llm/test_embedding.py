@@ -17,7 +17,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
 )
 from counterfoil.llm import LlmRequest, Vector
-from counterfoil.llm.client import embedding_model, name_of
+from counterfoil.llm.client import embedding_model, embedding_model_name
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, Guards, Time
 from tests.llm.server import Answer, Failure, Raw, Server, Step
@@ -53,7 +53,7 @@ def embed(
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = LlmRequest("", TEXT, "embedding", tenant_id, tenant_id)
-        return model.complete_json(question, Vector, Deadline()).said.vector
+        return model.complete_json(question, Vector, Deadline()).content.vector
 
     return ask
 
@@ -117,11 +117,11 @@ def test_unit_vector_keeps_the_direction():
 
 
 def test_missing_provider_disables_embeddings():
-    assert name_of(Settings.from_environment({"EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai"})) is None
+    assert embedding_model_name(Settings.from_environment({"EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai"})) is None
 
 
 def test_model_name_includes_its_provider(settings: Settings, provider: str):
-    assert name_of(settings) == f"{provider}/the-model"
+    assert embedding_model_name(settings) == f"{provider}/the-model"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_model_name_includes_its_provider(settings: Settings, provider: str):
 )
 def test_invalid_settings_are_rejected(environment: dict[str, str], reason: str):
     with pytest.raises(InvalidSettingsError, match=reason):
-        name_of(Settings.from_environment({"EMBEDDING_PROVIDER": "openai", **environment}))
+        embedding_model_name(Settings.from_environment({"EMBEDDING_PROVIDER": "openai", **environment}))
 
 
 def test_llm_key_is_not_used_for_embeddings(database: Database):

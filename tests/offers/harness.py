@@ -88,7 +88,7 @@ def results(
         users=store.uuids(_ids([user_id for user_id, _ in offered])),
         documents=store.jsonbs([f'["{user_id}", {len(user_ids)}]'.encode() for user_id, user_ids in offered]),
         hashes=store.byteas([hashlib.sha256(user_id.bytes).digest() for user_id, _ in offered]),
-        whose=store.uuids(_ids([user_id for user_id, _, _ in offer_rows])),
+        offer_users=store.uuids(_ids([user_id for user_id, _, _ in offer_rows])),
         candidates=store.uuids(_ids([candidate for _, candidate, _ in offer_rows])),
         ids=store.uuids(_ids([UUID(int=user_id.int ^ candidate.int) for user_id, candidate, _ in offer_rows])),
         ranks=store.smallints(np.array([rank for _, _, rank in offer_rows], int)),

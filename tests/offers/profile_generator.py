@@ -17,7 +17,7 @@ from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, NONBINARY, WOMAN
 
 DAY = date(2026, 11, 23)
-RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 NINE = datetime(2026, 11, 23, 8, tzinfo=UTC)
 POOL = Path(__file__).parent / "golden" / "pool.bin"
 

@@ -19,17 +19,17 @@ def offers(
         return []
     near = sorted((p for p in pool if not has_invalid_trait(p) and may_suit(p, user, day)), key=curve_order)
     before = sum(curve_order(p) < curve_order(user) for p in near)
-    first = max(0, min(before - rules.candidates // 2, len(near) - rules.candidates))
+    first = max(0, min(before - rules.max_candidates // 2, len(near) - rules.max_candidates))
     scored = [
         (-score(user, p, day), p.id)
-        for p in near[first : first + rules.candidates]
+        for p in near[first : first + rules.max_candidates]
         if p.id != user.id
         and p.id not in excluded
         and suits(p, user, day)
         and suits(user, p, day)
         and are_within_reach(user, p)
     ]
-    return [(candidate, -score) for score, candidate in sorted(scored)[: rules.offers]]
+    return [(candidate, -score) for score, candidate in sorted(scored)[: rules.max_offers]]
 
 
 def has_invalid_trait(person: Person) -> bool:

@@ -21,7 +21,7 @@ from tests.offers.people import MAN, NONBINARY, WOMAN, Person, people
 
 DAY = date(2026, 11, 23)
 ANYWHERE = 20_100
-RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 
 
 def compute_offers(
@@ -78,7 +78,7 @@ def test_offers_equal_the_reference_implementation(
     users = [*pool, *(person for person in late if person.id not in {p.id for p in pool})]
     ids = st.sampled_from([person.id for person in users])
     excluded = data.draw(st.lists(st.tuples(st.integers(0, len(users) - 1), ids), max_size=10).map(sorted))
-    rules = replace(RULES, offers=offers, candidates=candidates)
+    rules = replace(RULES, max_offers=offers, max_candidates=candidates)
 
     result = compute_offers(pool, users, excluded, rules)
 

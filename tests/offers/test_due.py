@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from counterfoil.offers import schedule as due_module
-from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, NoSuchDateError, current, due, due_on
+from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, NoSuchDateError, current_due, due, due_on
 
 
 def utc(text: str) -> datetime:
@@ -51,14 +51,14 @@ def test_skipped_date_is_never_due():
     with pytest.raises(NoSuchDateError):
         due_on("Pacific/Apia", date(2011, 12, 30))
     hours = [utc("2011-12-29T00:00:00") + timedelta(hours=hour) for hour in range(67)]
-    days = {current("Pacific/Apia", hour).date.day for hour in hours}
+    days = {current_due("Pacific/Apia", hour).date.day for hour in hours}
     assert days == {28, 29, 31}
 
 
 def test_repeated_date_is_due_once():
     """Kwajalein set its clocks back by 23 hours at the end of September 30, 1969."""
     hours = [utc("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
-    result = [current("Kwajalein", hour) for hour in hours]
+    result = [current_due("Kwajalein", hour) for hour in hours]
     days = [record.date for record in result]
     assert days == sorted(days)
     twice = due_on("Kwajalein", date(1969, 9, 30))
@@ -74,8 +74,8 @@ def test_unknown_zone_is_due_at_nine_utc():
 def test_dates_are_contiguous_in_any_query_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(due_module, "_latest", {})
     hours = [utc("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
-    forward = [current("America/New_York", hour) for hour in hours]
-    backward = [current("America/New_York", hour) for hour in hours[::-1]]
+    forward = [current_due("America/New_York", hour) for hour in hours]
+    backward = [current_due("America/New_York", hour) for hour in hours[::-1]]
     assert forward == backward[::-1]
     assert all(first.expires_at == second.offered_at for first, second in pairwise(dict.fromkeys(forward)))
     assert all(first.offered_at <= hour < first.expires_at for first, hour in zip(forward, hours, strict=True))

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.offers.capped import MAX_INDEX, NO_CANDIDATE, apply_exposure_cap, assign_slots
 from counterfoil.offers.compute import Pool, compute
+from counterfoil.offers.exposure_cap import MAX_INDEX, NO_CANDIDATE, apply_exposure_cap, assign_slots
 from counterfoil.offers.pool import PACKED_EXCLUSION
 from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
@@ -73,7 +73,7 @@ def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, m
 
 
 def test_popular_person_is_offered_to_best_scores():
-    rules = Rules(offers=5, candidates=1000, most_offered=2, repeat_days=30)
+    rules = Rules(max_offers=5, max_candidates=1000, max_exposure=2, repeat_interval_days=30)
     women = [
         Person(UUID(int=number), 50 + far, 13.0, seeks_genders=MAN)
         for number, far in enumerate([0.3, 0.1, 0.4, 0.2, 0.5])
@@ -86,12 +86,12 @@ def test_popular_person_is_offered_to_best_scores():
 
 
 def test_unreached_cap_changes_nothing():
-    rules = Rules(offers=3, candidates=1000, most_offered=None, repeat_days=30)
+    rules = Rules(max_offers=3, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
     persons = [Person(UUID(int=number), 50 + number % 9 / 10, 13.0) for number in range(1, 40)]
     pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))
     excluded = np.array([(0, UUID(int=38).bytes), (7, UUID(int=3).bytes)], PACKED_EXCLUSION)
 
-    uncapped, capped_ = (compute(pool, users, excluded, replace(rules, most_offered=most)) for most in (None, 39))
+    uncapped, capped_ = (compute(pool, users, excluded, replace(rules, max_exposure=most)) for most in (None, 39))
 
     assert uncapped.candidates.tolist() == capped_.candidates.tolist()
     assert uncapped.scores.tolist() == capped_.scores.tolist()

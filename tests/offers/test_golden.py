@@ -32,7 +32,7 @@ def test_offers_equal_the_golden_values(golden_people: ProfileArrays):
     assert digest(texts) == GOLDEN["digest"]
 
 
-@pytest.mark.parametrize("rules", [{"most_offered": 5}, {"candidates": 40}], ids=["capped", "narrow"])
+@pytest.mark.parametrize("rules", [{"max_exposure": 5}, {"max_candidates": 40}], ids=["capped", "narrow"])
 def test_offers_under_other_rules_equal_golden_values(golden_people: ProfileArrays, rules: dict[str, int]):
     (name,) = rules
 

@@ -14,7 +14,7 @@ from counterfoil.offers.schedule import Rules
 from tests.offers.people import Person, people
 
 DAY = date(2026, 11, 23)
-RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 ONE, TWO, THREE = UUID(int=1 << 120), UUID(int=2), UUID(int=3 << 64)
 FOUR, FIVE, SIX = UUID(int=4), UUID(int=5 << 64), UUID(int=6 << 120)
 
@@ -109,8 +109,8 @@ def test_every_other_input_changes_the_hash():
     rest = [
         hashes(),
         hashes(pool=b"q"),
-        hashes(rules=replace(RULES, offers=6)),
-        hashes(rules=replace(RULES, most_offered=9)),
+        hashes(rules=replace(RULES, max_offers=6)),
+        hashes(rules=replace(RULES, max_exposure=9)),
         hashes(excluded=[(0, TWO)]),
         hashes(excluded=[(0, THREE)]),
         hashes(people(Person(ONE, max_distance_km=99))),

@@ -20,7 +20,7 @@ from counterfoil.offers.schedule import Due, Rules, due_on
 from tests.delivery.harness import rows
 from tests.factories import make_profile
 
-RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
+RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 BERLIN = due_on("Europe/Berlin", date(2026, 1, 5))
 LISBON = due_on("Europe/Lisbon", date(2026, 1, 5))
 NOW = BERLIN.offered_at + timedelta(hours=1, minutes=2)
@@ -116,7 +116,7 @@ def test_bounded_pool_has_its_own_shard_size(
     monkeypatch.setattr(pinning, "CAPPED_POOL_SHARD_SIZE", 400)
     user_ids = make_people(admin, tenant, 1_000)
 
-    harness.pin(shard_size=10, rules=replace(RULES, most_offered=3))
+    harness.pin(shard_size=10, rules=replace(RULES, max_exposure=3))
 
     assert [users for _, users in sorted(harness.shards())] == [user_ids[:400], user_ids[400:800], user_ids[800:]]
 

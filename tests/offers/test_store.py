@@ -11,7 +11,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import StaleClaimError
 from counterfoil.offers import store
-from counterfoil.offers.store import ShardInput, Written
+from counterfoil.offers.store import ShardInput, WriteResult
 from tests.delivery.conftest import tenant
 from tests.delivery.harness import rows
 from tests.factories import NOW, make_profile, make_shard
@@ -35,7 +35,7 @@ def read_shard(database: Database, tenant: UUID, shard_id: UUID) -> ShardInput:
     return shard_input
 
 
-def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.ShardResults) -> Written:
+def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.ShardResults) -> WriteResult:
     shard = read_shard(database, tenant, shard_id)
     with database.tenant(tenant) as connection:
         return store.write(connection, shard, outcome, NOW)
@@ -49,7 +49,7 @@ def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards:
     assert shard.profiles is not None
     assert shard.profiles[::76] == bytes(3)
     assert (shard.offered_at, shard.expires_at) == (NOW, NOW + timedelta(days=1))
-    assert not shard.is_aside
+    assert not shard.is_quarantine
 
 
 def test_shard_of_another_tenant_is_not_found(
@@ -96,7 +96,7 @@ def test_blocked_and_recently_offered_people_are_excluded(
 
     with database.tenant(tenant) as connection:
         stored = store.pin_excluded(connection, shard, 2, 7)
-        assert store.excluded(connection, shard.id) == stored
+        assert store.load_excluded(connection, shard.id) == stored
 
     exclusions = [
         (int.from_bytes(stored[at : at + 4]), UUID(bytes=stored[at + 4 : at + 20])) for at in range(0, len(stored), 20)
@@ -109,7 +109,7 @@ def test_stale_attempt_pins_no_exclusions(database: Database, admin: Connection,
     with pytest.raises(StaleClaimError), database.tenant(tenant) as connection:
         store.pin_excluded(connection, read_shard(database, tenant, shards[0]), 30, 7)
     with database.tenant(tenant) as connection:
-        assert store.excluded(connection, shards[0]) is None
+        assert store.load_excluded(connection, shards[0]) is None
 
 
 def test_offers_of_other_dates_do_not_count(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
@@ -118,7 +118,7 @@ def test_offers_of_other_dates_do_not_count(database: Database, admin: Connectio
     write(database, tenant, shards[0], results([(user(1), [user(5)])]))
 
     with database.tenant(tenant) as connection:
-        counts = store.already_offered(connection, read_shard(database, tenant, shards[1]))
+        counts = store.offer_counts(connection, read_shard(database, tenant, shards[1]))
 
     assert [(int(row["number"]), UUID(bytes=row["candidate"])) for row in counts] == [(1, user(5))]
 
@@ -149,7 +149,7 @@ def test_planner_settings_are_restored_after_write(database: Database, tenant: U
 def test_offers_are_written_to_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     outcome = results([(user(1), [user(5), user(4)]), (user(2), []), (user(3), [user(1)])])
 
-    assert write(database, tenant, shards[0], outcome) == Written(3, 0, [])
+    assert write(database, tenant, shards[0], outcome) == WriteResult(3, 0, [])
 
     stored_jobs = jobs(admin)
     assert {number: stored_jobs[user(number)] for number in ALL} == {
@@ -169,7 +169,7 @@ def test_second_write_changes_nothing(database: Database, admin: Connection, ten
 
     repeated = write(database, tenant, shards[0], results([(user(1), [user(6)])], [(user(1), "no")]))
 
-    assert repeated == Written(0, 0, [])
+    assert repeated == WriteResult(0, 0, [])
     assert (rows(admin, "matchmaking_jobs"), rows(admin, "offers")) == before
     with pytest.raises(psycopg.errors.RestrictViolation):
         admin.execute("UPDATE matchmaking_jobs SET offers = '[]' WHERE status = 'completed'")
@@ -196,7 +196,7 @@ def test_failed_users_are_quarantined_and_others_served(
     assert stored_jobs[user(3)] == ("failed", None, "A trait is not a number")
     (message,) = write_result.messages
     quarantined = read_shard(database, tenant, message.message.work_id)
-    assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_aside) == (
+    assert (quarantined.name, list(quarantined.users), quarantined.profiles, quarantined.is_quarantine) == (
         "0/failed",
         [user(2), user(3)],
         None,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, current, due, names, nine_am, zone_info
+from counterfoil.offers.schedule import CATCH_UP_WINDOW, Due, current_due, due, nine_am, zone_info, zone_names
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def changes_of(zone: str) -> Changes:
 def zones_by_changes() -> dict[Changes, list[str]]:
     """Zones by clock changes. All zones of a group always have the same local time."""
     result = defaultdict(list)
-    for zone in sorted(names()):
+    for zone in sorted(zone_names()):
         result[changes_of(zone)].append(zone)
     return dict(result)
 
@@ -87,7 +87,7 @@ def zones_by_changes() -> dict[Changes, list[str]]:
 def test_nine_oclock_is_correct_in_every_zone(
     zones_by_changes: dict[Changes, list[str]],
 ):
-    assert sum(map(len, zones_by_changes.values())) == len(names())
+    assert sum(map(len, zones_by_changes.values())) == len(zone_names())
     for changes, zones in zones_by_changes.items():
         years = LocalDays.of(changes)
         days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
@@ -143,7 +143,7 @@ class Simulation:
             if waiting:
                 self.queued.add((due_pool.zone, due_pool.date))
         for user in self.moved:
-            due_pool = current(self.homes[user], now)
+            due_pool = current_due(self.homes[user], now)
             if not self.jobs[user][self._day(due_pool)] and (due_pool.zone, due_pool.date) in self.queued:
                 self.queue(user, due_pool, hour)
             assert self.years[due_pool.zone].at(hour) in {None, (due_pool.date - EPOCH).days}

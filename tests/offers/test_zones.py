@@ -63,5 +63,5 @@ def test_unknown_zone_is_named_without_reading_files(zone: str):
 def test_zones_come_from_the_pinned_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("zoneinfo.TZPATH", ())
     schedule._load_zone.cache_clear()
-    assert len(schedule.names()) > 590
-    assert {schedule.zone_info(name).key for name in schedule.names()} == schedule.names()
+    assert len(schedule.zone_names()) > 590
+    assert {schedule.zone_info(name).key for name in schedule.zone_names()} == schedule.zone_names()

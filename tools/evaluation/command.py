@@ -226,7 +226,7 @@ def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
             )
             return result
 
-    return "decided again" if retry_on_conflict(write).decided_again else "matched"
+    return "decided again" if retry_on_conflict(write).was_repeated else "matched"
 
 
 # -- figures --------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Tenant:
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])
             referenced = self._documents_with(child, blocking_keys.referenced_numbers(child))
-            for kind, references in child.named.items():
+            for kind, references in child.references.items():
                 for reference in references:
                     group = tuple(other for other in referenced if other.kind == kind and _has_number(other, reference))
                     if group:
@@ -92,7 +92,7 @@ class Tenant:
             by_kind[document.kind].append(document)
         for child in self._documents.values():
             for kind in PARENT_KINDS[child.kind]:
-                if child.named.get(kind) and by_kind[kind]:
+                if child.references.get(kind) and by_kind[kind]:
                     parent = rng.choice(by_kind[kind])
                     if parent.number and parent.id not in self._linked[child.id]:
                         yield Pair(child, parent, False)

@@ -11,7 +11,7 @@ from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import cloud_folder
 from cli.output import Checklist, aside, print_json
-from counterfoil.documents.matching.score import FOUND
+from counterfoil.documents.matching.score import SECTIONS
 from counterfoil.errors import PermanentError
 from tools.evaluation.labeled_set import read_set
 from tools.training.candidate_pairs import Tenant, tenants
@@ -71,7 +71,7 @@ def train(  # one parameter per option
         figures |= {"version": weights["version"], "tenants": len(labeled_tenants)}
         if not directories:
             shipped_weights = shipped()
-            figures["calibrated"] = [name for name in FOUND.values() if weights[name] != shipped_weights[name]]
+            figures["calibrated"] = [name for name in SECTIONS.values() if weights[name] != shipped_weights[name]]
         if check and directories and len(labeled_tenants) > 1:
             steps.begin("Measure on held-out tenants")
             figures |= asdict(hold_out_metrics(labeled_tenants))

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from counterfoil.documents.matching.compare import Feature, FeatureLevel, Length, Number, compare
 from counterfoil.documents.matching.score import (
-    FOUND,
     PRIOR,
+    SECTIONS,
     Weights,
     match_probabilities,
     parse,
@@ -38,7 +38,7 @@ _MIN_BITS = 0.05
 _MAX_BITS = 30.0
 """Limit of the bits that the calibration distinguishes."""
 
-_IDENTITY = dict.fromkeys(FOUND, (0.0, 1.0))
+_IDENTITY = dict.fromkeys(SECTIONS, (0.0, 1.0))
 """The identity calibration."""
 MIN_CASES, MIN_CASES_PER_ANSWER = 50, 10
 """Minimum number of cases to learn a calibration from, in total and per answer."""
@@ -92,7 +92,7 @@ def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
         _leave_one_out(tenants) if len(tenants) > 1 else [(parse(_with_version(contents)), tenants)]
     )
     return _with_version(
-        {name: {**contents[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
+        {name: {**contents[name], "calibration": list(calibration[named])} for named, name in SECTIONS.items()}
     )
 
 
@@ -104,13 +104,13 @@ def recalibrate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str
     weights = parse(known)
     calibration = _fit_calibration(sufficient_cases(calibration_cases(weights, tenants)), weights.calibration)
     return _with_version(
-        {name: {**known[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
+        {name: {**known[name], "calibration": list(calibration[named])} for named, name in SECTIONS.items()}
     )
 
 
 def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
     """Return the cases of calibrations that have enough cases of each answer."""
-    by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in FOUND}
+    by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in SECTIONS}
     for case in cases:
         by_calibration[case.named].append(case)
     return [
@@ -232,7 +232,7 @@ def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, 
                 if is_named == named
             },
         }
-        for named, name in FOUND.items()
+        for named, name in SECTIONS.items()
     }
 
 
@@ -243,12 +243,12 @@ def _count_levels(tenants: Iterable[Tenant]) -> dict[_LevelKey, tuple[float, flo
     for tenant in tenants:
         for pair in tenant.pairs():
             comparison = compare(pair.child, pair.parent, pair.claims)
-            key = (comparison.named, pair.child.kind, pair.parent.kind, comparison.levels)
+            key = (comparison.is_referenced, pair.child.kind, pair.parent.kind, comparison.levels)
             counts[key] += 1
             matches[key] += pair.true
         for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
-            length = Length.of(pair.child.named[pair.parent.kind][0].length)
+            length = Length.of(pair.child.references[pair.parent.kind][0].length)
             collision = FeatureLevel.of(Feature.NUMBER, Number.SAME, length)
             levels = tuple(collision if level.feature == Feature.NUMBER else level for level in levels)
             counts[True, pair.child.kind, pair.parent.kind, levels] += _COLLISIONS[length]
@@ -290,7 +290,9 @@ def calibration_cases(weights: Weights, tenants: Iterable[Tenant]) -> list[Calib
             )
             is_match = any(other.id in group.true for other in group.candidates)
             cases.append(
-                CalibrationCase(group.child.id, best.named, max(-_MAX_BITS, min(_MAX_BITS, best.total)), is_match)
+                CalibrationCase(
+                    group.child.id, best.is_referenced, max(-_MAX_BITS, min(_MAX_BITS, best.total)), is_match
+                )
             )
     return cases
 
@@ -304,7 +306,7 @@ def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, 
 def _fit_calibration(
     cases: Iterable[CalibrationCase], prior: Mapping[bool, tuple[float, float]]
 ) -> dict[bool, tuple[float, float]]:
-    observations: dict[bool, list[Observation]] = {named: [] for named in FOUND}
+    observations: dict[bool, list[Observation]] = {named: [] for named in SECTIONS}
     for case in cases:
         observations[case.named].append(Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.true)))
     return {named: _platt(group, *prior[named]) for named, group in observations.items()}

@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, computed_field
 
 from counterfoil.documents import clusters
-from counterfoil.documents.clusters import COUNTED, ClusterFilter, ClusterMatch, ClusterSummary, Sort
+from counterfoil.documents.clusters import MAX_COUNT, ClusterFilter, ClusterMatch, ClusterSummary, Sort
 from counterfoil.documents.document_list import DocumentSummary
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.three_way_match.model import unit_name
@@ -34,7 +34,7 @@ class ClusterPage(BaseModel):
     clusters: list[ClusterSummary]
     next_cursor: str | None
     counts: dict[ClusterStatus, int] = Field(
-        description=f"Number of clusters by status, without filters. {COUNTED + 1} means more than {COUNTED}."
+        description=f"Number of clusters by status, without filters. {MAX_COUNT + 1} means more than {MAX_COUNT}."
     )
 
 
@@ -70,7 +70,7 @@ def list_clusters(  # a query is this many parameters
     if status is None:
         statuses = tuple(ClusterStatus)
     else:
-        statuses = clusters.OPEN if status == "open" else (ClusterStatus(status),)
+        statuses = clusters.OPEN_STATUSES if status == "open" else (ClusterStatus(status),)
     filters = ClusterFilter(statuses, supplier, number, sort)
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
@@ -113,7 +113,7 @@ class ClusterLine(BaseModel):
     billed: str | None
     credited: str | None
     price: str | None
-    parts: list[LinePart] = Field(description=f"Line items of documents, at most the first {clusters.MOST_PARTS}.")
+    parts: list[LinePart] = Field(description=f"Line items of documents, at most the first {clusters.MAX_PARTS}.")
     parts_total: int
 
     @computed_field(description="Name of the unit, such as `piece`; its code if it has no name.")  # type: ignore[prop-decorator]
@@ -154,9 +154,9 @@ class ClusterComparison(BaseModel):
     outcome: str
     reasons: list[str]
     warnings: list[str]
-    lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MOST_LINES} compared line items.")
+    lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MAX_LINE_ITEMS} compared line items.")
     lines_total: int
-    variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MOST_VARIANCES} variances.")
+    variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MAX_VARIANCES} variances.")
     variances_total: int
     can_be_accepted: bool = Field(description="Whether there is an open difference that a reviewer can accept.")
 
@@ -171,7 +171,7 @@ class Cluster(BaseModel):
     documents_total: int
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
     matches: list[ClusterMatch] = Field(
-        description=f"At most the {clusters.MOST_EDGES} strongest matches of documents on this page."
+        description=f"At most the {clusters.MAX_MATCHES} strongest matches of documents on this page."
     )
     matches_total: int = Field(description="Number of matches of documents on this page.")
     contracts: list[DocumentSummary] = Field(

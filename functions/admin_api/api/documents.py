@@ -190,13 +190,13 @@ def list_questions(request: Request, document_id: Id) -> QuestionList:
 def _question(exchange: judge.JudgeExchange, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
     return Question(
         question=exchange.question.hex(),
-        asked_at=exchange.at,
+        asked_at=exchange.answered_at,
         prompt=exchange.prompt,
         model=exchange.model,
         temperature=exchange.temperature,
         input_tokens=exchange.input_tokens,
         output_tokens=exchange.output_tokens,
-        candidates={label: summaries[id_] for label, (id_, _) in exchange.offered.items() if id_ in summaries},
+        candidates={label: summaries[id_] for label, (id_, _) in exchange.candidates.items() if id_ in summaries},
         answer=exchange.answer,
         system=exchange.system,
         user=exchange.user,

@@ -164,7 +164,7 @@ def erase_document(
     erased = ErasedDocument(
         tenant=slug,
         documents=list(result.removal.documents),
-        retained_documents=list(result.removal.kept),
+        retained_documents=list(result.removal.reassigned),
         rematched=result.removal.rematched,
         files=result.files,
         retained_files=result.retained_files,

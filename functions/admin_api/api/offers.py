@@ -21,7 +21,7 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import MAX_SHARDS, FailedUser, OfferPool, OfferShard, PoolFilter, PoolState
 from counterfoil.offers.profiles import JobState
-from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, requested
+from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, due_by_request
 from counterfoil.settings import settings
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
@@ -144,7 +144,7 @@ def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Re
         request.admit("Queueing offers", tenant)
     actor = request.caller.require_subject()
     try:
-        due = requested(body.timezone, body.date, request.now)
+        due = due_by_request(body.timezone, body.date, request.now)
     except (UnknownZoneError, NoSuchDateError, NotDueError) as error:
         raise RejectedRequestError(f"{error}.") from error
     event = {"date": f"{due.date}", "timezone": due.zone, "by": actor} | ({"tenant": tenant} if tenant else {})
@@ -180,7 +180,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     """Return a page of the users of a pool whose offers failed, with the reasons."""
     after = http.decode_cursor(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
-        rows = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
+        rows = pool_list.failed_users(connection, tenant_id, pool, after and after.id, limit + 1)
     page, next_cursor = http.split_page(rows, limit, lambda user: (pool.offered_at, user.user_id))
     return FailedUsers(users=list(page), next_cursor=next_cursor)
 
@@ -197,7 +197,7 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
         job = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if job is None:
         raise NotFoundError(NO_USER)
-    fields = {name: value for name, value in vars(job).items() if name not in {"offers", "withdrawn", "letter"}}
+    fields = {name: value for name, value in vars(job).items() if name not in {"offers", "withdrawn", "dead_letter"}}
     return OfferJob(
         **fields,
         tenant=pool.tenant,
@@ -205,7 +205,7 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
         date=pool.date,
         timezone=pool.timezone,
         offers=[Offer(**offer, isWithdrawn=offer["userId"] in job.withdrawn) for offer in job.offers],
-        dead_letter=job.letter,
+        dead_letter=job.dead_letter,
     )
 
 

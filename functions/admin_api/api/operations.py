@@ -485,7 +485,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
     actor = request.caller.require_subject()
     operation = request.commit(
         tenant_id,
-        lambda connection: reprocess.request(
+        lambda connection: reprocess.request_reprocessing(
             connection,
             tenant_id,
             body.action,

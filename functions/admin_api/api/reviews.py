@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection
 from counterfoil.documents import differences, review
-from counterfoil.documents.differences import DecisionResult, VarianceSelector, Word
+from counterfoil.documents.differences import DecisionResult, VarianceSelector
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import (
@@ -28,6 +28,7 @@ from counterfoil.documents.review import (
 )
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import VarianceCode
+from counterfoil.documents.three_way_match.model import DecisionKind
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
@@ -47,7 +48,7 @@ class DecisionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Note | None = None
-    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
+    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole_number]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
         description="Ids of earlier decisions that this decision may replace; null for any.",
@@ -113,7 +114,7 @@ class Candidate(BaseModel):
     evidence: list[Step]
 
 
-class Doubt(BaseModel):
+class AmbiguousMatch(BaseModel):
     """An ambiguous match with its candidates. It has further fields."""
 
     model_config = ConfigDict(extra="allow")
@@ -145,7 +146,7 @@ class Review(BaseModel):
     changed_at: datetime
     closed_at: datetime | None
     document: ReviewDocument
-    ambiguous_matches: list[Doubt]
+    ambiguous_matches: list[AmbiguousMatch]
     decisions: list[Decision]
 
 
@@ -213,7 +214,7 @@ def list_reviews(  # a query has this many parameters
         tenants=None if slugs is None else frozenset(slugs),
     )
     with request.database.delivery() as connection:
-        positions = review.places(connection, filters, limit + 1)
+        positions = review.list_cursors(connection, filters, limit + 1)
     page, next_cursor = http.split_page(positions, limit, lambda position: (position.opened_at, position.document_id))
     reviews = review.items(request.database, page)
     return ReviewPage(
@@ -332,7 +333,7 @@ def _decide_match(
     return DecisionOutcome.model_validate({"tenant": slug, **result.record})
 
 
-def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBody) -> VarianceDecisionResult:
+def _decide_variances(request: Request, decision: DecisionKind, body: VarianceDecisionBody) -> VarianceDecisionResult:
     if (body.expected is None) is not (body.actual is None):
         raise RejectedRequestError("expected and actual must be given together.")
     values = None if body.expected is None or body.actual is None else (Decimal(body.expected), Decimal(body.actual))
@@ -341,16 +342,16 @@ def _decide_variances(request: Request, decision: Word, body: VarianceDecisionBo
         request,
         body.cluster,
         body,
-        lambda connection, tenant_id, context: differences.say(
+        lambda connection, tenant_id, context: differences.decide(
             connection, tenant_id, body.cluster, selector, decision, request.now, context
         ),
     )
     return VarianceDecisionResult(
         tenant=slug,
         cluster=body.cluster,
-        verdict=result.word,
-        differences=list(result.sentences),
-        open=list(result.left),
+        verdict=result.decision,
+        differences=list(result.differences),
+        open=list(result.remaining),
     )
 
 

@@ -43,7 +43,7 @@ class TaskBody(BaseModel):
         max_length=MAX_KEY_CHARS,
         description="Requests with the same key create only one task. Default: a new UUID, which is returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole] | None = Field(
+    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole_number] | None = Field(
         default=None,
         description="Maximum retries after the first attempt. Default: the setting RETRY_MAX_ATTEMPTS.",
     )

@@ -152,7 +152,7 @@ def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceL
 
 
 def _limit_fields(key: Key, limits: Limits) -> dict[str, Any]:
-    return {"key": key, "text": limits.words, **as_json(limits)}
+    return {"key": key, "text": limits.text, **as_json(limits)}
 
 
 @routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)
@@ -251,6 +251,6 @@ def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None)
         ids, messages = request.commit(change.tenant_id, enqueue_batch)
         request.send(messages)
         count += len(ids)
-        after = ids[-1] if len(ids) == tolerances.MOST_AT_ONCE else None
+        after = ids[-1] if len(ids) == tolerances.RECOMPARE_BATCH_SIZE else None
         if after is None or request.time_left() < SECONDS_LEFT:
             return Recompared(tenant=slug, clusters=count, next_cursor=after)

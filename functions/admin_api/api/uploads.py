@@ -36,9 +36,9 @@ class UploadRequest(BaseModel):
         default=None, description="Slug of the tenant; null for a mail, whose tenants are found by its recipients."
     )
     file_name: str = Field(
-        min_length=1, max_length=files.LONGEST_NAME, description="Name without slashes and control characters."
+        min_length=1, max_length=files.MAX_NAME_CHARS, description="Name without slashes and control characters."
     )
-    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole_number] | None = Field(
         default=None, description="Size in bytes."
     )
     replaces: UUID | None = Field(
@@ -117,7 +117,7 @@ def list_uploads(
     tenant_id, slug = request.scope(tenant)
     if tenant_id is None:
         with request.database.delivery() as connection:
-            page = upload_list.unassigned(connection, limit=limit, after=after)
+            page = upload_list.list_unassigned(connection, limit=limit, after=after)
     else:
         with request.database.tenant(tenant_id) as connection:
             page = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
@@ -132,13 +132,13 @@ def _find_by_key(request: Request, key: str) -> list[Upload]:
     bucket, visible = settings().uploads_bucket, request.visible_tenants()
     assert bucket is not None  # the stack sets it
     with request.database.delivery() as connection:
-        owners = upload_list.owners(connection, bucket, [key])
+        owners = upload_list.find_owners(connection, bucket, [key])
     uploads = []
     for owner in owners:
         if visible is None or owner.tenant in visible:
             with request.database.tenant(owner.tenant_id) as connection:
-                uploads += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+                uploads += upload_list.list_by_jobs(connection, owner.tenant, owner.jobs)
     if visible is None:
         with request.database.delivery() as connection:
-            uploads += upload_list.unassigned(connection, limit=PAGE, key=key).uploads
+            uploads += upload_list.list_unassigned(connection, limit=PAGE, key=key).uploads
     return uploads

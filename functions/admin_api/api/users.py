@@ -50,7 +50,7 @@ Day = Annotated[date, BeforeValidator(_require_date)]
 """Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Number in a body; rejects text and NaN."""
-Age = Annotated[int, Field(ge=18, le=120), http.whole]
+Age = Annotated[int, Field(ge=18, le=120), http.whole_number]
 
 
 class ProfileBody(BaseModel):
@@ -73,7 +73,7 @@ class ProfileBody(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole_number] = Field(
         description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
@@ -179,7 +179,7 @@ def put_profile(
     def put() -> tuple[bool, profiles.Profile | None]:
         with request.database.tenant(tenant_id) as connection:
             is_new = profiles.put(
-                connection, tenant_id, id_, profile, by=request.caller.require_subject(), seen=version
+                connection, tenant_id, id_, profile, by=request.caller.require_subject(), expected_version=version
             )
             return is_new, profiles.show(connection, tenant_id, id_)
 

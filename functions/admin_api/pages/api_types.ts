@@ -42,6 +42,11 @@ export interface components {
             since: string | null;
             description: string | null;
         };
+        AmbiguousMatch: {
+            candidates: components["schemas"]["Candidate"][];
+        } & {
+            [key: string]: unknown;
+        };
         AttemptLog: {
             group: string;
             filter: string;
@@ -240,7 +245,7 @@ export interface components {
             /** Format: date-time */
             decided_at: string;
             evidence: components["schemas"]["Step"][];
-            question_about: string | null;
+            judged_document_id: string | null;
         };
         ClusterPage: {
             clusters: components["schemas"]["ClusterSummary"][];
@@ -560,7 +565,7 @@ export interface components {
             error_type?: string | null;
             error?: string | null;
             next_attempt_at?: string | null;
-            other?: string | null;
+            other_document_id?: string | null;
             job_id?: string | null;
             detail?: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -638,11 +643,6 @@ export interface components {
         };
         /** @enum {string} */
         DocumentType: "invoice" | "credit_note" | "purchase_order" | "order_confirmation" | "delivery_note" | "goods_receipt" | "contract" | "other";
-        Doubt: {
-            candidates: components["schemas"]["Candidate"][];
-        } & {
-            [key: string]: unknown;
-        };
         Emails: {
             emails: {
                 [key: string]: string;
@@ -1187,7 +1187,7 @@ export interface components {
             changed_at: string;
             closed_at: string | null;
             document: components["schemas"]["ReviewDocument"];
-            ambiguous_matches: components["schemas"]["Doubt"][];
+            ambiguous_matches: components["schemas"]["AmbiguousMatch"][];
             decisions: components["schemas"]["Decision"][];
         };
         ReviewDocument: {

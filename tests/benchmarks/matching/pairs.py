@@ -50,7 +50,7 @@ def records(pair: Pair) -> tuple[Record, Record]:
     """
     child, parent = pair.child, pair.parent
     own = _canonical(parent.number)
-    named = [number for ref in child.named.get(parent.kind, ()) if (number := _canonical(ref))]
+    named = [number for ref in child.references.get(parent.kind, ()) if (number := _canonical(ref))]
     nearest = min(named, key=lambda number: OSA.distance(number, own or ""), default=None)
     third = [kind for kind in PARENT_KINDS[child.kind] if kind != parent.kind]
     return _record(child, nearest, third), _record(parent, own, third)
@@ -62,7 +62,7 @@ def _record(doc: Document, number: str | None, third: list[str]) -> Record:
         "number": number,
         "tail": None if number is None else "".join(filter(str.isdigit, number))[-4:] or None,
         "others": _unique_values(
-            found for kind in third for ref in doc.named.get(kind, ()) if (found := _canonical(ref))
+            found for kind in third for ref in doc.references.get(kind, ()) if (found := _canonical(ref))
         ),
         **_party("seller", doc.seller),
         **_party("buyer", doc.buyer),

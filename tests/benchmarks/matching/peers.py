@@ -66,7 +66,9 @@ def number_only(_: Half) -> Callable[[Half], Scores]:
         return [
             float(
                 pair.parent.number is not None
-                and any(named.exact & pair.parent.number.exact for named in pair.child.named.get(pair.parent.kind, ()))
+                and any(
+                    named.exact & pair.parent.number.exact for named in pair.child.references.get(pair.parent.kind, ())
+                )
             )
             for pair in half.pairs
         ]

@@ -38,7 +38,7 @@ def names(attachment: list[MailPart]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("winmail.dat", bytes.fromhex("789f3e22 0100 0190"), attachments.PACKED_BY_OUTLOOK),
+        ("winmail.dat", bytes.fromhex("789f3e22 0100 0190"), attachments.OUTLOOK_ATTACHMENTS),
         ("smime.p7m", bytes.fromhex("3080 06092a864886f70d010702 a080"), attachments.SIGNED_OR_ENCRYPTED),
         ("smime.p7m", bytes.fromhex("30820a1b 06092a864886f70d010703 a082"), attachments.SIGNED_OR_ENCRYPTED),
     ],

@@ -10,7 +10,7 @@ from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import normalize
 from counterfoil.llm import Llm, Vector
-from counterfoil.llm.client import embedding_model, name_of
+from counterfoil.llm.client import embedding_model, embedding_model_name
 from counterfoil.settings import Settings
 from tests.documents.matching.samples import SampleDocument, invoice, order, random_samples
 from tests.llm.conftest import Guards, Time
@@ -51,7 +51,7 @@ def embedder(
 ) -> matching.Embedder:
     """Return an embedder that does not wait between retries."""
     settings = settings_for(server, **fields)
-    name = name_of(settings)
+    name = embedding_model_name(settings)
     assert name is not None
 
     def make() -> Llm:

@@ -68,7 +68,7 @@ class ReferenceMatching:
     @staticmethod
     def _confirmed_match(first: Document, second: Document) -> ProposedMatch:
         child, parent = rules.order_pair(first, second)
-        score_ = score(child, parent) if rules.is_parent(child, parent) else Score((), named=False)
+        score_ = score(child, parent) if rules.is_parent(child, parent) else Score((), is_referenced=False)
         return ProposedMatch(child.id, parent.id, parent.kind, "reviewer", score_)
 
     def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:
@@ -78,19 +78,21 @@ class ReferenceMatching:
         rejected = frozenset(other.id for other in self._others(document, self._rejected))
         return ManualDecisions(tuple(self._others(document, self._confirmed)), rejected)
 
-    def _is_copy(self, document: Document) -> bool:
+    def _is_duplicate(self, document: Document) -> bool:
         return document.id in self._copies
 
     def _choose(self, child: Document) -> RuleDecision:
         named, decisions = self._documents_with(keyed.referenced_numbers(child), child), self._decisions(child)
         similar = self._documents_with(
-            keyed.transaction_keys(child, rules.open_candidates(child, named, self._is_copy, decisions)), child
+            keyed.transaction_keys(child, rules.open_candidates(child, named, self._is_duplicate, decisions)), child
         )
         claims = {
             other.id: self._possible(other, self._documents_with(keyed.expected_number_keys(other), other))
             for other in rules.candidates_to_score(child, similar)
         }
-        return rules.decide_matches(child, named, similar, self._copies_of(child), claims, self._is_copy, decisions)
+        return rules.decide_matches(
+            child, named, similar, self._copies_of(child), claims, self._is_duplicate, decisions
+        )
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
         """Return the child's parents, including those that a reviewer confirmed."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.documents import matching
-from counterfoil.documents.matching import people, sql
+from counterfoil.documents.matching import manual_decisions, sql
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import DeferredError
 from tests import factories
@@ -80,13 +80,15 @@ class TenantHarness:
     ) -> matching.PendingMatch | matching.SkipMatching:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
-    def decide(self, first: int, second: int, decision: sql.Verdict, by: str = "clerk") -> people.ManualDecisionResult:
+    def decide(
+        self, first: int, second: int, decision: sql.Verdict, by: str = "clerk"
+    ) -> manual_decisions.ManualDecisionResult:
         """Record a reviewer's decision about two documents."""
         pair = Pair.of(self.ids[first], self.ids[second])
 
-        def settle() -> people.ManualDecisionResult:
+        def settle() -> manual_decisions.ManualDecisionResult:
             with self.database.tenant(self.tenant_id) as connection:
-                return people.decide_pairs(connection, self.tenant_id, [pair], decision, NOW, by=by)
+                return manual_decisions.decide_pairs(connection, self.tenant_id, [pair], decision, NOW, by=by)
 
         return retry_on_conflict(settle)
 

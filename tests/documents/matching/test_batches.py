@@ -113,7 +113,7 @@ def test_crowding_before_write_forces_new_decision(
     pending_match = harness.search(other_count)
     harness.match_all(range(other_count))
 
-    assert harness.write(pending_match).decided_again is needs_new_decision
+    assert harness.write(pending_match).was_repeated is needs_new_decision
 
 
 def test_invoice_grouped_with_its_order_is_omitted(database: Database, admin: Connection) -> None:

@@ -160,13 +160,13 @@ def test_embedding_added_after_search_forces_new_decision(database: Database, ad
     pending_match = harness.search(1)
     with Server(respond=answer) as model:
         embedder(database, model).embed(database, harness.tenant_id, harness.ids[2])
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
 
 
 def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantHarness):
     pending_match = harness.search(0)
     harness.search(1)  # stores its embedding
-    assert not harness.write(pending_match).decided_again
+    assert not harness.write(pending_match).was_repeated
 
 
 # Storage

@@ -3,7 +3,7 @@
 import pytest
 
 from counterfoil.documents.matching.compare import Feature, FeatureLevel, Values, compare
-from counterfoil.documents.matching.evidence import _sentence, evidence_steps, reasoning, words
+from counterfoil.documents.matching.evidence import _sentence, evidence_steps, label, reasoning
 from counterfoil.documents.matching.normalize import Document
 from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 from counterfoil.documents.matching.score import FeatureEvidence, Score, current, score
@@ -11,15 +11,15 @@ from tests.documents.matching.samples import delivery, invoice, line, order, rea
 
 
 def test_each_level_has_a_distinct_phrase():
-    levels = list(current().general[True])
-    rendered = {(feature, words(code)) for feature, code in levels}
+    levels = list(current().bits[True])
+    rendered = {(feature, label(code)) for feature, code in levels}
     assert len(rendered) == len(levels)
     assert not any(set("{}_+") & set(text) for _, text in rendered)
 
 
 def test_two_values_render_as_one_phrase():
-    assert words("same_vat_id+different_legal_form") == "same VAT ID, same name, different legal form"
-    assert words("all+two") == "all of two"
+    assert label("same_vat_id+different_legal_form") == "same VAT ID, same name, different legal form"
+    assert label("all+two") == "all of two"
 
 
 def test_waterfall_sums_stored_evidence():
@@ -78,7 +78,7 @@ def test_reasoning_begins_with_the_strongest_support():
         FeatureEvidence(Feature.TOTAL, "same", 12.25),
         FeatureEvidence(Feature.QUANTITIES, "some_more", -2.0),
     )
-    found = ProposedMatch(billed.id, ordered.id, ordered.kind, "content", Score(evidence, named=False))
+    found = ProposedMatch(billed.id, ordered.id, ordered.kind, "content", Score(evidence, is_referenced=False))
 
     assert reasoning(found, billed, ordered) == "Clearly the best candidate. Same net total. Same prices."
 

@@ -14,7 +14,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
-from counterfoil.documents.matching.judge import JudgeExchange, JudgePrompt, form
+from counterfoil.documents.matching.judge import JudgeExchange, JudgePrompt, answer_schema
 from counterfoil.errors import DeferredError, InvalidLlmResponseError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
@@ -277,7 +277,7 @@ def test_rejected_answer_is_removed_and_judged_again(harness: TenantHarness, mod
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     assert harness.links() == {(0, 2)}
-    assert harness.decide(2, 0, "rejected").unasked == {harness.ids[2]}
+    assert harness.decide(2, 0, "rejected").awaiting_judgment == {harness.ids[2]}
     assert (harness.links(), harness.reviews()) == (set(), {2: [[1, 3]]})
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
@@ -427,7 +427,7 @@ def test_without_model_new_candidate_does_not_defer(database: Database, admin: C
     harness.match_all([0, 1])
     pending_match = harness.search(2)
     harness.write(harness.search(harness.file(duplicate_of(2))))
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
 
 
 @pytest.mark.parametrize("seed", [0, 5, 11])
@@ -461,7 +461,7 @@ def _judged_edges(harness: TenantHarness, admin: Connection) -> set[Any]:
 
 
 def test_answer_schema_admits_only_offered_candidates():
-    schema = form(["A1", "A2", "B1"])
+    schema = answer_schema(["A1", "A2", "B1"])
     assert schema.model_validate({"matches": []}).matches == ()
     choices = [CHOICE, CHOICE | {"candidate": "B1"}]
     assert len(schema.model_validate({"matches": choices, "remark": "Done."}).matches) == 2

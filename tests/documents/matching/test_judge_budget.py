@@ -79,7 +79,8 @@ def test_exhausted_budget_leaves_match_ambiguous_with_reason(harness: TenantHarn
     assert match_result.reason == harness.reason(2) == f"{EQUAL} {SPENT.format(0)}"
     assert (harness.links(), harness.reviews(), model_server.requests) == (set(), {2: [[0, 1]]}, [])
     assert [
-        (ambiguous_match["reason"], ambiguous_match["unasked"]) for ambiguous_match in ambiguous_matches(harness)
+        (ambiguous_match["reason"], ambiguous_match["llm_skip_reason"])
+        for ambiguous_match in ambiguous_matches(harness)
     ] == [(EQUAL, SPENT.format(0))]
 
 
@@ -131,7 +132,7 @@ def test_without_budget_new_candidate_does_not_defer(harness: TenantHarness):
     pending_match = harness.search(2, harness.judge)
     harness.write(harness.search(harness.file(duplicate_of(2))))
     write_result = harness.write(pending_match)  # the question has changed, and the budget covers neither
-    assert (write_result.decided_again, harness.reviews()) == (True, {2: [[0, 1, 3]]})
+    assert (write_result.was_repeated, harness.reviews()) == (True, {2: [[0, 1, 3]]})
     assert SPENT.format(0) in (write_result.reason or "")
 
 

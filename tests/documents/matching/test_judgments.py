@@ -37,14 +37,14 @@ def test_question_is_stored_as_sent(harness: TenantHarness, model_server: Server
     harness.match(2)
     (judgment,) = exchanges_about(harness, 2)
     assert (judgment.system, judgment.user) == (model_server.requests[0].system, model_server.requests[0].user)
-    assert (judgment.answer, judgment.model, judgment.at, judgment.prompt) == (
+    assert (judgment.answer, judgment.model, judgment.answered_at, judgment.prompt) == (
         {"matches": [CHOICE]},
         "the-model",
         NOW,
         PROMPT_VERSION,
     )
     assert (judgment.temperature, judgment.input_tokens, judgment.output_tokens) == (0.0, 120, 30)
-    assert {label: harness.ids.index(id_) for label, (id_, _) in judgment.offered.items()} == {"A1": 0, "A2": 1}
+    assert {label: harness.ids.index(id_) for label, (id_, _) in judgment.candidates.items()} == {"A1": 0, "A2": 1}
 
 
 def test_stored_question_reproduces_its_hash(harness: TenantHarness, model_server: Server):
@@ -56,7 +56,7 @@ def test_stored_question_reproduces_its_hash(harness: TenantHarness, model_serve
     assert judgment.user == model_server.requests[0].user
     assert judgment.user is not None
     case = json.loads(judgment.user.removeprefix("<case>\n").removesuffix("\n</case>"))
-    assert judge.hash_of(PROMPT_VERSION, json.dumps(case, ensure_ascii=False)) == judgment.question
+    assert judge.question_hash(PROMPT_VERSION, json.dumps(case, ensure_ascii=False)) == judgment.question
 
 
 def test_edge_references_its_question(harness: TenantHarness, model_server: Server, admin: Connection):
@@ -83,7 +83,7 @@ def test_removing_a_candidate_deletes_its_text(harness: TenantHarness, model_ser
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
     (judgment,) = exchanges_about(harness, 2)
-    assert (judgment.user, list(judgment.offered)) == (None, ["A2"])
+    assert (judgment.user, list(judgment.candidates)) == (None, ["A2"])
     assert judgment.answer == {"matches": [CHOICE | {"candidate": "A2"}]}
     remaining = admin.execute("SELECT string_agg(document_text, '') FROM llm_judgment_candidate").fetchone()
     assert remaining is not None
@@ -141,7 +141,7 @@ def test_candidate_removed_during_call_keeps_the_answer(
 
     model_server._otherwise = remove
     harness.match(2)
-    assert [list(judgment.offered) for judgment in exchanges_about(harness, 2)] == [["A1"]]
+    assert [list(judgment.candidates) for judgment in exchanges_about(harness, 2)] == [["A1"]]
     assert harness.links() == {(0, 2)}  # the only candidate left is certain
 
 

@@ -98,14 +98,14 @@ def test_article_keys_ignore_line_order() -> None:
 
 
 def test_removed_key_finds_documents_to_rematch() -> None:
-    assert Key("names:purchase_order", "4711") in keyed.was_rematched_key(Key("own:purchase_order", "4711"))
-    rematched_keys = keyed.was_rematched_key(Key("deal:purchase_order", "#A100|8"))
+    assert Key("names:purchase_order", "4711") in keyed.affected_keys(Key("own:purchase_order", "4711"))
+    rematched_keys = keyed.affected_keys(Key("deal:purchase_order", "#A100|8"))
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
 def test_order_finds_invoices_that_search_for_orders() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
-    assert keyed.search_keys(late, ["purchase_order"]) & keyed.seekers(read(order()))
-    assert not keyed.search_keys(late, ["contract"]) & keyed.seekers(read(order()))
-    assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seekers(read(order()))
-    assert not keyed.seekers(read(delivery()))  # found through its order
+    assert keyed.search_keys(late, ["purchase_order"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.search_keys(late, ["contract"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seeker_keys(read(order()))
+    assert not keyed.seeker_keys(read(delivery()))  # found through its order

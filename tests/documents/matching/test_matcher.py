@@ -158,7 +158,7 @@ def test_new_order_before_write_forces_new_decision(database: Database, admin: C
     harness.match(0)
     pending_match = harness.search(1)  # knows only one order
     harness.match(2)
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 
@@ -167,7 +167,7 @@ def test_decision_during_search_wins(database: Database, admin: Connection) -> N
     harness.match(0)
     pending_match = harness.search(1)
     harness.decide(0, 1, "rejected")
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 
@@ -192,7 +192,7 @@ def test_unrelated_match_forces_no_new_decision(database: Database, admin: Conne
     harness.match(0)
     pending_match = harness.search(1)
     harness.match(2)
-    assert not harness.write(pending_match).decided_again
+    assert not harness.write(pending_match).was_repeated
 
 
 def test_edge_added_during_search_lacks_its_reverse(database: Database, admin: Connection) -> None:
@@ -218,7 +218,7 @@ def test_edge_without_its_reverse_forces_new_decision(database: Database, admin:
     assert Pair.of(*harness.ids[:2]) in pending_match.edges[harness.ids[0]]
     harness.match(3)
     halved = dataclasses.replace(pending_match, edges={**pending_match.edges, harness.ids[0]: {}})
-    assert harness.write(halved).decided_again
+    assert harness.write(halved).was_repeated
     assert harness.links() == {(0, 1), (0, 2), (1, 2)}
 
 
@@ -231,7 +231,7 @@ def test_changed_number_of_candidate_forces_new_decision(database: Database, adm
         "UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(corrected.data), harness.ids[0]]
     )
     harness.match(0)
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 
@@ -243,7 +243,7 @@ def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Conn
     admin.execute("UPDATE document SET structured_data = NULL WHERE id = %s", [harness.ids[0]])
     with database.tenant(harness.tenant_id) as connection:
         assert matching.withdraw(connection, harness.tenant_id, harness.ids[0], NOW) is not None
-    assert harness.write(pending_match).decided_again
+    assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 
@@ -254,7 +254,7 @@ def test_killed_attempt_leaves_document_findable(database: Database, admin: Conn
     harness.match_all([0, 1])
     pending_match = harness.search(2)
     with database.tenant(harness.tenant_id) as connection:  # committed before an attempt calls the model
-        sql.write(connection, harness.tenant_id, {harness.ids[2]: pending_match.stated})
+        sql.write(connection, harness.tenant_id, {harness.ids[2]: pending_match.keys})
     harness.match(1)
     harness.match(2)
     reference = TenantHarness(
@@ -381,7 +381,7 @@ def test_other_supplier_orders_are_counted_but_not_read(
 
     pending_match = harness.search(3)
 
-    assert set(pending_match.room.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
+    assert set(pending_match.remaining_capacity.values()) == {sql.MAX_DOCUMENTS_PER_KEY - 4}
     assert not matcher.CACHE._entries
 
 

@@ -182,7 +182,7 @@ def test_trailing_place_is_not_part_of_the_name(text: str, location: str, core: 
 def test_other_names_are_separated_from_the_core(text: str, core: str, rest: set[str]) -> None:
     parsed = name(text)
     assert parsed.core == core
-    assert set(parsed.others) == rest
+    assert set(parsed.aliases) == rest
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_ascii_letter_or_digit_yields_a_core(text: str) -> None:
     parsed = name(text)
     assert name(text) == parsed
     assert bool(parsed.core) == bool(parsed.key)
-    assert parsed.core not in parsed.others
+    assert parsed.core not in parsed.aliases
     if any(letter.isascii() and letter.isalnum() for letter in text):
         assert parsed.core
 

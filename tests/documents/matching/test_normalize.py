@@ -266,7 +266,7 @@ def test_only_descriptions_are_embedded():
 
 
 def test_embedded_text_is_bounded():
-    assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalize.LONGEST_TEXT
+    assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalize.MAX_TEXT_CHARS
 
 
 def test_lone_surrogate_can_be_hashed():

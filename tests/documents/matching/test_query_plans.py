@@ -8,13 +8,13 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching import reading, sql
-from counterfoil.documents.matching.keys import PARENT_KINDS, SEEKS, Key
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEARCH_PREFIX, Key
 from counterfoil.documents.matching.normalize import ORDER
 
 IDS = [uuid4(), uuid4()]
 LOOKUP = sql.KeyLookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
 STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "start of a search": (sql._BEGIN, {"ids": IDS, "seeks": SEEKS}),
+    "start of a search": (sql._BEGIN, {"ids": IDS, "seeks": SEARCH_PREFIX}),
     "edges": (sql._EDGES, {"ids": IDS}),
     "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENT_KINDS)}),
     "holders of keys": (

@@ -38,13 +38,13 @@ def probability(*samples: SampleDocument) -> float:
 
 def test_referenced_fitting_order_is_certain() -> None:
     score_ = score(read(invoice(po_reference="4711")), read(order("4711")))
-    assert score_.named
+    assert score_.is_referenced
     assert match_probabilities([score_])[0] > 0.99
 
 
 def test_unreferenced_fitting_order_is_certain_by_content() -> None:
     score_ = score(read(invoice()), read(order()))
-    assert not score_.named
+    assert not score_.is_referenced
     assert (
         AUTO_MATCH_PROBABILITY
         <= match_probabilities([score_])[0]
@@ -89,7 +89,7 @@ def test_evidence_bits_sum_to_the_log_odds() -> None:
 def test_shipped_weights_agree_with_their_levels() -> None:
     weights = current()
     for named in (True, False):
-        bits = weights.general[named]
+        bits = weights.bits[named]
         assert (
             bits[FeatureLevel(Feature.NUMBER, "same+long")]
             > bits[FeatureLevel(Feature.NUMBER, "same_end+short")]

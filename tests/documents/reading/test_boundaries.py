@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents.reading.boundaries import MAX_DOUBTS, build_question, decide
+from counterfoil.documents.reading.boundaries import MAX_UNCERTAIN_BOUNDARIES, build_question, decide
 from counterfoil.documents.reading.cache import CachedLlm
 from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
@@ -66,7 +66,7 @@ def test_question_names_tenant_and_document() -> None:
     model = Model(boundary_answer((2, False, "high")))
     cache = Mock(find=lambda _: {})
     llm = CachedLlm(lambda: cast("Llm", model), cache, UUID(int=1), UUID(int=2))
-    assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_sure
+    assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_certain
     (question,) = model.questions
     assert (question.purpose, question.tenant_id, question.work_id) == ("splitting", UUID(int=1), UUID(int=2))
 
@@ -76,7 +76,7 @@ def test_confident_answer_resolves_uncertain_boundary():
     assert [boundary.page for boundary in uncertain.uncertain_boundaries] == [2]
     model = Model(boundary_answer((2, False, "high")))
     resolved = decide(model, DEADLINE, PAGES, uncertain)
-    assert (resolved.is_sure, resolved.ranges) == (True, [(1, 2), (3, 3)])
+    assert (resolved.is_certain, resolved.ranges) == (True, [(1, 2), (3, 3)])
     assert resolved.boundaries[0].evidence == ("The language model: It goes on.",)
 
 
@@ -124,9 +124,9 @@ def test_certain_boundaries_are_not_sent_to_model():
 
 
 def test_too_many_uncertain_boundaries_need_a_reviewer():
-    many_pages = [page("Lorem ipsum") for _ in range(MAX_DOUBTS + 2)]
+    many_pages = [page("Lorem ipsum") for _ in range(MAX_UNCERTAIN_BOUNDARIES + 2)]
     uncertain = split(many_pages)
-    assert len(uncertain.uncertain_boundaries) == MAX_DOUBTS + 1
+    assert len(uncertain.uncertain_boundaries) == MAX_UNCERTAIN_BOUNDARIES + 1
     model = Model(boundary_answer())
     assert decide(model, DEADLINE, many_pages, uncertain) == uncertain
     assert model.questions == []
@@ -142,6 +142,6 @@ def test_page_text_cannot_close_the_case_tag():
 
 def test_question_length_is_bounded():
     long = page(*[" ".join(["Wort"] * 80)] * 400)
-    many_pages = [long] * (MAX_DOUBTS + 1)
+    many_pages = [long] * (MAX_UNCERTAIN_BOUNDARIES + 1)
     uncertain = Split(len(many_pages), tuple(Boundary(number, False, 0.5) for number in range(2, len(many_pages) + 1)))
     assert len(build_question(many_pages, uncertain)) < 120_000

@@ -56,9 +56,9 @@ def test_missing_amount_contradicts_nothing(name: str):
     assert completeness(line_items=[{"net_amount": "60.00"}, {"description": "free"}]).is_good
 
 
-def test_uncertain_essential_field_is_doubtful():
+def test_low_confidence_essential_field_is_uncertain():
     evidence = {"invoice_number": Evidence("label", 0.5, 1), "total_gross": Evidence("label", 0.6, 1)}
-    assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).doubtful == ("invoice_number",)
+    assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).uncertain == ("invoice_number",)
 
 
 def test_delivery_note_requires_lines_but_no_totals():

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from counterfoil.documents.reading import model
 from counterfoil.documents.reading.grounding import Grounding
-from counterfoil.documents.reading.model import LlmExtraction, form, grounded_fields, question
+from counterfoil.documents.reading.model import LlmExtraction, answer_schema, grounded_fields, question
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
 from counterfoil.llm import LlmRequest
@@ -62,7 +62,7 @@ def test_currency_must_be_a_code(currency: str):
 
 @pytest.mark.parametrize("changes", [{"number": "L-2026"}, {"date": "2026-03-15"}, {"total_gross": "1506.01"}])
 def test_essential_value_absent_from_pages_is_rejected(changes: dict[str, str]):
-    grounded = form(Grounding(PAGES))
+    grounded = answer_schema(Grounding(PAGES))
     grounded.model_validate(READ)
     with pytest.raises(ValidationError, match="not on the pages"):
         grounded.model_validate(READ | changes)

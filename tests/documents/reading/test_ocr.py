@@ -12,7 +12,7 @@ from botocore.config import Config
 from counterfoil import aws
 from counterfoil.documents.page_images import MAX_OCR_BYTES
 from counterfoil.documents.reading import ocr
-from counterfoil.documents.reading.ocr import OcrPage, Textract, packed, unpacked
+from counterfoil.documents.reading.ocr import OcrPage, Textract, pack, unpack
 from counterfoil.documents.text import page
 from counterfoil.errors import CancelledError, RejectedRequestError, ServiceUnavailableError
 from tests.documents.reading.samples import LASKU, refusal, text_pdf, textract_response
@@ -64,7 +64,7 @@ def test_null_characters_are_replaced(textract_server: Server):
 
 @pytest.mark.parametrize("recognized", [None, OcrPage(OF, 0.9)])
 def test_packed_result_round_trips(recognized: OcrPage | None):
-    repeated = unpacked(packed(recognized))
+    repeated = unpack(pack(recognized))
     assert (repeated is None) == (recognized is None)
     if repeated is not None:
         assert (repeated.page.text, repeated.confidence) == (OF.text, 0.9)

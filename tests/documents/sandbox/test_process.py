@@ -77,7 +77,7 @@ def test_child_applies_the_rules_like_its_parent() -> None:
 @pytest.mark.parametrize("rules", [parsers.split_pages, parsers.read_pages])
 def test_slow_text_is_rejected(rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch) -> None:
     words = tuple(Word("1,00", 4.0 * (number % 100), number // 100, 3.0, number // 100 + 0.9) for number in range(9000))
-    monkeypatch.setattr(parsers, "READ", Limits(cpu_seconds=1, seconds=900, answer_bytes=1000))
+    monkeypatch.setattr(parsers, "READ_LIMITS", Limits(cpu_seconds=1, seconds=900, answer_bytes=1000))
 
     with pytest.raises(InvalidDocumentError, match="takes longer than 1 seconds"):
         rules([Page(600.0, 800.0, words)] * 30)

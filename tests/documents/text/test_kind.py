@@ -3,7 +3,7 @@
 import pytest
 
 from counterfoil.documents.text import kind
-from counterfoil.documents.text.kind import CERTAIN, STATED
+from counterfoil.documents.text.kind import CHECKED_CONFIDENCE, LABELED_CONFIDENCE
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_all_dates_are_found_with_positions():
     ],
 )
 def test_vat_id_with_valid_check_digits_is_certain(text: str, number: str):
-    assert kind.vat_id(text) == (number, CERTAIN)
+    assert kind.vat_id(text) == (number, CHECKED_CONFIDENCE)
 
 
 def test_vat_id_with_wrong_check_digits_is_uncertain():
-    assert kind.vat_id("DE123456789 HRB 17") == ("DE123456789", STATED)
+    assert kind.vat_id("DE123456789 HRB 17") == ("DE123456789", LABELED_CONFIDENCE)
 
 
 @pytest.mark.parametrize("text", ["DEUTSCHLAND", "auf Anfrage", "4711", "DE", "Nr. 17"])
@@ -103,12 +103,12 @@ def test_other_text_is_not_a_vat_id(text: str):
 
 def test_iban_is_read_up_to_its_end():
     text = "DE08 7009 0100 1234 5678 90 BIC GENODEF1M04"
-    assert kind.iban(text) == ("DE08700901001234567890", CERTAIN)
+    assert kind.iban(text) == ("DE08700901001234567890", CHECKED_CONFIDENCE)
     assert kind.find_ibans(f"Konto {text}") == ["DE08700901001234567890"]
 
 
 def test_invalid_iban_counts_only_beside_a_label():
-    assert kind.iban("DE12 1234 4321 9876 00") == ("DE1212344321987600", STATED)
+    assert kind.iban("DE12 1234 4321 9876 00") == ("DE1212344321987600", LABELED_CONFIDENCE)
     assert kind.find_ibans("Konto DE12 1234 4321 9876 00") == []
 
 

@@ -57,7 +57,7 @@ def test_fields_have_evidence_and_lines_a_box():
 def test_stated_total_proves_the_lines():
     lines = read_lines([draw_page(GERMAN)])
 
-    assert lines.proven
+    assert lines.is_proven
     assert lines.net == Decimal("114.50")
     assert min(item.evidence["net_amount"].confidence for item in lines.items) > 0.95
 
@@ -65,7 +65,7 @@ def test_stated_total_proves_the_lines():
 def test_lines_without_matching_total_are_unproven():
     lines = read_lines([draw_page(GERMAN.replace("114,50", "119,50"))])
 
-    assert not lines.proven
+    assert not lines.is_proven
     assert lines.net == Decimal("114.50")
 
 
@@ -157,7 +157,7 @@ Firma Muster GmbH, Hauptstr. 1, 12345 Berlin
     lines = read_lines([draw_page(first), draw_page(second)])
 
     assert [(item.page, item.fields["article_number"]) for item in lines.items] == [(1, "A-1"), (1, "A-2"), (2, "A-3")]
-    assert lines.proven
+    assert lines.is_proven
 
 
 def test_line_continues_on_next_page_without_heading():
@@ -314,7 +314,7 @@ Rechnungsbetrag                                738,40 €
         {"description": "Beratung im März", "net_amount": "500.00"},
         {"description": "Reisekosten", "net_amount": "120.50"},
     ]
-    assert lines.proven
+    assert lines.is_proven
 
 
 def test_net_tax_and_gross_are_not_lines():

@@ -79,8 +79,10 @@ def test_decision_applies_to_one_line_and_document():
 def test_trailing_zeros_do_not_change_a_decision():
     (match_result,) = result(*make_case()).variances
     decision = decide(match_result)
-    document, code, location, expected, actual = decision.about
-    stored = replace(decision, about=(document, code, location, expected + Decimal("0.000"), actual + Decimal("0.0")))
+    document, code, location, expected, actual = decision.variance_key
+    stored = replace(
+        decision, variance_key=(document, code, location, expected + Decimal("0.000"), actual + Decimal("0.0"))
+    )
     assert reexamine(make_case(), stored).outcome is ThreeWayMatchStatus.MATCHED
 
 

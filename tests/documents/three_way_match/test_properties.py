@@ -20,7 +20,7 @@ from counterfoil.documents.three_way_match import (
     find_variances,
     read_document,
 )
-from counterfoil.documents.three_way_match.tolerances import NONE, Limits, symmetric_limits
+from counterfoil.documents.three_way_match.tolerances import NO_DIFFERENCE, Limits, symmetric_limits
 from tests.documents.three_way_match.samples import (
     TWO,
     codes,
@@ -142,7 +142,7 @@ def same_limits(limits: Any) -> Tolerances:
 @few
 @given(cases)
 def test_wider_tolerance_never_opens_variances(case: list[Document]):
-    layers = [NONE, *(symmetric_limits(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
+    layers = [NO_DIFFERENCE, *(symmetric_limits(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
     open_ = [codes(result(*case, tolerances=same_limits(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
         assert set(wide) <= set(narrow)
@@ -152,7 +152,7 @@ def test_wider_tolerance_never_opens_variances(case: list[Document]):
 @few
 @given(cases)
 def test_extreme_tolerances_tolerate_none_or_all(case: list[Document]):
-    strict, lenient = (result(*case, tolerances=same_limits(limits)) for limits in (NONE, Limits()))
+    strict, lenient = (result(*case, tolerances=same_limits(limits)) for limits in (NO_DIFFERENCE, Limits()))
     assert not any(variance.is_tolerated for variance in strict.variances)
     assert all(variance.limits is None for variance in lenient.variances if variance.is_open)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances, VarianceCode, VarianceDecision
 from counterfoil.documents.three_way_match.decisions import (
-    LEAST,
+    MIN_DECISIONS,
     DecisionLabel,
     SkippedSuggestion,
     ToleranceSuggestion,
@@ -71,17 +71,17 @@ def test_repeatedly_accepted_difference_is_suggested_with_evidence():
         "more",
     )
     assert suggestion.limits == Limits(lower_percent=Decimal(1), upper_percent=Decimal("1.50"))
-    assert suggestion.before == symmetric_limits(percent=Decimal(1))
+    assert suggestion.current_limits == symmetric_limits(percent=Decimal(1))
     evidence = suggestion.evidence
     assert (evidence.accepted, evidence.newly_tolerated, evidence.people) == (20, 19, ("ann", "bob"))
     assert (evidence.largest_accepted, evidence.smallest_disputed) == (Decimal("1.8"), Decimal("2.5"))
-    assert evidence.at_least == pytest.approx(0.05 ** (1 / 19))
+    assert evidence.min_acceptance_rate == pytest.approx(0.05 ** (1 / 19))
     assert (evidence.since.isoformat(), evidence.until.isoformat()) == ("2026-04-02", "2026-04-21")
 
 
 def test_too_few_documents_suggest_nothing():
-    assert withheld_reason(labels(LEAST - 1)) == "19 documents accepted; 20 are required."
-    assert isinstance(suggest_tolerances(labels(LEAST), Tolerances())[0], ToleranceSuggestion)
+    assert withheld_reason(labels(MIN_DECISIONS - 1)) == "19 documents accepted; 20 are required."
+    assert isinstance(suggest_tolerances(labels(MIN_DECISIONS), Tolerances())[0], ToleranceSuggestion)
 
 
 def test_many_lines_of_one_invoice_count_once():
@@ -230,21 +230,21 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
         if isinstance(proposal, SkippedSuggestion):
             continue
         of = [skipped for skipped in found if (skipped.key, skipped.direction) == (proposal.key, proposal.direction)]
-        yes = [skipped for skipped in of if skipped.verdict.is_accepted]
-        assert len({skipped.verdict.about[0] for skipped in yes}) >= LEAST
+        yes = [skipped for skipped in of if skipped.decision.is_accepted]
+        assert len({skipped.decision.variance_key[0] for skipped in yes}) >= MIN_DECISIONS
         assert not any(
-            proposal.limits.contain(skipped.expected, skipped.actual)
+            proposal.limits.contains(skipped.expected, skipped.actual)
             for skipped in of
-            if not skipped.verdict.is_accepted
+            if not skipped.decision.is_accepted
         )
         assert all(
-            proposal.limits.contain(skipped.expected, skipped.actual)
+            proposal.limits.contains(skipped.expected, skipped.actual)
             for skipped in found
-            if skipped.key is proposal.key and proposal.before.contain(skipped.expected, skipped.actual)
+            if skipped.key is proposal.key and proposal.current_limits.contains(skipped.expected, skipped.actual)
         )
         assert any(
-            proposal.limits.contain(skipped.expected, skipped.actual)
-            and not proposal.before.contain(skipped.expected, skipped.actual)
+            proposal.limits.contains(skipped.expected, skipped.actual)
+            and not proposal.current_limits.contains(skipped.expected, skipped.actual)
             for skipped in yes
         )
         applied = Tolerances([*table, proposal.tolerance])
@@ -258,14 +258,14 @@ def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel]
 
 
 @settings(max_examples=100, deadline=None)
-@given(label_lists, st.integers(0, LEAST - 1))
+@given(label_lists, st.integers(0, MIN_DECISIONS - 1))
 def test_fewer_documents_than_required_suggest_nothing(found: list[DecisionLabel], most: int):
     few = [
         replace(
             suggestion,
-            verdict=replace(
-                suggestion.verdict,
-                about=(UUID(int=suggestion.verdict.id % max(most, 1)), *suggestion.verdict.about[1:]),
+            decision=replace(
+                suggestion.decision,
+                variance_key=(UUID(int=suggestion.decision.id % max(most, 1)), *suggestion.decision.variance_key[1:]),
             ),
         )
         for suggestion in found

@@ -114,7 +114,7 @@ def test_order_without_invoice_puts_nothing_at_stake():
 def test_ambiguous_match_needs_review():
     documents = [order(), delivery(), invoice()]
 
-    summary = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
+    summary = find_variances(documents, links(documents), ambiguous_ids=[documents[2].id]).summary
 
     assert summary.status is ClusterStatus.NEEDS_REVIEW
 
@@ -144,7 +144,7 @@ def test_supplier_without_identifier_needs_review(supplier: Any):
 def test_confirmed_match_resolves_a_missing_supplier():
     documents = [order(), delivery(supplier=None), invoice()]
 
-    match_result = find_variances(documents, links(documents), confirmed=[documents[1].id])
+    match_result = find_variances(documents, links(documents), confirmed_ids=[documents[1].id])
 
     assert (match_result.summary.status, match_result.reasons) == (ClusterStatus.MATCHED, ("Everything agrees.",))
 
@@ -152,7 +152,7 @@ def test_confirmed_match_resolves_a_missing_supplier():
 def test_ambiguous_match_is_the_first_reason():
     documents = [order(), delivery(), invoice()]
 
-    match_result = find_variances(documents, links(documents), ambiguous=[documents[2].id])
+    match_result = find_variances(documents, links(documents), ambiguous_ids=[documents[2].id])
 
     assert match_result.reasons == ("Invoice R-100: its match is ambiguous, see Review.", "Everything agrees.")
 
@@ -160,7 +160,7 @@ def test_ambiguous_match_is_the_first_reason():
 def test_exception_omits_reviews_from_its_reasons():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    match_result = find_variances(documents, links(documents), ambiguous=[documents[2].id])
+    match_result = find_variances(documents, links(documents), ambiguous_ids=[documents[2].id])
 
     assert not any("ambiguous" in reason for reason in match_result.reasons)
 
@@ -168,7 +168,7 @@ def test_exception_omits_reviews_from_its_reasons():
 def test_exception_outranks_a_review():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    summary = find_variances(documents, links(documents), ambiguous=[documents[2].id]).summary
+    summary = find_variances(documents, links(documents), ambiguous_ids=[documents[2].id]).summary
 
     assert summary.status is ClusterStatus.EXCEPTION
 

@@ -59,8 +59,8 @@ def test_limits_of_two_layers_are_not_mixed():
         [Tolerance(Key.PRICE, percent(2)), Tolerance(Key.PRICE, Limits(upper_absolute=Decimal(1)), article="A1")]
     )
     limits = layers.limits(Key.PRICE, articles=["A1"])
-    assert limits.contain(Decimal(1), Decimal(2))
-    assert limits.contain(Decimal(100), Decimal(1))
+    assert limits.contains(Decimal(1), Decimal(2))
+    assert limits.contains(Decimal(100), Decimal(1))
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_limits_of_two_layers_are_not_mixed():
     ],
 )
 def test_absolute_and_percentage_limits_must_both_hold(limits: Limits, expected: str, actual: str, is_allowed: bool):
-    assert limits.contain(Decimal(expected), Decimal(actual)) is is_allowed
+    assert limits.contains(Decimal(expected), Decimal(actual)) is is_allowed

@@ -159,10 +159,10 @@ def test_large_cluster_is_truncated(call_api: CallApi, harness: TenantHarness, a
 
     body = response.body
     assert (body["documents_total"], len(body["documents"]), body["next_cursor"] is not None) == (1004, 100, True)
-    assert len(body["matches"]) == clusters.MOST_EDGES < body["matches_total"]
+    assert len(body["matches"]) == clusters.MAX_MATCHES < body["matches_total"]
     comparison = body["comparison"]
-    assert 0 < len(comparison["lines"]) <= clusters.MOST_LINES < comparison["lines_total"] == 400
-    assert (len(comparison["lines"][0]["parts"]), comparison["lines"][0]["parts_total"]) == (clusters.MOST_PARTS, 100)
+    assert 0 < len(comparison["lines"]) <= clusters.MAX_LINE_ITEMS < comparison["lines_total"] == 400
+    assert (len(comparison["lines"][0]["parts"]), comparison["lines"][0]["parts_total"]) == (clusters.MAX_PARTS, 100)
     assert len(response.text) < 5_000_000
 
 

@@ -483,7 +483,7 @@ def test_timeline_has_all_events_in_order(
     assert (attempt["error_type"], attempt["error"], attempt["attempt"]) == ("TimeoutError", "Too slow", 1)
     assert events[-1]["kind"] == "running"
     (decision,) = [event for event in events if event["kind"] == "decision"]
-    assert decision["other"] == str(harness.ids[CREDIT])
+    assert decision["other_document_id"] == str(harness.ids[CREDIT])
 
 
 # Plans

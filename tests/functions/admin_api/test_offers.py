@@ -216,7 +216,7 @@ def test_pool_shows_failed_shards_first_with_dead_letters(
     first, _, last = body["parts"]
     assert (first["name"], first["error"], first["users"]) == ("0/failed", FAULT, 1)
     assert (last["completed"], last["quarantined"], last["ended_at"]) == (0, 1, "2026-03-01T08:05:00Z")
-    assert body["rules"] == {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
+    assert body["rules"] == {"max_offers": 5, "max_candidates": 1000, "max_exposure": None, "repeat_interval_days": 30}
 
 
 def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, acme: UUID, finish: End) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.files import tenants_of
+from counterfoil.documents.files import find_tenants_by_address
 from tests.dead_letters.audit_trail import verified_changes
 from tests.functions.admin_api.conftest import CLAIMS, ApiResponse, CallApi
 
@@ -122,13 +122,13 @@ def test_disabled_tenant_takes_no_new_work(
         "This tenant is disabled. An admin for all tenants can enable it.",
     )
     with database.delivery() as connection:
-        assert tenants_of(connection, ["in@acme.example"]) == []
+        assert find_tenants_by_address(connection, ["in@acme.example"]) == []
     assert slugs(tenants(call_api, VIEWER)) == ["acme"]
     change(call_api, "", {"is_disabled": True}, PLATFORM_ADMIN)
     assert change(call_api, "", {"is_disabled": False}, PLATFORM_ADMIN).body["disabled_at"] is None
     assert call_api(upload, groups="[operator tenant:acme]").status == 201
     with database.delivery() as connection:
-        assert tenants_of(connection, ["in@acme.example"]) == [acme]
+        assert find_tenants_by_address(connection, ["in@acme.example"]) == [acme]
     assert [action for _, action, _ in verified_changes(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
 
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from counterfoil.documents.matching.compare import Feature, FeatureLevel, compare
-from counterfoil.documents.matching.score import FOUND, PRIOR, parse
+from counterfoil.documents.matching.score import PRIOR, SECTIONS, parse
 from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import priors
 from tools.training.candidate_pairs import Tenant, tenants
@@ -29,8 +29,8 @@ def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant])
 def test_group_contains_candidates_of_one_decision(two_tenants: list[Tenant]) -> None:
     groups = list(two_tenants[0].groups())
     assert len(groups) == 24
-    assert {len(group.candidates) for group in groups if group.child.named} == {1}
-    assert min(len(group.candidates) for group in groups if not group.child.named) > 1
+    assert {len(group.candidates) for group in groups if group.child.references} == {1}
+    assert min(len(group.candidates) for group in groups if not group.child.references) > 1
 
 
 def test_unrelated_pairs_are_deterministic_and_never_true(two_tenants: list[Tenant]) -> None:
@@ -52,13 +52,13 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
     assert found == fit_weights(two_tenants)
     weights = parse(found)
     assert weights.version.startswith("weights-")
-    for named in FOUND:
-        assert weights.general[named].keys() == priors.bits().keys()
+    for named in SECTIONS:
+        assert weights.bits[named].keys() == priors.bits().keys()
 
 
 def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
     """All documents of these sets share an article, and their few sellers do not discriminate."""
-    found = parse(fit_weights(two_tenants)).general[False]
+    found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (
         PRIOR,
@@ -72,7 +72,7 @@ def test_contradiction_stays_negative_despite_small_set(two_tenants: list[Tenant
     found = parse(fit_weights(two_tenants))
     for level, bits in priors.bits().items():
         if bits <= -4.0 and level != PRIOR:
-            assert all(found.general[named][level] < 0 for named in FOUND), level
+            assert all(found.bits[named][level] < 0 for named in SECTIONS), level
 
 
 def test_held_out_tenants_are_measured(two_tenants: list[Tenant]) -> None:

@@ -285,7 +285,8 @@ function TimelineEvent({
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
   const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const reason = event.detail?.reason ?? event.detail?.reasoning;
-  const other = event.other && (known.get(event.other) ?? { id: event.other, type: null });
+  const other =
+    event.other_document_id && (known.get(event.other_document_id) ?? { id: event.other_document_id, type: null });
   return (
     <li class={event.kind}>
       <p>

@@ -9,7 +9,12 @@ import { Progress, ShardName } from "./shards";
 import { Job } from "./user_offers";
 
 // The OpenAPI description has no schema of the rules.
-type Rules = { offers: number; candidates: number; repeat_days: number; most_offered?: number | null };
+type Rules = {
+  max_offers: number;
+  max_candidates: number;
+  max_exposure?: number | null;
+  repeat_interval_days: number;
+};
 type PoolDetail = Schemas["OfferPoolDetail"];
 
 const DESCRIPTIONS = {
@@ -87,9 +92,9 @@ function Pool({ id }: { id: string }) {
 
 function Facts({ pool }: { pool: PoolDetail }) {
   const rules = pool.rules as Rules;
-  const candidates = `${formatNumber(rules.offers)} offers from ${formatNumber(rules.candidates)} candidates`;
-  const repeats = `repeated after ${formatNumber(rules.repeat_days)} days at the earliest`;
-  const most = rules.most_offered && `each user offered at most ${formatNumber(rules.most_offered)} times`;
+  const candidates = `${formatNumber(rules.max_offers)} offers from ${formatNumber(rules.max_candidates)} candidates`;
+  const repeats = `repeated after ${formatNumber(rules.repeat_interval_days)} days at the earliest`;
+  const most = rules.max_exposure && `each user offered at most ${formatNumber(rules.max_exposure)} times`;
   const facts: Fact[] = [
     ["Offered at", <Time at={pool.offered_at} both />],
     ["Expires", <Time at={pool.expires_at} both />],

@@ -13,9 +13,9 @@ import { formatPercent, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
 import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
-import { type Doubt, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
+import { type AmbiguousMatch, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
 
-type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: Doubt[] };
+type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: AmbiguousMatch[] };
 type Candidate = Schemas["Candidate"];
 type Verb = keyof typeof VERBS;
 
@@ -106,7 +106,7 @@ function Question({
   onDecided: (sentence: string) => void;
   reload: () => void;
 }) {
-  const candidates = review.ambiguous_matches.flatMap((doubt) => doubt.candidates);
+  const candidates = review.ambiguous_matches.flatMap((ambiguous) => ambiguous.candidates);
   const [chosen, setChosen] = useState(0);
   const [dialog, setDialog] = useState<{ act: "merge" } | { act: Verb; others: Candidate[] } | null>(null);
   const at = Math.min(chosen, candidates.length - 1);
@@ -128,9 +128,11 @@ function Question({
   let number = 0;
   return (
     <>
-      {review.ambiguous_matches.map((doubt) => (
-        <section class="doubt" aria-label="Possible matches">
-          <p class="reason">{[doubt.reason || reasonOf(doubt), doubt.unasked].filter(Boolean).join(" ")}</p>
+      {review.ambiguous_matches.map((ambiguous) => (
+        <section class="ambiguous-match" aria-label="Possible matches">
+          <p class="reason">
+            {[ambiguous.reason || reasonOf(ambiguous), ambiguous.llm_skip_reason].filter(Boolean).join(" ")}
+          </p>
           <div class="side-by-side">
             <article class="card">
               <h2>
@@ -138,7 +140,7 @@ function Question({
               </h2>
               <DocumentFacts doc={review.document} />
             </article>
-            {doubt.candidates.map((candidate) => {
+            {ambiguous.candidates.map((candidate) => {
               const mine = number++;
               return (
                 <CandidateCard
@@ -146,7 +148,7 @@ function Question({
                   candidate={candidate}
                   number={mine}
                   review={review}
-                  span={barSpan(doubt.candidates.map((one) => one.evidence))}
+                  span={barSpan(ambiguous.candidates.map((one) => one.evidence))}
                   isChosen={mine === at}
                   choose={() => setChosen(mine)}
                   begin={(act) => begin(act, [candidate])}
@@ -155,8 +157,8 @@ function Question({
               );
             })}
           </div>
-          {doubt.others && doubt.others.length > 0 && (
-            <p class="quiet">{doubt.others.length} weaker candidates are not shown.</p>
+          {ambiguous.other_candidates && ambiguous.other_candidates.length > 0 && (
+            <p class="quiet">{ambiguous.other_candidates.length} weaker candidates are not shown.</p>
           )}
         </section>
       ))}
@@ -202,9 +204,9 @@ function Question({
   );
 }
 
-const reasonOf = (doubt: Doubt) =>
-  doubt.number
-    ? `It references number ${doubt.number}, but the document with that number may be the wrong one.`
+const reasonOf = (ambiguous: AmbiguousMatch) =>
+  ambiguous.number
+    ? `It references number ${ambiguous.number}, but the document with that number may be the wrong one.`
     : "The best candidate is uncertain.";
 
 function CandidateCard({
@@ -328,7 +330,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
     return null;
   }
   const known = new Map(
-    review.ambiguous_matches.flatMap((doubt) => doubt.candidates.map((one) => [one.document.id, one.document])),
+    review.ambiguous_matches.flatMap((ambiguous) => ambiguous.candidates.map((one) => [one.document.id, one.document])),
   );
   return (
     <section aria-labelledby="decisions">

@@ -13,11 +13,11 @@ import { DecisionNotice } from "./decisions";
 
 export type ReviewFilter = ReturnType<typeof queueFilter>;
 // The OpenAPI description lacks these properties.
-export type Doubt = Schemas["Doubt"] & {
+export type AmbiguousMatch = Schemas["AmbiguousMatch"] & {
   reason?: string | null;
   number?: string | null;
-  unasked?: string | null;
-  others?: unknown[];
+  llm_skip_reason?: string | null;
+  other_candidates?: unknown[];
   count?: number;
 };
 
@@ -167,7 +167,7 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
   );
 }
 
-function candidateNames({ candidates, count }: Doubt) {
+function candidateNames({ candidates, count }: AmbiguousMatch) {
   const some = candidates.slice(0, SHOWN_CANDIDATES).map((candidate) => documentTitle(candidate.document));
   const left = (count ?? candidates.length) - some.length;
   return [...some, ...(left > 0 ? [`${left} more`] : [])].join(" or ");

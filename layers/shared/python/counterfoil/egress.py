@@ -82,7 +82,7 @@ class EgressResponse:
     headers: Mapping[str, str]
     """By lower-case name."""
     body: bytes
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether the body is truncated or could not be read."""
 
 
@@ -95,7 +95,7 @@ class Egress:
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
 
-    def public(self) -> "Egress":
+    def public_only(self) -> "Egress":
         """Return the same client without its allowlist."""
         return Egress((), self._resolve)
 
@@ -137,13 +137,13 @@ class Egress:
             total=min(seconds, TOTAL_SECONDS),
             max_body_bytes=max_body_bytes,
             truncate=True,
-            connect_to=self.address,
+            connect_to=self.resolve_address,
         )
         return EgressResponse(
             response.status_code, dict(response.headers), response.content, http.is_truncated(response)
         )
 
-    def address(self, scheme: str, host: str, port: int) -> str:
+    def resolve_address(self, scheme: str, host: str, port: int) -> str:
         """Return the IP address to connect to.
 
         Raises:

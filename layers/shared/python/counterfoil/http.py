@@ -66,7 +66,7 @@ def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamErro
     return RejectedRequestError(f"{host} could not be called: {type(error).__name__}")
 
 
-def check(response: httpx.Response) -> None:
+def check_status(response: httpx.Response) -> None:
     """Accept a response with a 2xx status.
 
     Raises:
@@ -89,7 +89,7 @@ def send(  # noqa: PLR0913
     total: float,
     max_body_bytes: int | None = MAX_BODY_BYTES,
     truncate: bool = False,
-    check_response: Callable[[httpx.Response], None] = check,
+    check_response: Callable[[httpx.Response], None] = check_status,
     connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
     """Make a call and return its response with the body. Redirects are not followed.

@@ -12,7 +12,7 @@ from counterfoil.http import run_with_deadline
 MIN_SECONDS_LEFT = 3.0
 """Minimum remaining time for a call to S3."""
 CALL_TIMEOUT_SECONDS = 15.0
-POSTPONED = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
+POSTPONE_SQL = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
 """SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
 
 Page = dict[str, Any]
@@ -33,12 +33,12 @@ def erase(
     *,
     version: str | None = None,
     before: datetime | None = None,
-    kept: Collection[str] = (),
+    retained: Collection[str] = (),
 ) -> int:
     """Erase every version of the object `key`, or of every object below `key/`.
 
-    `version` limits this to one version, and `before` to versions last modified until then. Versions in `kept` are not
-    erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
+    `version` limits this to one version, and `before` to versions last modified until then. Versions in `retained` are
+    not erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
 
     Raises:
         UnfinishedError: no time was left; call it again.
@@ -61,7 +61,7 @@ def erase(
         return (
             (key.endswith("/") or entry["Key"] == key)
             and (version is None or entry["VersionId"] == version)
-            and entry["VersionId"] not in kept
+            and entry["VersionId"] not in retained
             and (before is None or entry["LastModified"] <= before)
         )
 

@@ -17,7 +17,7 @@ from aws_lambda_powertools import Logger
 from counterfoil import audit, objects
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database, maintenance_connection
-from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, safe_message
 
 SLUG_RETENTION = timedelta(days=15)
@@ -86,7 +86,7 @@ _TABLES = "SELECT tenant_tables()"
 _ERASE_ROWS = "SELECT erase_tenant_rows(%s, %s, %s)"
 _ERASE_TENANT = "SELECT erase_tenant(%s)"
 _QUEUE_LAST = "UPDATE tenant_erasure SET due_at = %s WHERE id = %s"
-_POSTPONE = f"UPDATE tenant_erasure SET {objects.POSTPONED} WHERE id = %(id)s"  # noqa: S608  # a constant
+_POSTPONE = f"UPDATE tenant_erasure SET {objects.POSTPONE_SQL} WHERE id = %(id)s"  # noqa: S608  # a constant
 _RESTART = "UPDATE tenant_erasure SET next_table = NULL WHERE id = %s"
 _ADD_OBJECT_COUNT = "UPDATE tenant_erasure SET object_count = object_count + %s WHERE id = %s"
 _CLEAR = """
@@ -157,8 +157,8 @@ def _erase(
         return False
     now = clock()
     with maintenance_connection(database) as connection:
-        connection.execute(_CLEAR, {"now": now, "due_at": now + LONGEST_ATTEMPT, "id": id_})
-        row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - LONGEST_ATTEMPT}).fetchone()
+        connection.execute(_CLEAR, {"now": now, "due_at": now + MAX_ATTEMPT_DURATION, "id": id_})
+        row = connection.execute(_FINISH, {"now": now, "id": id_, "before": now - MAX_ATTEMPT_DURATION}).fetchone()
         if row is None:
             return False
         detail = {"rows": row[0], "objects": row[1]}

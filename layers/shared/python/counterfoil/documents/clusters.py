@@ -22,12 +22,12 @@ from counterfoil.documents.matching.evidence import Step, evidence_steps
 from counterfoil.documents.matching.normalize import words
 from counterfoil.documents.three_way_match import ClusterStatus
 
-MOST_EDGES = 300
-MOST_LINES = 300
-MOST_PARTS = 50
+MAX_MATCHES = 300
+MAX_LINE_ITEMS = 300
+MAX_PARTS = 50
 """Maximum number of documents shown per line item."""
-MOST_VARIANCES = 300
-MOST_CHARACTERS = 1_000_000
+MAX_VARIANCES = 300
+MAX_JSON_CHARS = 1_000_000
 """Maximum size of all line items, and of all variances, as JSON."""
 
 
@@ -43,7 +43,7 @@ class ClusterMatch:
     reasoning: str
     decided_at: datetime
     evidence: Annotated[Sequence[Step], Field(description="Result of each feature, in the order of scoring.")]
-    question_about: Annotated[
+    judged_document_id: Annotated[
         UUID | None, Field(description="Document about which a language model decided; null if none did.")
     ]
 
@@ -56,7 +56,7 @@ class Comparison:
     reasons: Sequence[str]
     warnings: Sequence[str]
     lines: Sequence[Mapping[str, Any]]
-    """Each with the first MOST_PARTS of its `parts`, and `parts_total`."""
+    """Each with the first MAX_PARTS of its `parts`, and `parts_total`."""
     lines_total: int
     variances: Sequence[Mapping[str, Any]]
     variances_total: int
@@ -137,7 +137,7 @@ def show(
     shown_ids = [cursor.id for cursor in cursors[:limit]]
     edges, edges_total = _edges(connection, shown_ids)
     neighbor_ids = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown_ids)
-    summaries = document_list.of_ids(connection, tenant_id, [*shown_ids, *neighbor_ids])
+    summaries = document_list.page_of_ids(connection, tenant_id, [*shown_ids, *neighbor_ids])
     result_row = connection.execute(_RESULT, parameters).fetchone() or (None, None, False, None, None)
     result, computed_at, is_computing, error, status = result_row
     return ClusterDetail(
@@ -157,12 +157,12 @@ def show(
 
 
 def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[ClusterMatch], int]:
-    parameters = {"ids": list(ids), "most": MOST_EDGES}
+    parameters = {"ids": list(ids), "most": MAX_MATCHES}
     matches = [
         ClusterMatch(*(*row[:-2], evidence_steps(row[-2] or ()), row[-1]))
         for row in connection.execute(_EDGES.encode(), parameters)
     ]
-    return matches, len(matches) if len(matches) < MOST_EDGES else _number(connection, _EDGES_TOTAL, parameters)
+    return matches, len(matches) if len(matches) < MAX_MATCHES else _number(connection, _EDGES_TOTAL, parameters)
 
 
 def _number(connection: Connection, statement: str, values: Mapping[str, Any]) -> int:
@@ -172,27 +172,27 @@ def _number(connection: Connection, statement: str, values: Mapping[str, Any]) -
 
 def _comparison(result: Mapping[str, Any]) -> Comparison:
     lines = [
-        {**line, "parts": line["parts"][:MOST_PARTS], "parts_total": len(line["parts"])}
-        for line in result["lines"][:MOST_LINES]
+        {**line, "parts": line["parts"][:MAX_PARTS], "parts_total": len(line["parts"])}
+        for line in result["lines"][:MAX_LINE_ITEMS]
     ]
     return Comparison(
         outcome=result["outcome"],
-        reasons=result["reasons"][:MOST_VARIANCES],
-        warnings=result["warnings"][:MOST_VARIANCES],
+        reasons=result["reasons"][:MAX_VARIANCES],
+        warnings=result["warnings"][:MAX_VARIANCES],
         lines=_truncate(lines),
         lines_total=len(result["lines"]),
-        variances=_truncate(result["variances"][:MOST_VARIANCES]),
+        variances=_truncate(result["variances"][:MAX_VARIANCES]),
         variances_total=len(result["variances"]),
         can_be_accepted=differences.needs_decision(result),
     )
 
 
 def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return as many leading items as fit into MOST_CHARACTERS of JSON. Pure."""
+    """Return as many leading items as fit into MAX_JSON_CHARS of JSON. Pure."""
     truncated, length = [], 0
     for item in items:
         length += len(json.dumps(item))
-        if length > MOST_CHARACTERS:
+        if length > MAX_JSON_CHARS:
             break
         truncated.append(item)
     return truncated
@@ -201,9 +201,9 @@ def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 Sort = Literal["oldest", "newest", "amount"]
 """`oldest` and `newest` sort by `waiting_since`, `amount` by the largest amount at stake in any currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
-OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
+OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of unfinished clusters."""
-COUNTED = 1_000
+MAX_COUNT = 1_000
 """Maximum exact count of a status. Higher counts are COUNTED + 1."""
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -324,7 +324,7 @@ def _statement(
         values |= {"supplier": prefix, "supplier_end": prefix + _LAST_CHARACTER}
     if filters.number is not None:
         conditions.append(_NUMBER)
-        values["numbered"] = document_list.numbered(connection, tenant_id, filters.number)
+        values["numbered"] = document_list.find_by_number(connection, tenant_id, filters.number)
     return _PAGE.format(conditions=" ".join(conditions), **order._asdict())
 
 
@@ -338,7 +338,7 @@ SELECT requested.status, (SELECT count(*) FROM (
 
 def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
     """Return the number of clusters of each status, counted up to COUNTED + 1."""
-    values = {"tenant": tenant_id, "statuses": [status.value for status in ClusterStatus], "most": COUNTED + 1}
+    values = {"tenant": tenant_id, "statuses": [status.value for status in ClusterStatus], "most": MAX_COUNT + 1}
     return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
 
 

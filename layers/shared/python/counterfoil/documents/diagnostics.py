@@ -29,7 +29,7 @@ from counterfoil.errors import StaleClaimError
 WORKER = "diagnostics"
 DEBOUNCE = timedelta(seconds=5)
 """Delay between the first request and the computation, so that further changes are included."""
-CHANGED = "The cluster has changed and will be compared again."
+CHANGED_NOTE = "The cluster has changed and will be compared again."
 
 # A pending cluster stays unchanged. Its computation will see the writes of this transaction, because the row is locked
 # until the commit (ON CONFLICT also locks rows that its condition excludes). Otherwise a new revision starts, as in
@@ -90,7 +90,7 @@ def enqueue_diagnostics(
     failed = [row[3] for row in rows if row[-1]]
     if failed:
         close_pending(
-            connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED
+            connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED_NOTE
         )
     return [
         OutboxMessage(id_, worker, tenant, Message(work_id=work_id, revision=revision, send_number=send_number), due)
@@ -98,7 +98,7 @@ def enqueue_diagnostics(
     ]
 
 
-COMPARED_AT_ONCE = 500
+MAX_IMMEDIATE_DOCUMENTS = 500
 """Maximum number of documents that are compared while the caller waits. The worker compares larger clusters."""
 _STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
 
@@ -110,10 +110,10 @@ def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: 
     the worker delivers the result, and only its claim excludes concurrent changes.
     """
     ((token, documents),) = connection.execute(_STORED, [cluster_id]).fetchall()
-    if documents is None or documents > COMPARED_AT_ONCE:
+    if documents is None or documents > MAX_IMMEDIATE_DOCUMENTS:
         return
     cluster = load(connection, tenant_id, cluster_id)
-    write(connection, cluster_id, token, None if cluster is None else cluster.examine(), now)
+    write(connection, cluster_id, token, None if cluster is None else cluster.compare(), now)
 
 
 @dataclass(frozen=True)
@@ -124,17 +124,17 @@ class DiagnosticsInput:
     """Documents of the cluster, and contracts linked to them."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
-    verdicts: tuple[VarianceDecision, ...]
+    decisions: tuple[VarianceDecision, ...]
     """Latest decision about each difference."""
-    ambiguous: frozenset[UUID]
+    ambiguous_ids: frozenset[UUID]
     """Documents with an open review."""
-    confirmed: frozenset[UUID]
+    confirmed_ids: frozenset[UUID]
     """Documents with a match that a reviewer confirmed."""
 
-    def examine(self) -> Result:
+    def compare(self) -> Result:
         """Compare the documents. Pure."""
         return find_variances(
-            self.documents, self.edges, self.tolerances, self.verdicts, self.ambiguous, self.confirmed
+            self.documents, self.edges, self.tolerances, self.decisions, self.ambiguous_ids, self.confirmed_ids
         )
 
 

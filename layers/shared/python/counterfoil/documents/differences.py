@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from counterfoil import audit
@@ -19,10 +19,8 @@ from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics
 from counterfoil.documents.review import DecisionContext, DecisionRejected
 from counterfoil.documents.three_way_match import VarianceCode, VarianceDecision, read_document
-from counterfoil.documents.three_way_match.decisions import About, DecisionLabel
-from counterfoil.documents.three_way_match.model import number_of
-
-Word = Literal["accepted", "disputed"]
+from counterfoil.documents.three_way_match.decisions import DecisionLabel, VarianceKey
+from counterfoil.documents.three_way_match.model import DecisionKind, parse_number
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ class VarianceSelector:
 class DecisionResult:
     """Result of a decision."""
 
-    word: Word
-    sentences: tuple[str, ...]
+    decision: DecisionKind
+    differences: tuple[str, ...]
     """Sentences that describe the differences."""
-    left: tuple[str, ...]
+    remaining: tuple[str, ...]
     """Sentences that describe the other open differences."""
     messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
@@ -57,17 +55,17 @@ _LOCK_RESULT = "SELECT result FROM cluster_diagnostics WHERE id = %s AND result 
 _INSERT_DECISION = """
 INSERT INTO variance_decision
     (tenant_id, document_id, code, line, expected, actual, unit, currency, decision, decided_by, reason, decided_at)
-VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(word)s,
+VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, %(unit)s, %(currency)s, %(decision)s,
     %(by)s, %(reason)s, %(now)s)
 """
 
 
-def say(  # decision, selection and context
+def decide(  # decision, selection and context
     connection: Connection,
     tenant_id: UUID,
     cluster_id: UUID,
     selector: VarianceSelector,
-    word: Word,
+    decision: DecisionKind,
     now: datetime,
     context: DecisionContext,
 ) -> DecisionResult | DecisionRejected:
@@ -82,29 +80,29 @@ def say(  # decision, selection and context
         return _NOT_FOUND
     variances: list[Mapping[str, Any]] = row[0]["variances"]
     decisions = {
-        verdict.about: verdict
-        for verdict in diagnostics.list_variance_decisions(
+        previous.variance_key: previous
+        for previous in diagnostics.list_variance_decisions(
             connection, {UUID(variance["document"]) for variance in variances}
         )
     }
     selected = [
         variance for variance in variances if _is_difference(variance) and _matches_selector(variance, selector)
     ]
-    if selector == VarianceSelector() and word == "accepted":
+    if selector == VarianceSelector() and decision == "accepted":
         accepted = [variance for variance in selected if variance["decision"] == "accepted"]
         selected = [variance for variance in selected if _is_open(variance, {})] or accepted
     if not selected:
         return DecisionRejected("changed", _no_match_message(variances, selector))
-    changes = [variance for variance in selected if _is_new(decisions.get(_decision_key(variance)), word)]
+    changes = [variance for variance in selected if _is_new(decisions.get(_decision_key(variance)), decision)]
     if not changes:
         current = decisions[_decision_key(selected[0])]
         return DecisionRejected("changed", f"{current.sentence[:-1]}. No change is needed.")
-    for verdict in (decisions.get(_decision_key(variance)) for variance in changes):
-        if verdict is not None and not context.may_replace(verdict.id):
+    for previous in (decisions.get(_decision_key(variance)) for variance in changes):
+        if previous is not None and not context.may_replace(previous.id):
             return DecisionRejected(
-                "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}). Supersede that decision explicitly."
+                "changed", f"{previous.sentence[:-1]} (decision {previous.id}). Supersede that decision explicitly."
             )
-    common = {"tenant": tenant_id, "word": word, "by": context.by, "reason": context.reason, "now": now}
+    common = {"tenant": tenant_id, "decision": decision, "by": context.by, "reason": context.reason, "now": now}
     for variance in changes:
         connection.execute(_INSERT_DECISION, {**variance, **common})
     messages = diagnostics.enqueue_diagnostics(connection, tenant_id, [cluster_id], now)
@@ -113,9 +111,9 @@ def say(  # decision, selection and context
         variance["message"] for variance in variances if _is_open(variance, decisions) and variance not in selected
     )
     detail = {"count": len(changes)}
-    operation = AuditRecord(context.by, f"variances {word}", [str(cluster_id)], now, context.reason, detail=detail)
+    operation = AuditRecord(context.by, f"variances {decision}", [str(cluster_id)], now, context.reason, detail=detail)
     audit.record(connection, tenant_id, operation)
-    return DecisionResult(word, tuple(variance["message"] for variance in changes), remaining, messages)
+    return DecisionResult(decision, tuple(variance["message"] for variance in changes), remaining, messages)
 
 
 def needs_decision(result: Mapping[str, Any]) -> bool:
@@ -125,17 +123,17 @@ def needs_decision(result: Mapping[str, Any]) -> bool:
 
 def _is_difference(variance: Mapping[str, Any]) -> bool:
     return variance["tolerance"] is not None and None not in (
-        number_of(variance["expected"]),
-        number_of(variance["actual"]),
+        parse_number(variance["expected"]),
+        parse_number(variance["actual"]),
     )
 
 
-def _is_open(variance: Mapping[str, Any], decisions: Mapping[About, VarianceDecision]) -> bool:
+def _is_open(variance: Mapping[str, Any], decisions: Mapping[VarianceKey, VarianceDecision]) -> bool:
     """Return whether a difference needs action, given the decisions since the comparison."""
     if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
-    verdict = decisions.get(_decision_key(variance)) if _is_difference(variance) else None
-    return verdict is None or not verdict.is_accepted
+    previous = decisions.get(_decision_key(variance)) if _is_difference(variance) else None
+    return previous is None or not previous.is_accepted
 
 
 def _matches_selector(variance: Mapping[str, Any], selector: VarianceSelector) -> bool:
@@ -145,16 +143,16 @@ def _matches_selector(variance: Mapping[str, Any], selector: VarianceSelector) -
         and (selector.line == variance["line"] or (selector.line is None and selector.figures is None))
         and (
             selector.figures is None
-            or selector.figures == (number_of(variance["expected"]), number_of(variance["actual"]))
+            or selector.figures == (parse_number(variance["expected"]), parse_number(variance["actual"]))
         )
     )
 
 
-def _is_new(verdict: VarianceDecision | None, word: Word) -> bool:
-    return verdict is None or verdict.is_accepted is not (word == "accepted")
+def _is_new(current: VarianceDecision | None, decision: DecisionKind) -> bool:
+    return current is None or current.is_accepted is not (decision == "accepted")
 
 
-def _decision_key(variance: Mapping[str, Any]) -> About:
+def _decision_key(variance: Mapping[str, Any]) -> VarianceKey:
     return (
         UUID(variance["document"]),
         VarianceCode(variance["code"]),
@@ -192,14 +190,14 @@ def labels(connection: Connection) -> Iterator[DecisionLabel]:
     one always counts.
     """
     decisions = diagnostics.list_variance_decisions(connection)
-    ids = list({verdict.about[0] for verdict in decisions})
+    ids = list({decision.variance_key[0] for decision in decisions})
     rows = connection.execute(_SELLERS, [ids]).fetchall()
     sellers = {row[0]: read_document(*row).sellers for row in rows if row[1] != "other" and row[3] is not None}
     results = connection.execute(_RESULTS, [ids])
     current = {
         _decision_key(variance) for (result,) in results for variance in result["variances"] if _is_difference(variance)
     }
-    for verdict in decisions:
-        suppliers = sellers.get(verdict.about[0])
-        if suppliers and (verdict.about in current or not verdict.is_accepted):
-            yield DecisionLabel(suppliers, verdict)
+    for decision in decisions:
+        suppliers = sellers.get(decision.variance_key[0])
+        if suppliers and (decision.variance_key in current or not decision.is_accepted):
+            yield DecisionLabel(suppliers, decision)

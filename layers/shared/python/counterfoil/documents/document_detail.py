@@ -20,9 +20,9 @@ from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, evidence_steps
 from counterfoil.documents.three_way_match.model import unit_name
 
-MOST_LINES = 1_000
-MOST_EDGES = 100
-MOST_PARTS = 200
+MAX_LINE_ITEMS = 1_000
+MAX_MATCHES = 100
+MAX_PARTS = 200
 """Maximum number of parts shown per document."""
 
 
@@ -106,12 +106,12 @@ class Document(DocumentSummary):
     parent_id: Annotated[UUID | None, Field(description="Document from whose file it was split off.")]
     first_page: int | None
     last_page: int | None
-    parts: Annotated[Sequence[DocumentPart], Field(description=f"At most the first {MOST_PARTS}.")]
+    parts: Annotated[Sequence[DocumentPart], Field(description=f"At most the first {MAX_PARTS}.")]
     fields: Annotated[Sequence[DocumentField], Field(description="Fields of the header.")]
-    lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"At most the first {MOST_LINES}.")]
+    lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"At most the first {MAX_LINE_ITEMS}.")]
     lines_total: int
     progress: Sequence[Progress]
-    matches: Annotated[Sequence[DocumentMatch], Field(description=f"At most the {MOST_EDGES} strongest.")]
+    matches: Annotated[Sequence[DocumentMatch], Field(description=f"At most the {MAX_MATCHES} strongest.")]
     matches_total: int
     dead_letters: Sequence[DocumentDeadLetter]
     review: Annotated[str | None, Field(description="State of its review; null if it never needed one.")]
@@ -144,7 +144,7 @@ _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)
 def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document | None:
     """Return a document of the tenant; None if it does not exist."""
     parameters = {"tenant": tenant_id, "id": document_id}
-    summaries = document_list.of_ids(connection, tenant_id, [document_id])
+    summaries = document_list.page_of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, parameters).fetchone()
     attempts = connection.execute(_PROGRESS, parameters).fetchone()
     if not summaries or row is None or attempts is None:
@@ -152,8 +152,8 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document
     size, method, duplicate_uploads, last_duplicate_at, *source, parent_id, first, last, data, evidence, review = row
     (summary,) = summaries
     fields, lines = _fields(data or {}, evidence or {})
-    edges, edges_total = edges_of(connection, tenant_id, document_id)
-    work_items = work_items_of(connection, tenant_id, document_id)
+    edges, edges_total = list_matches(connection, tenant_id, document_id)
+    work_items = list_work_items(connection, tenant_id, document_id)
     return Document(
         **vars(summary),
         size=size,
@@ -164,9 +164,9 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document
         parent_id=parent_id,
         first_page=first,
         last_page=last,
-        parts=[DocumentPart(*part) for part in connection.execute(_PARTS, {**parameters, "most": MOST_PARTS})],
+        parts=[DocumentPart(*part) for part in connection.execute(_PARTS, {**parameters, "most": MAX_PARTS})],
         fields=fields,
-        lines=lines[:MOST_LINES],
+        lines=lines[:MAX_LINE_ITEMS],
         lines_total=len(lines),
         progress=list(_progress(summary.stages, attempts)),
         matches=edges,
@@ -231,11 +231,11 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 """
 
 
-def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
-    """Return the strongest MOST_EDGES edges of a document, and the number of all."""
-    rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
+def list_matches(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
+    """Return the strongest MAX_MATCHES matches of a document, and the number of all."""
+    rows = connection.execute(_EDGES, {"id": document_id, "most": MAX_MATCHES}).fetchall()
     summaries = {
-        summary.id: summary for summary in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])
+        summary.id: summary for summary in document_list.page_of_ids(connection, tenant_id, [row[0] for row in rows])
     }
     matches = [
         DocumentMatch(
@@ -244,7 +244,7 @@ def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tupl
         for other, score, confidence, decided_by, reasoning, decided_at, features in rows
         if other in summaries
     ]
-    if len(rows) < MOST_EDGES:
+    if len(rows) < MAX_MATCHES:
         return matches, len(matches)
     total_row = connection.execute(_EDGES_TOTAL, {"id": document_id}).fetchone()
     return matches, total_row[0] if total_row else len(matches)
@@ -264,17 +264,17 @@ WHERE d.id = %(id)s AND d.tenant_id = %(tenant)s
 """
 
 
-class Work(NamedTuple):
+class WorkItem(NamedTuple):
     """A work item of a document: worker and work id."""
 
     worker: str
     id: UUID
 
 
-def work_items_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Work]:
+def list_work_items(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[WorkItem]:
     """Return all work items of a document, including those of its source and its cluster."""
     rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
-    return [Work("ingestion", document_id), Work("matching", document_id), *(Work(*row) for row in rows)]
+    return [WorkItem("ingestion", document_id), WorkItem("matching", document_id), *(WorkItem(*row) for row in rows)]
 
 
 _DEAD_LETTERS = """
@@ -283,7 +283,7 @@ ORDER BY dlq_timestamp DESC, job_id
 """
 
 
-def _dead_letters(connection: Connection, work_items: Sequence[Work]) -> list[DocumentDeadLetter]:
+def _dead_letters(connection: Connection, work_items: Sequence[WorkItem]) -> list[DocumentDeadLetter]:
     ids = [BY_WORKER[work.worker].job_id(work.id) for work in work_items]
     return [DocumentDeadLetter(*row) for row in connection.execute(_DEAD_LETTERS, [ids])]
 
@@ -322,7 +322,7 @@ class DocumentEvent:
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
-    other: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
+    other_document_id: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
     job_id: Annotated[UUID | None, Field(description="Id of the dead letter.")] = None
     detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
@@ -425,7 +425,7 @@ WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(mo
 
 def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[DocumentEvent]:
     """Return the events of a document and its dead letters, oldest first, at most MAX_EVENTS of each kind."""
-    work_items = work_items_of(connection, tenant_id, document_id)
+    work_items = list_work_items(connection, tenant_id, document_id)
     parameters = {
         "id": document_id,
         "workers": [work.worker for work in work_items],
@@ -441,7 +441,7 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
     ]
     questions = [DocumentEvent(*row) for row in connection.execute(_QUESTIONS, parameters)]
     links = [
-        DocumentEvent(at, kind, outcome, actor, other=other, detail=detail)
+        DocumentEvent(at, kind, outcome, actor, other_document_id=other, detail=detail)
         for statement in (_LINKS, _DECISIONS)
         for at, kind, outcome, actor, other, detail in connection.execute(statement, parameters)
     ]

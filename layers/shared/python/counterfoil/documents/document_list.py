@@ -26,7 +26,7 @@ STATES: tuple[StageState, ...] = get_args(StageState)
 
 SCAN_LIMIT = (200, 2_000, 10_000)
 """Numbers of documents read for a page with filters. The next number applies if the page is not full."""
-RARE = 1_000
+MAX_WORD_FREQUENCY = 1_000
 """Maximum frequency of a word that is used as the starting point of a search."""
 MAX_WORDS = 8
 """Maximum number of words in a search. Further words are ignored."""
@@ -186,7 +186,7 @@ STAGE_SQL = {
     "output": "output.state",
 }
 """State of each stage, from the tables of JOINED."""
-JOINED = """
+SUMMARY_TABLES = """
 document d
 LEFT JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
 LEFT JOIN ingestion_job i ON i.id = d.id
@@ -209,7 +209,7 @@ SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structu
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.skip_reason), coalesce(i.error, i.skip_reason),
              coalesce(d.matching_error, d.matching_skip_reason), output.reason]
-FROM {JOINED}
+FROM {SUMMARY_TABLES}
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
 """  # noqa: S608  # put together from the constants above
@@ -222,7 +222,7 @@ _CONDITIONS = {
 }
 
 
-def of_ids(
+def page_of_ids(
     connection: Connection,
     tenant_id: UUID,
     ids: Sequence[UUID],
@@ -376,17 +376,17 @@ def _documents(
     after: PageCursor | None,
 ) -> DocumentListPage:
     if text is not None and (id_ := _parse_id(text)) is not None:
-        return _truncate(of_ids(connection, tenant_id, [id_], filters, limit=limit + 1, after=after), limit)
+        return _truncate(page_of_ids(connection, tenant_id, [id_], filters, limit=limit + 1, after=after), limit)
     words = None if text is None else _words(connection, text)
-    numbered_ids = [] if text is None else numbered(connection, tenant_id, text)
-    by_number = of_ids(connection, tenant_id, numbered_ids, filters, limit=limit + 1, after=after)
+    numbered_ids = [] if text is None else find_by_number(connection, tenant_id, text)
+    by_number = page_of_ids(connection, tenant_id, numbered_ids, filters, limit=limit + 1, after=after)
     rarest_word = None if words is None else _rarest_word(connection, tenant_id, words)
     if words is not None and rarest_word is None:  # no document has one of the words
         return _truncate(by_number, limit)
     next_cursor: PageCursor | None = None
     for scan_limit in SCAN_LIMIT if filters.is_selective or rarest_word is not None else (limit + 1,):
         ids, next_cursor = _scan(connection, tenant_id, filters, after, scan_limit, rarest_word, words or [])
-        by_words = of_ids(connection, tenant_id, ids, filters, limit=limit + 1)
+        by_words = page_of_ids(connection, tenant_id, ids, filters, limit=limit + 1)
         if next_cursor is None or len(by_words) > limit:
             break
     merged = sorted(
@@ -456,7 +456,9 @@ SELECT word, (SELECT count(*) FROM (
 
 def _rarest_word(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
     """Return the rarest word; None if no document can contain all words."""
-    rows = connection.execute(_FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": RARE + 1}).fetchall()
+    rows = connection.execute(
+        _FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": MAX_WORD_FREQUENCY + 1}
+    ).fetchall()
     frequency: dict[str, int] = dict(rows)
     return min(words, key=lambda word: frequency[word]) if frequency and all(frequency.values()) else None
 
@@ -471,7 +473,7 @@ CROSS JOIN LATERAL (
 """
 
 
-def numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
+def find_by_number(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
     """Return documents with this number, or with a number that ends with these digits."""
     number = reference(text)
     if number is None:

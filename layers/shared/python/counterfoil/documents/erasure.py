@@ -16,7 +16,7 @@ from counterfoil.documents import matching
 from counterfoil.documents.kinds import ACQUISITION, BY_WORKER
 from counterfoil.documents.removal import DeletionResult, delete_document
 
-LONGEST_ATTEMPT = timedelta(minutes=20)
+MAX_ATTEMPT_DURATION = timedelta(minutes=20)
 """Upper limit of an attempt's duration. Until then, a stale attempt may still write objects, but no rows."""
 _JOBS = ("ingestion", "matching")
 """Workers whose dead letters about a document are erased with it."""
@@ -56,7 +56,7 @@ def erase(
             return None
         removal = DeletionResult(earlier_ids, (), 0, ())
     ids = list(removal.documents)
-    ((job_ids, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
+    ((job_ids, retained),) = connection.execute(_ERASE, [ids, now, now + MAX_ATTEMPT_DURATION]).fetchall()
     dead_letters = [BY_WORKER[worker].job_id(id_) for worker in _JOBS for id_ in ids]
     dead_letters += [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_ERASE_DEAD_LETTERS, [dead_letters])

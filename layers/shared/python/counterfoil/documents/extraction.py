@@ -58,7 +58,7 @@ def extract(
     split. If the new split does not contain them, the file is not read.
 
     Raises:
-        InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ`.
+        InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ_LIMITS`.
         ParserError: the process that parses files failed.
         CounterfoilError: raised by OCR, the language model or the database.
     """
@@ -92,9 +92,9 @@ def _without_reading(
         split = boundaries.decide(tools.llm, tools.deadline, pages.pages, split)
     if not earlier_parts <= page_ranges(split):
         return ExtractionResult(DocumentType.OTHER, "none", None, SPLIT_CHANGED, split=split)
-    if split.doubt is not None:
-        skip_reason = None if tools.llm is None else tools.llm.unasked
-        reason = " ".join(filter(None, (split.doubt, skip_reason, pages.warning)))
+    if split.reason is not None:
+        skip_reason = None if tools.llm is None else tools.llm.skip_reason
+        reason = " ".join(filter(None, (split.reason, skip_reason, pages.warning)))
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if len(split.parts) < 2:
         return None
@@ -112,7 +112,7 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
 def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
     """Read one document from its pages. If the model cannot answer, only the rules count."""
     if not pages.has_words:
-        return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
+        return ExtractionResult(None, "none", None, pages.empty_reason, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
     fields = None if reading is None else ReadFields(reading.type, reading.fields, reading.evidence)
     refusal: str | None = None
@@ -138,7 +138,9 @@ def _ask_model(
     grounding = Grounding(pages.pages)
 
     def ask(*, lines: bool) -> LlmExtraction:
-        return llm.complete_json(model.question(pages.pages, lines=lines), model.form(grounding), deadline).said
+        return llm.complete_json(
+            model.question(pages.pages, lines=lines), model.answer_schema(grounding), deadline
+        ).content
 
     if rule_fields is not None and lines_agree(rule_fields.fields.get("line_items") or (), rule_fields.fields):
         return ask(lines=False), grounding
@@ -178,8 +180,8 @@ def _result(read_fields: ReadFields | None, pages: Recognition, refusal: str | N
 def _problems(completeness: Completeness) -> Iterable[str]:
     if completeness.missing:
         yield f"Not found on the pages: {', '.join(completeness.missing)}."
-    if completeness.doubtful:
-        yield f"Doubtful: {', '.join(completeness.doubtful)}."
+    if completeness.uncertain:
+        yield f"Doubtful: {', '.join(completeness.uncertain)}."
     yield from completeness.contradictions
 
 
@@ -205,13 +207,15 @@ def _drop_nameless_parties(read_fields: ReadFields) -> ReadFields:
 def _method(read_fields: ReadFields, pages: Recognition) -> Method:
     if any(evidence.source == model.SOURCE for evidence in read_fields.evidence.values()):
         return "model"
-    return "ocr" if pages.sure else "text"
+    return "ocr" if pages.confidences else "text"
 
 
 def _evidence(data: Mapping[str, Any], read_fields: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
     """Return the evidence of each field in `data`."""
     by_path = {path: read_fields.evidence[path] for path in _paths(data) if path in read_fields.evidence}
-    return {path: _evidence_as_json(evidence, pages.sure.get(evidence.page)) for path, evidence in by_path.items()}
+    return {
+        path: _evidence_as_json(evidence, pages.confidences.get(evidence.page)) for path, evidence in by_path.items()
+    }
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:

@@ -83,7 +83,7 @@ def read_event(body: str) -> ParsedMessage:
     if not isinstance(event, dict) or not ("Records" in event or event.get("Event") == "s3:TestEvent"):
         internal = read_message(body)
         work_ids = [message.work_id for message in internal.messages]
-        return ParsedMessage(internal.messages, lambda connection, _now: find_tenants(connection, work_ids))
+        return ParsedMessage(internal.messages, lambda connection, _now: assign_tenants(connection, work_ids))
     try:
         records = event.get("Records", [])
         if not isinstance(records, list):
@@ -151,7 +151,7 @@ WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 """
 
 
-def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
+def assign_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
     """Set the tenant of jobs that were registered before their tenant existed, from their keys.
 
     Also sets it in their dead letters, because otherwise the tenant's next failure could not reopen them.
@@ -179,7 +179,7 @@ def register_uploads(connection: Connection, uploads: Sequence[Upload], now: dat
     inserted = connection.execute(_REGISTER, values).rowcount
     if inserted < len(uploads):
         connection.execute(_ADD_SEQUENCERS, values)
-    find_tenants(connection, [upload.job_id for upload in uploads])
+    assign_tenants(connection, [upload.job_id for upload in uploads])
 
 
 _JOBS_OF_TENANTS = """
@@ -197,7 +197,7 @@ def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
 
-def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
+def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
     """Return enabled tenants with one of these addresses (lower case), as the delivery role."""
     rows = connection.execute(
         "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
@@ -207,7 +207,9 @@ def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
     return [tenant_id for (tenant_id,) in rows]
 
 
-def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
+def create_tenant_jobs(
+    connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime
+) -> list[OutboxMessage]:
     """Create the job of each tenant of a mail and enqueue its message, as the delivery role.
 
     An existing job stays unchanged.
@@ -249,7 +251,7 @@ class FetchedFile:
     """None unless `keep` requested it."""
 
 
-def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
+def fetch(file: File, *, needs_content: Callable[[bytes], bool]) -> FetchedFile:
     """Download a file in chunks.
 
     `keep` receives the first chunk, and returns whether to keep the content.
@@ -261,7 +263,7 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> FetchedFile:
     digest, size = hashlib.sha256(), 0
     content: io.BytesIO | None = None
     for chunk in _chunks(file):
-        if size == 0 and keep(chunk):
+        if size == 0 and needs_content(chunk):
             content = io.BytesIO()
         digest.update(chunk)
         size += len(chunk)
@@ -298,7 +300,7 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
 
 
 VALID_SECONDS = 15 * 60
-LONGEST_NAME = 255
+MAX_NAME_CHARS = 255
 """Maximum characters of a file name."""
 MAX_KEY_CHARS = 1024
 """Maximum bytes of a key in S3."""
@@ -327,9 +329,9 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
         RejectedRequestError: the name is not a valid file name.
         ServiceUnavailableError: no credentials are available for the signature.
     """
-    if not 1 <= len(file_name) <= LONGEST_NAME or _INVALID_NAME.search(file_name):
+    if not 1 <= len(file_name) <= MAX_NAME_CHARS or _INVALID_NAME.search(file_name):
         raise RejectedRequestError(
-            f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
+            f"file_name must be a name of 1 to {MAX_NAME_CHARS} characters, without slashes and control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
     if not 0 < _utf8_length(key) <= MAX_KEY_CHARS:

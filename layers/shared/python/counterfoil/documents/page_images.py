@@ -28,7 +28,7 @@ MAX_PAGES = 1000
 """Limit of a TIFF."""
 MAX_OCR_BYTES = 10 * 1024 * 1024
 """Limit of one page for a synchronous call of Textract."""
-SMALLEST_PAGE = 496
+MIN_PAGE_PIXELS = 496
 """Pixels of the shorter side of A4 at 60 dots per inch: fewer are not readable."""
 SIDES = (1800, 1300, 900)
 """Pixels of the longer side: 154, 111 and 77 dots per inch for A4. The first size within `MAX_BYTES` is used."""
@@ -220,7 +220,7 @@ def is_small(content: bytes) -> bool:
     """Return whether an image is too small to be a page, such as a logo. False if unreadable."""
     try:
         with _open(content, ("PNG", "JPEG", "GIF", "BMP")) as image:
-            return min(image.size) < SMALLEST_PAGE
+            return min(image.size) < MIN_PAGE_PIXELS
     except Exception:  # noqa: BLE001  # as in `render_image`
         return False
 

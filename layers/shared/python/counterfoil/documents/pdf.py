@@ -22,9 +22,9 @@ from counterfoil.errors import InvalidDocumentError
 
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
-FEWEST_WORDS = 10
+MIN_WORDS = 10
 """A page with fewer words and any other content is a scan with a stamp or a line added by the scanner."""
-FEW_WORDS = 25
+MIN_WORDS_OVER_PICTURE = 25
 """A page with fewer words over a full-page picture is a scan as well."""
 _WHOLE_PAGE = 0.6
 """Share of the page's area."""
@@ -160,7 +160,7 @@ def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[f
     word_counts = {
         number: 0 if number in noisy else len(page.words)
         for number, page in enumerate(pages, 1)
-        if number in noisy or len(page.words) < FEW_WORDS
+        if number in noisy or len(page.words) < MIN_WORDS_OVER_PICTURE
     }
     if not word_counts:
         return {}, noisy
@@ -174,7 +174,7 @@ def _scanned_pages(
     for number, count in words.items():
         page = document[number - 1]
         try:
-            if number in noise or (_has_drawing(page) if count < FEWEST_WORDS else _is_picture(page)):
+            if number in noise or (_has_drawing(page) if count < MIN_WORDS else _is_picture(page)):
                 yield number, page.get_size()
         finally:
             page.close()

@@ -39,7 +39,7 @@ class DeletionResult:
 
     documents: tuple[UUID, ...]
     """The document and the parts extracted from it."""
-    kept: tuple[UUID, ...]
+    reassigned: tuple[UUID, ...]
     """Parts that now belong to another file with the same content."""
     rematched: int
     """Number of documents that are matched again."""
@@ -85,13 +85,13 @@ def delete_document(
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})
     clusters = matching.finish_departure(connection, departing)
-    messages = restart(connection, "matching", departing.touched, now, actor=by, reason=REASON)
+    messages = restart(connection, "matching", departing.affected, now, actor=by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, clusters, now, document_ids=departing.neighbors.union(retained)
     )
     for id_ in ids:
         messages += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
-    return DeletionResult(tuple(ids), tuple(retained), len(departing.touched), messages)
+    return DeletionResult(tuple(ids), tuple(retained), len(departing.affected), messages)
 
 
 KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."
@@ -150,7 +150,7 @@ WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 """
 
 
-def find_requested(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
+def find_replacement(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
     """Return the replacement that a file was uploaded for, and take the tenant's matching lock for it.
 
     Call it before the transaction locks a document.
@@ -188,7 +188,7 @@ def link_successor(
         return [], "The earlier document stays: this is the same file."
     connection.execute(_SET_SUCCESSOR, [new_id, replacement.id])
     if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
-        messages, sentence = replace_awaited(connection, new_id, now)
+        messages, sentence = complete_replacements(connection, new_id, now)
         return messages, sentence or ""
     messages = []
     if not is_new:
@@ -215,7 +215,9 @@ def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
         matching.lock_tenant_blocking(connection, tenant_id)
 
 
-def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tuple[list[OutboxMessage], str | None]:
+def complete_replacements(
+    connection: Connection, new_id: UUID, now: datetime
+) -> tuple[list[OutboxMessage], str | None]:
     """Remove the documents that a document replaces, in the transaction that stores its extraction.
 
     Return messages to send and a sentence for people, or None if it replaces nothing.

@@ -20,7 +20,7 @@ Kind = Literal["extract", "match"]
 REASON = {"extract": "The document is extracted again.", "match": "The document is matched again."}
 
 
-def request(  # the facts of a request
+def request_reprocessing(  # the facts of a request
     connection: Connection,
     tenant_id: UUID,
     kind: Kind,

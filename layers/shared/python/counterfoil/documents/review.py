@@ -37,7 +37,7 @@ REASON = "A reviewer decided about a match."
 class DecisionApplied:
     """Result of a reviewer's decision."""
 
-    decided: tuple[Pair, ...]
+    pairs: tuple[Pair, ...]
     verdict: Verdict
     clusters: frozenset[UUID]
     """Old and new ids of the changed clusters."""
@@ -51,7 +51,7 @@ class DecisionApplied:
         """Return the result as JSON."""
         return {
             "verdict": self.verdict,
-            "decided": [list(pair) for pair in self.decided],
+            "decided": [list(pair) for pair in self.pairs],
             "clusters": sorted(self.clusters),
             "rematched_documents": self.rematched,
         }
@@ -99,12 +99,12 @@ def reject(
     connection: Connection,
     tenant_id: UUID,
     document_id: UUID,
-    others: Collection[UUID],
+    other_ids: Collection[UUID],
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
     """Reject all links and candidates between a document and the others, or none of them."""
-    answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, context)
+    answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
 
@@ -123,7 +123,7 @@ def merge(  # both documents
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
-    clusters = matching.clusters(connection, {first, second})
+    clusters = matching.cluster_ids_by_document(connection, {first, second})
     if not exact and clusters.get(first) is not None and clusters.get(first) == clusters.get(second):
         return DecisionRejected("changed", "The two documents are already in the same cluster.")
     pair = Pair.of(first, second) if exact else matching.best_pair(connection, first, second)
@@ -139,16 +139,16 @@ def split(
     Edges to contracts stay, because they do not join clusters.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
-    members = matching.members(connection, document_id) - {document_id}
+    members = matching.cluster_members(connection, document_id) - {document_id}
     result: DecisionApplied | None = None
-    while pairs := [pair for pair in matching.pairs_of(connection, document_id) if members.intersection(pair)]:
+    while pairs := [pair for pair in matching.list_pairs(connection, document_id) if members.intersection(pair)]:
         answer = _decide(connection, tenant_id, pairs, "rejected", now, context)
         if isinstance(answer, DecisionRejected):
             return answer
         result = answer if result is None else _combine(result, answer)
     if result is not None:
         return _record_decision(connection, tenant_id, result, now, context)
-    if not matching.members(connection, document_id):
+    if not matching.cluster_members(connection, document_id):
         return _GONE
     return DecisionRejected("changed", "The document is already alone in its cluster.")
 
@@ -158,7 +158,7 @@ def _record_decision(
 ) -> Answer:
     """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
     if isinstance(answer, DecisionApplied):
-        targets = sorted({str(end) for pair in answer.decided for end in pair})
+        targets = sorted({str(end) for pair in answer.pairs for end in pair})
         audit.record(
             connection, tenant_id, AuditRecord(context.by, f"match {answer.verdict}", targets, now, context.reason)
         )
@@ -167,7 +167,7 @@ def _record_decision(
 
 def _combine(first: DecisionApplied, second: DecisionApplied) -> DecisionApplied:
     return DecisionApplied(
-        (*first.decided, *second.decided),
+        (*first.pairs, *second.pairs),
         first.verdict,
         first.clusters | second.clusters,
         first.rematched + second.rematched,
@@ -188,7 +188,7 @@ def _decide(
     """Decide about pairs after validating each under the lock."""
     matching.lock_tenant_blocking(connection, tenant_id)
     pairs = sorted({Pair.of(*pair) for pair in id_pairs})
-    if not matching.matchable(connection, {end for pair in pairs for end in pair}):
+    if not matching.are_matchable(connection, {end for pair in pairs for end in pair}):
         return _GONE
     for pair in pairs:
         rejection = _rejection_of(connection, pair, verdict, context, requires_match=requires_match)
@@ -211,7 +211,7 @@ def _rejection_of(
         return DecisionRejected(
             "changed", f"{_describe_decision(latest)} (decision {latest.id}). Supersede that decision explicitly."
         )
-    if not requires_match or latest is not None or pair in matching.pairs_of(connection, pair.a):
+    if not requires_match or latest is not None or pair in matching.list_pairs(connection, pair.a):
         return None
     ambiguous_matches = sql.reviews(connection, pair)
     if any(review.state == "open" and review.candidates.intersection(pair) for review in ambiguous_matches.values()):
@@ -235,11 +235,11 @@ def _follow_up(
     context: DecisionContext,
 ) -> DecisionApplied:
     """Request the comparison of changed clusters, and match documents again whose model questions changed."""
-    messages = restart(connection, "matching", result.unasked, now, actor=context.by, reason=REASON)
+    messages = restart(connection, "matching", result.awaiting_judgment, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents
     )
-    return DecisionApplied(tuple(pairs), verdict, result.clusters, len(result.unasked), messages)
+    return DecisionApplied(tuple(pairs), verdict, result.clusters, len(result.awaiting_judgment), messages)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 """
 
 
-def places(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
+def list_cursors(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
     """Return a page of the queue in order of opening, as the delivery role."""
     after_at, after_id = filters.after or (None, None)
     values = {

@@ -2,7 +2,7 @@
 
 Each feature adds to or subtracts from the log-odds of a boundary, as in a naive Bayes classifier with weights set by
 hand. No feature decides alone. The confidence is the logistic function of the sum. If strong features contradict each
-other, the page stays doubtful, whatever the sum.
+other, the page stays uncertain, whatever the sum.
 """
 
 import re
@@ -18,7 +18,7 @@ from counterfoil.documents.lexicon.folding import normalize_text
 from counterfoil.documents.page_features import PageFeatures, PagePlace, TypeMention, read
 from counterfoil.documents.text.page import Page
 
-SURE = 0.9
+MIN_CONFIDENCE = 0.9
 """Minimum confidence to act on a boundary, or on its absence."""
 
 Kind = Literal["document", "cover"]
@@ -49,16 +49,16 @@ class Boundary:
 
     page: int
     """From 2 to the number of pages."""
-    begins: bool
+    is_start: bool
     confidence: float
-    """Probability that `begins` is right, 0.5 to 1."""
+    """Probability that `is_start` is right, 0.5 to 1."""
     evidence: tuple[str, ...] = ()
     """Sentences for and against a boundary, the strongest first."""
 
     @property
-    def is_sure(self) -> bool:
+    def is_certain(self) -> bool:
         """Return whether the confidence is high enough to split."""
-        return self.confidence >= SURE
+        return self.confidence >= MIN_CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Split:
     page_count: int
     boundaries: tuple[Boundary, ...] = ()
     """One per page, except for the first."""
-    covers: frozenset[int] = frozenset()
+    cover_pages: frozenset[int] = frozenset()
     """Pages that are covers."""
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The parts in page order; a single part if any boundary is uncertain."""
-        return self.proposed if self.is_sure else (Part(PageRange(1, self.page_count)),)
+        return self.proposed_parts if self.is_certain else (Part(PageRange(1, self.page_count)),)
 
     @cached_property
-    def proposed(self) -> tuple[Part, ...]:
+    def proposed_parts(self) -> tuple[Part, ...]:
         """The most likely parts, whatever the confidence."""
         return tuple(self._proposed())
 
@@ -92,19 +92,19 @@ class Split:
         return min((boundary.confidence for boundary in self.boundaries), default=1.0)
 
     @property
-    def is_sure(self) -> bool:
+    def is_certain(self) -> bool:
         """Return whether every boundary is certain."""
         return not self.uncertain_boundaries
 
     @property
     def uncertain_boundaries(self) -> tuple[Boundary, ...]:
         """The boundaries below the minimum confidence."""
-        return tuple(boundary for boundary in self.boundaries if not boundary.is_sure)
+        return tuple(boundary for boundary in self.boundaries if not boundary.is_certain)
 
     @property
-    def doubt(self) -> str | None:
+    def reason(self) -> str | None:
         """Reason why the file is not split, in one or two sentences; None if all boundaries are certain."""
-        if self.is_sure:
+        if self.is_certain:
             return None
         pages = [boundary.page for boundary in self.uncertain_boundaries]
         least_certain = min(self.uncertain_boundaries, key=lambda boundary: boundary.confidence)
@@ -125,15 +125,15 @@ class Split:
     def resolve(self, decisions: Mapping[int, Boundary]) -> "Split":
         """Replace uncertain boundaries with decisions. Certain boundaries stay."""
         resolved = (
-            boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
+            boundary if boundary.is_certain else decisions.get(boundary.page, boundary) for boundary in self.boundaries
         )
         return replace(self, boundaries=tuple(resolved))
 
     def _proposed(self) -> Iterator[Part]:
-        first_pages = [1, *(boundary.page for boundary in self.boundaries if boundary.begins)]
+        first_pages = [1, *(boundary.page for boundary in self.boundaries if boundary.is_start)]
         last_pages = [page - 1 for page in first_pages[1:]] + [self.page_count]
         for first, last in zip(first_pages, last_pages, strict=True):
-            yield Part(PageRange(first, last), "cover" if first in self.covers else "document")
+            yield Part(PageRange(first, last), "cover" if first in self.cover_pages else "document")
 
 
 _MAX_LISTED = 5
@@ -318,7 +318,7 @@ def split(pages: Sequence[Page]) -> Split:
         else:
             boundary = _weigh_signs(index + 1, list(_signs_at(current, features[index], next_page)))
         boundaries.append(boundary)
-        if boundary.begins:
+        if boundary.is_start:
             current = _CurrentDocument(features[index])
         else:
             current.add(features[index])

@@ -277,7 +277,7 @@ class ExtractionResult:
     """Fields of the type. None if the file is stored without data; `reason` explains why."""
     reason: str | None = None
     warnings: tuple[str, ...] = ()
-    """Sentences about missing, doubtful, contradictory and unreadable fields."""
+    """Sentences about missing, uncertain, contradictory and unreadable fields."""
     evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Source, confidence and page of each field that was read from pages, by path."""
     unread: frozenset[int] = frozenset()

@@ -25,7 +25,7 @@ from counterfoil.documents.three_way_match.decisions import (
 )
 from counterfoil.documents.three_way_match.tolerances import as_json
 
-MOST_AT_ONCE = 500
+RECOMPARE_BATCH_SIZE = 500
 """Maximum number of clusters whose comparison one transaction requests."""
 _KEY_LABELS = {
     Key.PRICE: "prices",
@@ -176,18 +176,18 @@ def sentences(suggestion: ToleranceSuggestion) -> list[str]:
     disputed = (
         "none was disputed"
         if smallest is None
-        else f"the smallest disputed is {format_size(smallest, suggestion.sort)}"
+        else f"the smallest disputed is {format_size(smallest, suggestion.limit_kind)}"
     )
     limit, largest = (
-        format_size(suggestion.limit, suggestion.sort),
-        format_size(evidence.largest_accepted, suggestion.sort),
+        format_size(suggestion.limit, suggestion.limit_kind),
+        format_size(evidence.largest_accepted, suggestion.limit_kind),
     )
     return [
-        f"Current tolerance: {suggestion.before.words}. Suggested: {suggestion.limits.words}.",
+        f"Current tolerance: {suggestion.current_limits.text}. Suggested: {suggestion.limits.text}.",
         f"Accepted in {evidence.accepted} documents by {people}, {period}: 95 of 100 within {limit}, the "
         f"largest {largest}; {disputed}.",
         f"{evidence.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers "
-        f"accept at least {evidence.at_least:.0%} of such differences.",
+        f"accept at least {evidence.min_acceptance_rate:.0%} of such differences.",
     ]
 
 
@@ -207,6 +207,6 @@ def recompare(
 
     A cluster whose first comparison is in progress may have read the previous tolerances.
     """
-    values = {"after": after, "limit": MOST_AT_ONCE}
+    values = {"after": after, "limit": RECOMPARE_BATCH_SIZE}
     ids = [id_ for (id_,) in connection.execute(_CLUSTERS, values)]
     return ids, diagnostics.enqueue_diagnostics(connection, tenant_id, ids, now)

@@ -129,7 +129,7 @@ GROUP BY t.id, t.slug ORDER BY t.slug
 """  # noqa: S608  # constants
 
 
-class Owned(NamedTuple):
+class TenantJobs(NamedTuple):
     """Acquisition jobs of one tenant for some files."""
 
     tenant_id: UUID
@@ -145,11 +145,13 @@ def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, af
     rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
     cursors = [PageCursor(*row) for row in rows[:limit]]
     return Page(
-        of_jobs(connection, tenant, [cursor.id for cursor in cursors]), cursors[-1] if len(rows) > limit else None
+        list_by_jobs(connection, tenant, [cursor.id for cursor in cursors]), cursors[-1] if len(rows) > limit else None
     )
 
 
-def unassigned(connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None) -> Page:
+def list_unassigned(
+    connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None
+) -> Page:
     """Return up to `limit` uploads and mails without a tenant, as the delivery role.
 
     A mail that was passed on belongs to its tenants only.
@@ -159,12 +161,12 @@ def unassigned(connection: Connection, *, limit: int, after: PageCursor | None =
     return Page(uploads, PageCursor(uploads[-1].received_at, uploads[-1].id) if len(rows) > limit else None)
 
 
-def owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[Owned]:
+def find_owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[TenantJobs]:
     """Return the acquisition jobs for every version of some files by tenant, as the delivery role."""
-    return [Owned(*row) for row in connection.execute(_OWNERS.encode(), [bucket, list(keys)])]
+    return [TenantJobs(*row) for row in connection.execute(_OWNERS.encode(), [bucket, list(keys)])]
 
 
-def of_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
+def list_by_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
     """Return the documents of acquisition jobs, in the tenant's transaction."""
     rows = connection.execute(_UPLOADS.encode(), {"ids": list(jobs)}).fetchall()
     return [_upload(tenant, row) for row in rows]

@@ -161,7 +161,7 @@ _ESCAPES = re.compile(
 """Escapes: a surrogate pair; U+0000 or a lone surrogate, which PostgreSQL cannot store; any other escape."""
 
 
-def read(text: str, form: type[M]) -> M:
+def read(text: str, schema: type[M]) -> M:
     """Parse an answer by its schema. Text around a fenced block is ignored.
 
     Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them could never
@@ -182,7 +182,7 @@ def read(text: str, form: type[M]) -> M:
         )
         return InvalidLlmResponseError(f"The answer {failure}", preview=preview(stripped))
 
-    return validate_json(form, fenced.group(1) if fenced else stripped, invalid)
+    return validate_json(schema, fenced.group(1) if fenced else stripped, invalid)
 
 
 def extract_json_text(text: str) -> str:

@@ -271,7 +271,7 @@ _PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
 class LlmResponse(Generic[T]):
     """An answer with its details."""
 
-    said: T
+    content: T
     temperature: float | None = None
     """Temperature of the call; None for the model's default."""
     input_tokens: int | None = None
@@ -548,7 +548,7 @@ class Vector(BaseModel):
         return [component / length for component in self.vector]
 
 
-def name_of(settings: Settings) -> str | None:
+def embedding_model_name(settings: Settings) -> str | None:
     """Return provider and name of the configured embedding model.
 
     None if EMBEDDING_PROVIDER is not set.

@@ -41,7 +41,7 @@ class Api:
     read: float
     """Timeouts in seconds; see `Settings`."""
 
-    def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
+    def post(self, body: Mapping[str, Any], schema: type[M], *, total: float) -> M:
         """Make one call and parse the API's response.
 
         Raises UnsupportedTemperatureError and the same errors as `Provider.reply`.
@@ -58,7 +58,7 @@ class Api:
             total=total,
             check_response=_check,
         )
-        return read(response.content.decode(errors="replace"), form)
+        return read(response.content.decode(errors="replace"), schema)
 
 
 def _check(response: httpx.Response) -> None:
@@ -72,7 +72,7 @@ def _check(response: httpx.Response) -> None:
             raise UnsupportedTemperatureError(message)
         if not is_parameter_error(text):
             raise PromptRejectedError(message)
-    http.check(response)
+    http.check_status(response)
 
 
 ANTHROPIC_URL = "https://api.anthropic.com"

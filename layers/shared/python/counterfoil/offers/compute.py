@@ -31,7 +31,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from counterfoil.offers.capped import MAX_INDEX, NO_CANDIDATE, Ints, apply_exposure_cap
+from counterfoil.offers.exposure_cap import MAX_INDEX, NO_CANDIDATE, Ints, apply_exposure_cap
 from counterfoil.offers.pool import UNIT, ProfileArrays
 from counterfoil.offers.schedule import Rules
 
@@ -272,8 +272,8 @@ def compute(
         existing_offers: number of existing offers on the day, by index of the person in the pool. It counts only with
             an exposure cap; None means zero.
     """
-    if rules.most_offered is None:
-        best = rank_candidates(pool, users, excluded, rules.candidates, rules.offers)
+    if rules.max_exposure is None:
+        best = rank_candidates(pool, users, excluded, rules.max_candidates, rules.max_offers)
     else:
         none = np.zeros(len(pool.people), np.int64)
         best = _compute_capped(pool, users, excluded, rules, none if existing_offers is None else existing_offers)
@@ -287,10 +287,10 @@ def _compute_capped(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints
 ) -> Ints:
     """Return the offers of users under the exposure cap, in the form of `rank_candidates`."""
-    assert rules.most_offered is not None  # otherwise there is no cap
+    assert rules.max_exposure is not None  # otherwise there is no cap
     order = np.argsort(users.ids)
     indexes = np.empty_like(order)
-    depth = min(rules.candidates, _FETCH_FACTOR * rules.offers)
+    depth = min(rules.max_candidates, _FETCH_FACTOR * rules.max_offers)
 
     def fetch_next(batch: Indices, after: Ints) -> Ints:
         indexes.fill(NO_CANDIDATE)
@@ -298,11 +298,11 @@ def _compute_capped(
         exclusions = excluded[indexes[excluded["user"]] != NO_CANDIDATE].copy()
         exclusions["user"] = indexes[exclusions["user"]]
         return rank_candidates(
-            pool, ProfileArrays(users.rows[order[batch]]), exclusions, rules.candidates, depth, after
+            pool, ProfileArrays(users.rows[order[batch]]), exclusions, rules.max_candidates, depth, after
         )
 
-    best = np.empty((len(users), rules.offers), np.int64)
-    best[order] = apply_exposure_cap(fetch_next, len(users), existing_offers, rules.offers, rules.most_offered)
+    best = np.empty((len(users), rules.max_offers), np.int64)
+    best[order] = apply_exposure_cap(fetch_next, len(users), existing_offers, rules.max_offers, rules.max_exposure)
     return best
 
 

@@ -185,7 +185,7 @@ def _pin_shards(
         ((people,),) = connection.execute(_COUNT_PENDING_IN_ZONE, parameters).fetchall()
     if not people:
         return []
-    shard_size = shard_users if rules.most_offered is None else CAPPED_POOL_SHARD_SIZE
+    shard_size = shard_users if rules.max_exposure is None else CAPPED_POOL_SHARD_SIZE
     shards = people // shard_size + 2  # more people may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]

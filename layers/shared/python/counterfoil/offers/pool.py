@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfoil.offers.capped import Ints
+from counterfoil.offers.exposure_cap import Ints
 from counterfoil.offers.schedule import VERSION, Rules
 
 UNIT = 1 << 22

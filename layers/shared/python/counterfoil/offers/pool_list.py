@@ -189,7 +189,7 @@ ORDER BY j.user_id LIMIT %(limit)s
 """
 
 
-def failed(
+def failed_users(
     connection: Connection, tenant_id: UUID, pool: OfferPool, after: UUID | None, limit: int
 ) -> list[FailedUser]:
     """Return the next users of a pool whose offers failed, by internal id; `after` is an external one."""
@@ -199,7 +199,7 @@ def failed(
 
 
 @dataclass(frozen=True)
-class Job:
+class UserJob:
     """A user's offers of a date, with their inputs."""
 
     user_id: UUID
@@ -217,7 +217,7 @@ class Job:
     offers: Sequence[Mapping[str, Any]]
     withdrawn: frozenset[str] = frozenset()
     """External ids of candidates that must no longer be shown."""
-    letter: UUID | None = None
+    dead_letter: UUID | None = None
     """Dead letter of the shard."""
 
 
@@ -229,17 +229,17 @@ WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.user_id = %(user)s
 """
 
 
-def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: UUID) -> Job | None:
+def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: UUID) -> UserJob | None:
     """Return the job of a user in a pool; None if the pool does not include the user."""
     user_id = internal_id(tenant_id, external_id)
     values = {"date": pool.date, "timezone": pool.timezone, "user": user_id, "external": external_id}
     row = connection.execute(_JOB, values).fetchone()
     if row is None:
         return None
-    result = Job(*row)
+    result = UserJob(*row)
     dead_letter = _find_dead_letters(connection, [result.shard_id]).get(result.shard_id)
     return replace(
-        result, withdrawn=withdrawn_offers(connection, tenant_id, external_id, result.offers), letter=dead_letter
+        result, withdrawn=withdrawn_offers(connection, tenant_id, external_id, result.offers), dead_letter=dead_letter
     )
 
 

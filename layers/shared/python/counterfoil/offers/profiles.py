@@ -15,7 +15,7 @@ from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
-from counterfoil.offers.schedule import clock_changes, names, zone_info
+from counterfoil.offers.schedule import clock_changes, zone_info, zone_names
 
 Gender = Literal["woman", "man", "nonbinary"]
 JobState = Literal["pending", "running", "completed", "failed"]
@@ -73,7 +73,7 @@ def check(profile: Profile, now: datetime) -> None:
     Raises:
         RejectedRequestError: invalid. The message names the field.
     """
-    if profile.timezone not in names():
+    if profile.timezone not in zone_names():
         raise RejectedRequestError(
             "timezone must be the case-sensitive name of an IANA time zone, such as Europe/Berlin."
         )
@@ -126,21 +126,27 @@ RETURNING old.user_id IS NULL
 
 
 def put(
-    connection: Connection, tenant_id: UUID, external_id: UUID, profile: Profile, *, by: str, seen: int | None = None
+    connection: Connection,
+    tenant_id: UUID,
+    external_id: UUID,
+    profile: Profile,
+    *,
+    by: str,
+    expected_version: int | None = None,
 ) -> bool:
-    """Create a profile, or replace the existing one. With `seen`, only that version is replaced.
+    """Create a profile, or replace the existing one.
 
-    Returns whether it is new.
+    With `expected_version`, only that version is replaced. Returns whether it is new.
 
     Raises:
-        ProfileChangedError: the profile has another version than `seen`, or no longer exists.
+        ProfileChangedError: the profile has another version than `expected_version`, or no longer exists.
     """
     user_id = internal_id(tenant_id, external_id)
-    if seen is not None:
+    if expected_version is not None:
         row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
         if row is None:
             raise ProfileChangedError("The profile no longer exists.")
-        if Profile(*row).version != seen:
+        if Profile(*row).version != expected_version:
             raise ProfileChangedError("Someone else changed the profile.")
     values = {**_values(profile), "user": user_id, "external": external_id, "tenant": tenant_id}
     ((is_new,),) = connection.execute(_PUT.encode(), values).fetchall()

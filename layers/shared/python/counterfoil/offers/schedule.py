@@ -24,13 +24,13 @@ VERSION = 1
 class Rules:
     """Parameters of the computation of offers."""
 
-    offers: int
+    max_offers: int
     """Maximum offers per user."""
-    candidates: int
+    max_candidates: int
     """Maximum candidates compared per user."""
-    most_offered: int | None
+    max_exposure: int | None
     """Exposure cap: maximum number of users per candidate and date; None for no cap."""
-    repeat_days: int
+    repeat_interval_days: int
     """Days before a person is offered to the same user again."""
 
     def as_json(self) -> dict[str, int | None]:
@@ -72,7 +72,7 @@ class NoSuchDateError(PermanentError):
 
 
 @cache
-def names() -> frozenset[str]:
+def zone_names() -> frozenset[str]:
     """Return the names of all zones, including old names."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
 
@@ -83,7 +83,7 @@ def zone_info(zone: str) -> ZoneInfo:
     Raises:
         UnknownZoneError: the zone is unknown.
     """
-    if zone not in names():
+    if zone not in zone_names():
         raise UnknownZoneError(f"Unknown time zone '{zone}'")
     return _load_zone(zone)
 
@@ -156,7 +156,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
     visibly.
     """
     oldest = now - CATCH_UP_WINDOW
-    candidates = (current(zone, now) for zone in zones)
+    candidates = (current_due(zone, now) for zone in zones)
     return [
         candidate
         for candidate in candidates
@@ -164,7 +164,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
     ]
 
 
-def current(zone: str, now: datetime) -> Due:
+def current_due(zone: str, now: datetime) -> Due:
     """Return the current offers of a zone: its 9:00 has passed, and the 9:00 of the next date has not."""
     latest = _latest.get(zone)
     if latest is None or not latest.offered_at <= now < latest.expires_at:
@@ -200,7 +200,7 @@ def due_on(zone: str, day: date) -> Due:
     raise AssertionError("count() has no end")
 
 
-def requested(zone: str, day: date | None, now: datetime) -> Due:
+def due_by_request(zone: str, day: date | None, now: datetime) -> Due:
     """Return the offers that an operator requests. Without `day`, it is the last due date.
 
     Raises:
@@ -210,7 +210,7 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
     """
     today = now.astimezone(zone_info(zone)).date()
     if day is None:
-        return current(zone, now)
+        return current_due(zone, now)
     if abs(day - today) > MAX_AGE:  # the difference of two valid dates cannot overflow
         limit = "in the future" if day > today else f"more than {MAX_AGE.days} days ago"
         raise NotDueError(f"{day} is {limit} in {zone}: it is {today} there")
@@ -225,4 +225,4 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
 
 def clock_changes(zone: str) -> str:
     """Return the zone whose clocks apply to people of `zone`: UTC if it is unknown."""
-    return zone if zone in names() else UTC.tzname(None)
+    return zone if zone in zone_names() else UTC.tzname(None)

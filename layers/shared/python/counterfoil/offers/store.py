@@ -191,7 +191,8 @@ WITH served AS (
 ), offered AS (
     INSERT INTO offers (date, user_id, candidate_id, tenant_id, id, rank, score, offered_at, expires_at)
     SELECT %(date)s, w.user_id, w.candidate_id, %(tenant)s, w.id, w.rank, w.score, %(offered_at)s, %(expires_at)s
-    FROM unnest(%(whose)s, %(candidates)s, %(ids)s, %(ranks)s, %(scores)s) AS w (user_id, candidate_id, id, rank, score)
+    FROM unnest(%(offer_users)s, %(candidates)s, %(ids)s, %(ranks)s, %(scores)s)
+         AS w (user_id, candidate_id, id, rank, score)
     JOIN served USING (user_id)
 )
 SELECT count(*) FROM served
@@ -256,7 +257,7 @@ class ShardInput:
     """Number of shards that were pinned with the pool."""
 
     @property
-    def is_aside(self) -> bool:
+    def is_quarantine(self) -> bool:
         """True for a shard of quarantined users."""
         return self.name.endswith(QUARANTINE_SHARD)
 
@@ -277,7 +278,7 @@ class ShardResults:
     """JSON of all offers by user."""
     hashes: ByteaArray
     """Hash of the input by user."""
-    whose: UuidArray
+    offer_users: UuidArray
     """User by offer."""
     candidates: UuidArray
     ids: UuidArray
@@ -288,7 +289,7 @@ class ShardResults:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """Numbers of completed and failed users."""
 
     completed: int
@@ -317,7 +318,7 @@ def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDAr
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
-def pin_excluded(connection: Connection, shard: ShardInput, repeat_days: int, token: int) -> bytes:
+def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days: int, token: int) -> bytes:
     """Store the excluded people of each user: blocked in either direction, or offered recently.
 
     Returns sorted rows of the user's index (4 bytes) and the id of the candidate.
@@ -330,7 +331,7 @@ def pin_excluded(connection: Connection, shard: ShardInput, repeat_days: int, to
         "tenant": shard.tenant_id,
         "users": list(shard.users),
         "date": shard.date,
-        "days": repeat_days,
+        "days": repeat_interval_days,
         "token": token,
     }
     with connection.cursor(binary=True) as cursor:
@@ -340,20 +341,20 @@ def pin_excluded(connection: Connection, shard: ShardInput, repeat_days: int, to
     return bytes(row[0])
 
 
-def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
+def load_excluded(connection: Connection, shard_id: UUID) -> bytes | None:
     """Return the stored result of `pin_excluded`, or None."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
     return row[0] if row else None
 
 
-def parts_to_come(connection: Connection, shard: ShardInput) -> int:
+def count_unfinished_parts(connection: Connection, shard: ShardInput) -> int:
     """Return how many shards of the pinned pool are pending or in progress."""
     ((parts,),) = connection.execute(_COUNT_UNFINISHED, [shard.pool_id]).fetchall()
     return int(parts)
 
 
-def already_offered(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
+def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
     """Return the number of existing offers of each candidate of the pool (`OFFER_COUNT`)."""
     with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_EXISTING_OFFERS, {"pool": shard.pool_id, "date": shard.date}).fetchall()
@@ -378,7 +379,7 @@ def reserve_exposure(
         raise ConflictError("Another shard of the pool has offered the same people; recompute the offers")
 
 
-def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> Written:
+def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> WriteResult:
     """Write the results of a shard. Completed jobs do not change.
 
     Jobs of users without results fail, and the users are quarantined in a new shard, whose message is enqueued.
@@ -398,7 +399,7 @@ def write(connection: Connection, shard: ShardInput, results: ShardResults, now:
         ((completed,),) = connection.execute(_COMPLETE, values | arrays_).fetchall()
     failed, messages = _quarantine(connection, shard, results.faults, values) if results.faults else (0, [])
     connection.execute(_SAVE_COUNTS, [completed, failed, shard.id])
-    return Written(completed, failed, messages)
+    return WriteResult(completed, failed, messages)
 
 
 def _quarantine(

@@ -412,7 +412,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     attempt.deadline.check()
     request = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
-        reply = services.llm().chat(request, attempt.deadline).said
+        reply = services.llm().chat(request, attempt.deadline).content
     except llm.BudgetExceededError as error:  # the user gets an answer today, and the next message is not blocked
         raise PermanentError(_until_tomorrow(error)) from error
 

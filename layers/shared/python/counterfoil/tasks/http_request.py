@@ -127,14 +127,14 @@ HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, 
 def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
     """Return the stored part of a response: within the size limit, as text that PostgreSQL can store."""
     decoder = getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(response.body, final=not response.is_cut).replace("\x00", "\ufffd")
+    text = decoder.decode(response.body, final=not response.is_truncated).replace("\x00", "\ufffd")
     content_type = response.headers.get("content-type")
     body = _truncate(text, MAX_RESULT_BYTES)
     return {
         "status": response.status,
         "content_type": None if content_type is None else content_type[:MAX_CONTENT_TYPE_CHARS],
         "body": body,
-        "truncated": response.is_cut or len(body) < len(text),
+        "truncated": response.is_truncated or len(body) < len(text),
     }
 
 

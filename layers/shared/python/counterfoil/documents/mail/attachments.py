@@ -7,11 +7,11 @@ from email.message import EmailMessage, Message
 
 from counterfoil.documents.filetype import FileKind, recognize
 from counterfoil.documents.mail.archive import Archive
-from counterfoil.documents.mail.message import children, content_of, is_mail, is_shown, name_of, parse
+from counterfoil.documents.mail.message import children, file_name, is_mail, is_shown, parse, part_content
 from counterfoil.documents.page_images import is_small
 from counterfoil.errors import InvalidDocumentError
 
-LONGEST_NAME = 150
+MAX_NAME_CHARS = 150
 """Maximum number of characters of a name, including its extension."""
 _ENDINGS = {FileKind.PDF: ".pdf", FileKind.XML: ".xml", FileKind.ZIP: ".zip"}
 _IMAGES = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp"), (b"RIFF", ".webp"))
@@ -29,10 +29,10 @@ def sanitize_name(name: str) -> str:
     # the drive separator of Windows, and characters that no file system permits
     cleaned = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", cleaned))
     cleaned = re.sub(r" +", " ", cleaned).strip(" .")
-    if len(cleaned) > LONGEST_NAME:
+    if len(cleaned) > MAX_NAME_CHARS:
         match = _ENDING.search(cleaned)
         extension = match[0] if match else ""
-        cleaned = cleaned[: LONGEST_NAME - len(extension)].rstrip(" .") + extension
+        cleaned = cleaned[: MAX_NAME_CHARS - len(extension)].rstrip(" .") + extension
     return cleaned
 
 
@@ -117,7 +117,7 @@ class _Walk:
             elif not _is_mail_body(part):
                 is_inline = in_related or part.get_content_disposition() == "inline"
                 yield from self._file(
-                    content_of(part), name_of(part), is_inline=is_inline, depth=depth, in_archive=in_archive
+                    part_content(part), file_name(part), is_inline=is_inline, depth=depth, in_archive=in_archive
                 )
 
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
@@ -128,10 +128,10 @@ class _Walk:
             encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
             encoded.set_payload(inner_mail.get_payload())
             yield from self._file(
-                content_of(encoded), name_of(part), is_inline=False, depth=depth, in_archive=in_archive
+                part_content(encoded), file_name(part), is_inline=False, depth=depth, in_archive=in_archive
             )
         elif inner_mail is None or depth >= MAX_DEPTH:
-            yield self._skip(name_of(part), 0, NESTED_TOO_DEEPLY if inner_mail is not None else "It is empty.")
+            yield self._skip(file_name(part), 0, NESTED_TOO_DEEPLY if inner_mail is not None else "It is empty.")
         else:
             yield from self.mail(inner_mail, depth=depth + 1, in_archive=in_archive)
 
@@ -214,7 +214,7 @@ _TNEF = b"\x78\x9f\x3e\x22"
 _PKCS7 = bytes.fromhex("06092a864886f70d0107")
 """Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
-PACKED_BY_OUTLOOK = (
+OUTLOOK_ATTACHMENTS = (
     "It is a mail in Outlook's format (winmail.dat), which is not supported. Ask the sender for HTML or plain text."
 )
 SIGNED_OR_ENCRYPTED = (
@@ -229,7 +229,7 @@ def _unknown_type_reason(content: bytes) -> str:
     Names container formats that senders should replace.
     """
     if content.startswith(_TNEF):
-        return PACKED_BY_OUTLOOK
+        return OUTLOOK_ATTACHMENTS
     if content.startswith(b"0") and _PKCS7 in content[:_PKCS7_WITHIN]:
         return SIGNED_OR_ENCRYPTED
     return "The file type is not supported. Send a PDF, XML or image file."
@@ -243,4 +243,4 @@ def _is_mail_body(part: Message) -> bool:
     """Return whether a part is the text of the mail: a text without a name that is not an attachment."""
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False
-    return part.get_content_disposition() != "attachment" and not name_of(part)
+    return part.get_content_disposition() != "attachment" and not file_name(part)

@@ -2,8 +2,8 @@
 
 The standard library's parser accepts anything, but malicious mail can make it slow. It compares every line with the
 boundaries of all open multiparts, and the header parser of its modern policy raises or takes quadratic time. So the
-number of lines, boundaries and multiparts is limited, and header fields stay text, truncated to `LONGEST_HEADER`. Only
-the required words and parameters are decoded (RFC 2047, RFC 2231).
+number of lines, boundaries and multiparts is limited, and header fields stay text, truncated to `MAX_HEADER_CHARS`.
+Only the required words and parameters are decoded (RFC 2047, RFC 2231).
 
 Amazon SES writes its fields above the sender's header: Return-Path, Received, X-SES-Spam-Verdict, X-SES-Virus-Verdict,
 Received-SPF, Authentication-Results (RFC 8601) with the id amazonses.com, and X-SES-RECEIPT. The sender wrote
@@ -33,12 +33,12 @@ MAX_LINES = 1_000_000
 MAX_BOUNDARIES = 10_000
 MAX_WORK = 30_000_000
 """Maximum of lines times multiparts, because the parser compares each line with all open multiparts."""
-LONGEST_HEADER = 4096
+MAX_HEADER_CHARS = 4096
 """Maximum length of header fields in characters. Fields with recipients are scanned completely, but never parsed."""
-LONGEST_TEXT = 998
+MAX_TEXT_CHARS = 998
 """Maximum length of sender and subject in characters: the longest line of RFC 5322."""
 CHUNK_BYTES = 64 * 1024
-UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
+UNBOUNDED_HEADERS = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
 _FIELD = re.compile(rb"[!-9;-~]{1,76}:")
 _MAIL_FIELDS = {
@@ -128,7 +128,7 @@ class _Policy(EmailPolicy):
 
     def header_source_parse(self, sourcelines: Any) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
-        bounded_value = value if name.lower() in UNBOUNDED else value[:LONGEST_HEADER]
+        bounded_value = value if name.lower() in UNBOUNDED_HEADERS else value[:MAX_HEADER_CHARS]
         bounds: _Bounds = self.__dict__["_bounds"]
         bounds.meet(name.lower(), bounded_value)
         return name, bounded_value
@@ -184,7 +184,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     return parsed
 
 
-def head_of(content: bytes) -> EmailMessage:
+def parse_head(content: bytes) -> EmailMessage:
     """Parse the header of a mail that starts with `content`, which may be truncated anywhere."""
     end = re.search(rb"\r?\n\r?\n|\r\r", content)
     return parse(content[: end.end()] if end else content)
@@ -192,10 +192,10 @@ def head_of(content: bytes) -> EmailMessage:
 
 def envelope(mail: Message) -> Envelope:
     """Return the header of a mail."""
-    match = _MESSAGE_ID.search(text_of(mail.get("message-id")))
+    match = _MESSAGE_ID.search(header_text(mail.get("message-id")))
     return Envelope(
-        sender=text_of(mail.get("from"))[:LONGEST_TEXT],
-        subject=text_of(mail.get("subject"))[:LONGEST_TEXT],
+        sender=header_text(mail.get("from"))[:MAX_TEXT_CHARS],
+        subject=header_text(mail.get("subject"))[:MAX_TEXT_CHARS],
         message_id=match[1] if match else "",
         refusal=next(
             (
@@ -211,12 +211,12 @@ def envelope(mail: Message) -> Envelope:
 _VERDICTS = {"x-ses-virus-verdict": Refusal.VIRUS, "x-ses-spam-verdict": Refusal.SPAM}
 
 
-def text_of(value: Any) -> str:
+def header_text(value: Any) -> str:
     """Return a header field as one line with decoded words; empty if absent.
 
     Control and format characters are removed, because those for the writing direction can disguise a sender.
     """
-    line = "" if value is None else _BLANKS.sub(" ", decoded(str(value)))
+    line = "" if value is None else _BLANKS.sub(" ", decode_words(str(value)))
     return "".join(filter(is_shown, line)).strip()
 
 
@@ -225,11 +225,11 @@ def is_shown(character: str) -> bool:
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
-def decoded(raw: str) -> str:
+def decode_words(raw: str) -> str:
     """Decode the encoded words in a header field. Never raises."""
     with suppress(HeaderParseError, ValueError, LookupError):  # undecodable words stay as written
         raw = "".join(_word(word, charset) for word, charset in decode_header(raw)) if "=?" in raw else raw
-    return readable(raw)
+    return decode_raw_bytes(raw)
 
 
 def _word(word: bytes | str, charset: str | None) -> str:
@@ -243,7 +243,7 @@ def _word(word: bytes | str, charset: str | None) -> str:
         return word.decode("utf-8", "replace")
 
 
-def readable(raw: str) -> str:
+def decode_raw_bytes(raw: str) -> str:
     """Decode raw bytes, which the parser stores as surrogates, as UTF-8, or else as Latin-1."""
     if raw.isascii():
         return raw
@@ -262,19 +262,19 @@ def _is_encodable(raw: str) -> bool:
     return True
 
 
-def name_of(part: Message) -> str:
+def file_name(part: Message) -> str:
     """Return the decoded but unsanitized file name of a part; empty if absent."""
     for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
         try:
             value = part.get_param(parameter, None, header)
             if value is not None:
-                return decoded(collapse_rfc2231_value(value))
+                return decode_words(collapse_rfc2231_value(value))
         except Exception:  # noqa: BLE001, S112  # an invalid parameter counts as absent
             continue
     return ""
 
 
-def content_of(part: Message) -> bytes:
+def part_content(part: Message) -> bytes:
     """Return the decoded content of a part that is not a multipart; empty if it cannot be decoded."""
     encoding = str(part.get("content-transfer-encoding", ""))
     # The parser accepts only this form, without blanks and comments.
@@ -297,7 +297,7 @@ def children(part: Message) -> Iterator[Message]:
 RECIPIENT_HEAD_BYTES = 1024 * 1024
 """Bytes of a mail that are searched for recipients. In practice, no header is longer."""
 MAX_RECIPIENTS = 1000
-LONGEST_ADDRESS = 254
+MAX_ADDRESS_CHARS = 254
 
 DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
 """Fields in which servers record the addresses that they deliver to."""
@@ -323,7 +323,7 @@ def recipients(head: bytes) -> tuple[str, ...]:
     """
     addresses: dict[str, None] = {}
     for address in _named_addresses(head[:RECIPIENT_HEAD_BYTES]):
-        if len(address) <= LONGEST_ADDRESS:
+        if len(address) <= MAX_ADDRESS_CHARS:
             addresses[address.lower()] = None
         if len(addresses) == MAX_RECIPIENTS:
             break
@@ -331,7 +331,7 @@ def recipients(head: bytes) -> tuple[str, ...]:
 
 
 def _named_addresses(head: bytes) -> Iterator[str]:
-    header = head_of(head)
+    header = parse_head(head)
     for name in DELIVERED:
         for value in header.get_all(name, []):
             yield from _addresses(str(value))
@@ -418,7 +418,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
             # A mail can have several DKIM signatures; one valid signature is enough.
             if method not in results or (method == "dkim" and result == "pass"):
                 results[method] = result
-    is_cut = len(value) >= LONGEST_HEADER and "dmarc" not in results
+    is_cut = len(value) >= MAX_HEADER_CHARS and "dmarc" not in results
     if is_cut or _DMARC_FAIL.search(value):
         results["dmarc"] = FAIL
     return SenderAuthentication(**results)

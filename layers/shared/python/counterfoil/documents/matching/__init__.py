@@ -10,6 +10,19 @@ do not depend on the order of arrival.
 """
 
 from counterfoil.documents.matching.judge import Embedder, Judge
+from counterfoil.documents.matching.manual_decisions import (
+    DepartingDocument,
+    ManualDecisionResult,
+    are_matchable,
+    best_pair,
+    cluster_ids_by_document,
+    cluster_members,
+    decide_pairs,
+    finish_departure,
+    list_pairs,
+    load_departing,
+    withdraw,
+)
 from counterfoil.documents.matching.matcher import (
     BatchMatchResult,
     MatchResult,
@@ -19,19 +32,6 @@ from counterfoil.documents.matching.matcher import (
     search_and_decide,
     write,
     write_batch,
-)
-from counterfoil.documents.matching.people import (
-    DepartingDocument,
-    ManualDecisionResult,
-    best_pair,
-    clusters,
-    decide_pairs,
-    finish_departure,
-    load_departing,
-    matchable,
-    members,
-    pairs_of,
-    withdraw,
 )
 from counterfoil.documents.matching.sql import Decision, Pair, Verdict, lock_tenant_blocking, record_key_deletion
 
@@ -47,15 +47,15 @@ __all__ = [
     "PendingMatch",
     "SkipMatching",
     "Verdict",
+    "are_matchable",
     "best_pair",
-    "clusters",
+    "cluster_ids_by_document",
+    "cluster_members",
     "decide_pairs",
     "finish_departure",
+    "list_pairs",
     "load_departing",
     "lock_tenant_blocking",
-    "matchable",
-    "members",
-    "pairs_of",
     "record_key_deletion",
     "search",
     "search_and_decide",

@@ -61,14 +61,14 @@ def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool =
 
 def _line_similarity(child: Line, parent: Line, *, priced: bool) -> float:
     """Return the similarity of two line items; 0 if they are about different goods."""
-    same_price = priced and close(child.price, parent.price)
+    same_price = priced and is_close(child.price, parent.price)
     weight = _item_similarity(child, parent, same_price=same_price)
     if weight <= 0:
         return 0.0
     if priced and child.price is not None and parent.price is not None:
         weight += 3.0 if same_price else -1.0
     if child.quantity is not None and parent.quantity is not None:
-        same_quantity = close(child.quantity, parent.quantity)
+        same_quantity = is_close(child.quantity, parent.quantity)
         weight += 2.0 if same_quantity else 0.5 if child.quantity < parent.quantity else -1.0
     return max(weight, 0.1)
 
@@ -89,7 +89,7 @@ def _item_similarity(child: Line, parent: Line, *, same_price: bool) -> float:
     return 1.0 if similarity >= 75 else 0.0
 
 
-def close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
+def is_close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
     """Return whether two numbers are present and equal within a tolerance."""
     return a is not None and b is not None and abs(a - b) <= tolerance * max(abs(a), abs(b))
 
@@ -273,7 +273,7 @@ class Comparison:
     """Levels of a pair."""
 
     levels: tuple[FeatureLevel, ...]
-    named: bool
+    is_referenced: bool
     """Whether the child names the parent's number, exactly or apart from OCR errors."""
 
 
@@ -282,10 +282,10 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
 
     `claims` are the documents that name the parent's number and reduce its remaining quantities.
     """
-    number = _best(child.named.get(parent.kind, ()), parent.number)
+    number = _best(child.references.get(parent.kind, ()), parent.number)
     named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
     levels = [FeatureLevel.of(Feature.NUMBER, *number)] if number else []
-    levels += parties(child, parent)
+    levels += compare_parties(child, parent)
     levels += _dates(child, parent)
     if child.currency and parent.currency and child.currency != parent.currency:
         levels.append(FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT))
@@ -350,7 +350,7 @@ def _shared_numbers(child: Document, parent: Document) -> list[FeatureLevel]:
     for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
             continue
-        child_numbers, parent_numbers = child.named.get(kind, ()), parent.named.get(kind, ())
+        child_numbers, parent_numbers = child.references.get(kind, ()), parent.references.get(kind, ())
         if child_numbers and parent_numbers:
             levels.append(
                 FeatureLevel.of(
@@ -379,7 +379,7 @@ class PartyMatch(NamedTuple):
         )
 
 
-def parties(a: Document, b: Document) -> list[FeatureLevel]:
+def compare_parties(a: Document, b: Document) -> list[FeatureLevel]:
     """Compare suppliers and buyers of two documents."""
     return [FeatureLevel.of(feature, *match) for feature, match in _parties(a, b) if any(match)]
 
@@ -420,7 +420,7 @@ def _name(a: Party, b: Party) -> PartyName | None:
 
 def _shares_alias(a: Name, b: Name) -> bool:
     """Return whether one name is an alternative name of the other, or both share an alternative name."""
-    return a.core in b.others or b.core in a.others or not a.others.isdisjoint(b.others)
+    return a.core in b.aliases or b.core in a.aliases or not a.aliases.isdisjoint(b.aliases)
 
 
 def _is_abbreviation(a: str, b: str) -> bool:
@@ -460,7 +460,7 @@ def _dates(child: Document, parent: Document) -> list[FeatureLevel]:
 # -- lines and amounts ----------------------------------------------------------------------------------------------
 
 
-class ComparedLines(NamedTuple):
+class LineAgreement(NamedTuple):
     """Line items of a child with a counterpart in the parent."""
 
     matched: list[LineMatch]
@@ -468,15 +468,15 @@ class ComparedLines(NamedTuple):
     """Number of line items that should have a counterpart."""
 
 
-def compare_lines(child: Document, parent: Document) -> ComparedLines:
+def compare_lines(child: Document, parent: Document) -> LineAgreement:
     """Pair the line items of two documents."""
     matched = match_lines(child.lines, parent.lines, priced=_is_priced(child, parent))
     if parent.kind == CONTRACT:  # it fixes prices
         matched = [pair for pair in matched if not _prices_differ(pair)]
     # A document that names several parents has line items about each.
-    names_several_parents = len(child.named.get(parent.kind, ())) > 1
+    names_several_parents = len(child.references.get(parent.kind, ())) > 1
     line_count = min(len(child.lines), len(parent.lines)) if names_several_parents else len(child.lines)
-    return ComparedLines(matched, line_count)
+    return LineAgreement(matched, line_count)
 
 
 def _is_priced(child: Document, parent: Document) -> bool:
@@ -520,7 +520,7 @@ def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -
 
 def _prices_differ(pair: LineMatch) -> bool:
     child_price, parent_price = pair.child.price, pair.parent.price
-    return child_price is not None and parent_price is not None and not close(child_price, parent_price)
+    return child_price is not None and parent_price is not None and not is_close(child_price, parent_price)
 
 
 def _prices(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
@@ -541,9 +541,9 @@ def _quantities(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
     ]
     if not quantities:
         return []
-    if all(close(a, b) for a, b in quantities):
+    if all(is_close(a, b) for a, b in quantities):
         return [FeatureLevel.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(quantities)))]
-    has_excess = any(a > b and not close(a, b) for a, b in quantities)
+    has_excess = any(a > b and not is_close(a, b) for a, b in quantities)
     return [FeatureLevel.of(Feature.QUANTITIES, Values.SOME_MORE if has_excess else Values.NONE_MORE)]
 
 
@@ -572,15 +572,15 @@ def _remaining_quantities(child: Document, parent: Document, claims: Collection[
         return []
     if all(remaining <= 0 for _, remaining in quantities):
         return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.NOTHING)]
-    if all(close(quantity, remaining) for quantity, remaining in quantities):
+    if all(is_close(quantity, remaining) for quantity, remaining in quantities):
         return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXACT)]
-    has_excess = any(quantity > remaining and not close(quantity, remaining) for quantity, remaining in quantities)
+    has_excess = any(quantity > remaining and not is_close(quantity, remaining) for quantity, remaining in quantities)
     return [FeatureLevel.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if has_excess else Remaining.WITHIN)]
 
 
 def _names_number_of(document: Document, parent: Document) -> bool:
     """Return whether a document names the parent's complete number."""
-    best = _best(document.named.get(parent.kind, ()), parent.number)
+    best = _best(document.references.get(parent.kind, ()), parent.number)
     return best is not None and best.agreement in (Number.SAME, Number.SAME_AS_READ)
 
 

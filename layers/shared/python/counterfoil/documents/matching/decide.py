@@ -41,19 +41,19 @@ class MatchDecision:
     removed: frozenset[Pair]
     choices: Mapping[UUID, RuleDecision]
     """Repeated decisions by document."""
-    alone: frozenset[UUID]
+    unmatched: frozenset[UUID]
     """Decided documents without an edge."""
     reasonings: Mapping[Pair, str]
-    """Why each of the `made` edges is a match, in sentences, unless the LLM judge decided."""
+    """Why each of the `added` edges is a match, in sentences, unless the LLM judge decided."""
     search_keys: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
-    unasked: tuple[JudgePrompt, ...] = ()
+    pending_prompts: tuple[JudgePrompt, ...] = ()
     """Questions that the LLM judge has not answered."""
 
-    def note(self, id_: UUID) -> str | None:
+    def reason(self, id_: UUID) -> str | None:
         """Return the reason of a decision. A document with a child does not count as unmatched."""
         reason = self.choices[id_].reason
-        return None if reason == rules.NO_PARTNER and id_ not in self.alone else reason
+        return None if reason == rules.NO_PARTNER and id_ not in self.unmatched else reason
 
 
 def decide(
@@ -65,22 +65,22 @@ def decide(
     """
     context.add(document)
     affected = yield from affected_documents(context, document, obsolete, is_new=is_new)
-    yield from context.surround(affected)
+    yield from context.read_inputs(affected)
     reclassified = [
         other
         for other in affected
-        if other.kind in keyed.DUPLICABLE_KINDS and context.is_copy(other) != context.was_copy(other)
+        if other.kind in keyed.DUPLICABLE_KINDS and context.is_duplicate(other) != context.was_duplicate(other)
     ]
     if reclassified:
         partners = yield from _partners_of(context, reclassified, None if is_new else document)
         affected = _distinct([*affected, *partners])
-        yield from context.surround(affected)
-    choices = {child.id: context.choose(child) for child in affected}
-    cases, verdicts = context.cases(choices)
+        yield from context.read_inputs(affected)
+    choices = {child.id: context.decide(child) for child in affected}
+    cases, verdicts = context.judge_prompts(choices)
     choices |= {id_: apply_answer(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
     transitive_links = yield from _transitive_links(context, choices, document.id)
     outcome = yield from _compare(context, choices, transitive_links)
-    return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
+    return replace(outcome, pending_prompts=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
 def affected_documents(
@@ -92,25 +92,27 @@ def affected_documents(
     """
     copy_keys = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting_keys = keyed.expected_number_keys(document) | {
-        key for obsolete_key in obsolete for key in keyed.was_rematched_key(obsolete_key)
+        key for obsolete_key in obsolete for key in keyed.affected_keys(obsolete_key)
     }
     referenced_keys = keyed.referenced_numbers(document) | {
         key for obsolete_key in obsolete for key in keyed.referenced_number_keys(obsolete_key)
     }
     similarity_keys = keyed.similarity_keys(document)
-    yield from context.follow(
-        referenced_keys | copy_keys, waiting_keys | keyed.seekers(document), counted=similarity_keys
+    yield from context.read_holders(
+        referenced_keys | copy_keys, waiting_keys | keyed.seeker_keys(document), count_only=similarity_keys
     )
-    affected = context.holders(copy_keys) | context.crowd(copy_keys) | context.waiting(waiting_keys)
-    seeking = context.waiting(keyed.seekers(document)) - affected
+    affected = (
+        context.holders(copy_keys) | context.newly_crowded_holders(copy_keys) | context.waiting_holders(waiting_keys)
+    )
+    seeking = context.waiting_holders(keyed.seeker_keys(document)) - affected
     yield from context.read(affected | seeking | context.holders(referenced_keys), [document.id])
-    linked = {end for edge in context.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
-    if is_new and not context.crowd(similarity_keys):
+    linked = {end for edge in context.edges(document.id) for end in (edge.pair if edge.is_manual else (edge.child,))}
+    if is_new and not context.newly_crowded_holders(similarity_keys):
         seeking = {other.id for other in context.documents(seeking) if rules.is_candidate_kind(other, document)}
     rivals = yield from _rivals(context, document, referenced_keys, affected)
     affected |= linked | seeking | rivals
     yield from context.load(affected)
-    unconditional = linked | rivals | context.crowd(copy_keys) | (affected if obsolete else set())
+    unconditional = linked | rivals | context.newly_crowded_holders(copy_keys) | (affected if obsolete else set())
     candidates = context.documents(affected, exclude=document.id)
     return _distinct(
         [document, *(other for other in candidates if other.id in unconditional or _may_affect(document, other))]
@@ -127,8 +129,8 @@ def _rivals(
     """
     referenced = context.holders(referenced_keys)
     shared_parents = [other for other in context.documents(referenced) if other.kind in keyed.SEARCHED_KINDS]
-    search_keys = {key for other in shared_parents for key in keyed.seekers(other)}
-    ids = yield from context.seekers(search_keys, document.kind, prefetch=referenced | set(affected))
+    search_keys = {key for other in shared_parents for key in keyed.seeker_keys(other)}
+    ids = yield from context.read_seekers(search_keys, document.kind, prefetch=referenced | set(affected))
     yield from context.load(ids)
     return {
         rival.id
@@ -151,19 +153,21 @@ def _partners_of(
 
     `changed` is a document whose previous content is unknown.
     """
-    yield from context.follow(
-        waiting_keys={key for other in reclassified for key in keyed.expected_number_keys(other) | keyed.seekers(other)}
+    yield from context.read_holders(
+        waiting_keys={
+            key for other in reclassified for key in keyed.expected_number_keys(other) | keyed.seeker_keys(other)
+        }
     )
     waiting = {
         id_
         for other in reclassified
-        for id_ in context.waiting(keyed.expected_number_keys(other) | keyed.seekers(other))
+        for id_ in context.waiting_holders(keyed.expected_number_keys(other) | keyed.seeker_keys(other))
     }
     yield from context.load(waiting)
     ids = {edge.child for other in reclassified for edge in context.edges(other.id)}
     for other in reclassified:
-        ids |= context.waiting(keyed.expected_number_keys(other))
-        seeking = context.documents(context.waiting(keyed.seekers(other)))
+        ids |= context.waiting_holders(keyed.expected_number_keys(other))
+        seeking = context.documents(context.waiting_holders(keyed.seeker_keys(other)))
         ids |= {child.id for child in seeking if other is changed or rules.is_candidate_kind(child, other)}
     yield from context.read(ids, ids)
     kinds = {other.kind for other in reclassified}
@@ -212,7 +216,7 @@ def _transitive_parents(context: Context, state: "_LinkState", child: Document) 
     not replace others.
     """
     orders, deliveries = state.decided(child.id, ORDER), state.decided(child.id, DELIVERY)
-    if (orders and deliveries) or state.is_copy(child.id):
+    if (orders and deliveries) or state.is_duplicate(child.id):
         return []
     if not orders and not deliveries:
         orders, deliveries = state.parents(child.id, ORDER), state.parents(child.id, DELIVERY)
@@ -266,15 +270,15 @@ class _LinkState:
         """Return the parents that reviewers confirmed."""
         run(self._context.read_edges([child]))
         return frozenset(
-            edge.parent for edge in self._context.decided_by(child) if edge.by_person and edge.kind == kind
+            edge.parent for edge in self._context.decided_by(child) if edge.is_manual and edge.kind == kind
         )
 
-    def is_copy(self, child: UUID) -> bool:
+    def is_duplicate(self, child: UUID) -> bool:
         choice = self._choices.get(child)
         if choice is not None:
             return any(link.by == "copy" for link in choice.links)
         document = self._context.document(child)
-        return document is not None and self._context.was_copy(document)
+        return document is not None and self._context.was_duplicate(document)
 
     def children(self, parent: UUID) -> set[UUID]:
         run(self._context.read_edges([parent]))
@@ -283,7 +287,7 @@ class _LinkState:
             for edge in self._context.edges(parent)
             if edge.parent == parent
             and edge.by in _DIRECT_METHODS
-            and (edge.by_person or edge.child not in self._choices)
+            and (edge.is_manual or edge.child not in self._choices)
         }
         return stored | self._children.get(parent, set())
 
@@ -301,7 +305,7 @@ def _compare(
     for child in choices.keys() | transitive_links.keys():
         choice = choices.get(child)
         own_edges = [
-            edge for edge in context.decided_by(child) if not edge.by_person and (choice or edge.by == "through")
+            edge for edge in context.decided_by(child) if not edge.is_manual and (choice or edge.by == "through")
         ]
         stored |= {edge.pair for edge in own_edges}
         for link in [*(choice.links if choice else ()), *transitive_links.get(child, ())]:
@@ -316,8 +320,8 @@ def _compare(
         removed,
         choices,
         unmatched,
-        {pair: _reasoning(context, link) for pair, link in added.items() if link.judged is None},
-        {child.id: context.seeking(child) for child in context.documents(choices)},
+        {pair: _reasoning(context, link) for pair, link in added.items() if link.judgment is None},
+        {child.id: context.search_keys(child) for child in context.documents(choices)},
     )
 
 
@@ -331,9 +335,9 @@ def _reasoning(context: Context, link: ProposedMatch) -> str:
 
 def _is_unchanged(context: Context, pair: Pair, link: ProposedMatch) -> bool:
     edge = context.edges_read[link.child].get(pair)
-    question = link.judged.question if link.judged else None
+    question = link.judgment.question if link.judgment else None
     return edge is not None and (
-        edge.by_person
+        edge.is_manual
         or (edge.by == link.by and edge.question == question and abs(edge.score - link.score.total) < 1e-6)
     )
 

@@ -98,12 +98,12 @@ def evidence_steps(features: Iterable[Sequence[str | float]]) -> list[Step]:
     parsed = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
     totals = accumulate(bits for _, _, bits in parsed)
     return [
-        Step(feature, level, words(feature), words(level), bits, round(total, 2))
+        Step(feature, level, label(feature), label(level), bits, round(total, 2))
         for (feature, level, bits), total in zip(parsed, totals, strict=True)
     ]
 
 
-def words(code: str) -> str:
+def label(code: str) -> str:
     """Return the words for the code of a feature or a level."""
     first, *second = (_WORDS.get(value) or value.replace("_", " ") for value in code.split("+"))
     return first.format(*second) if "{}" in first else ", ".join([first, *second])
@@ -127,24 +127,24 @@ def _sentence(feature: str, level: str, child: Document, parent: Document) -> st
         role, side = ("supplier", parent.seller) if feature == Feature.SELLER else ("buyer", parent.buyer)
         if first == Identity.SAME_VAT_ID:
             return f"Same {role} (VAT {side.vat_text})."
-        text = words(level).removeprefix("same identifier, ")
+        text = label(level).removeprefix("same identifier, ")
         return f"{role.capitalize()}: {text}."
     if feature == Feature.LINES:
         matched, line_count = compare_lines(child, parent)
         return f"{len(matched)} of {line_count} {'line agrees' if line_count == 1 else 'lines agree'}."
-    return _SENTENCES.get((feature, first)) or f"{words(feature).capitalize()}: {words(level)}."
+    return _SENTENCES.get((feature, first)) or f"{label(feature).capitalize()}: {label(level)}."
 
 
 def _number_sentence(level: str, kind: str, number: Reference | None) -> str:
     name = f"{_NUMBER_NAMES[kind]} {'' if number is None else number.text}".rstrip()
-    return f"Same {name}." if level == Number.SAME else f"{name.capitalize()}: {words(level)}."
+    return f"Same {name}." if level == Number.SAME else f"{name.capitalize()}: {label(level)}."
 
 
 def _shared_number(kind: str) -> Callable[[Document, Document], tuple[str, Reference | None]]:
     """Return a function that finds a number of another document which both documents reference."""
 
     def find(child: Document, parent: Document) -> tuple[str, Reference | None]:
-        pairs = ((a, b) for a in child.named.get(kind, ()) for b in parent.named.get(kind, ()))
+        pairs = ((a, b) for a in child.references.get(kind, ()) for b in parent.references.get(kind, ()))
         return kind, next((a for a, b in pairs if a.folded & b.folded), None)
 
     return find

@@ -92,29 +92,31 @@ class JudgeExchange:
     question: bytes
     answer: Any
     model: str
-    at: datetime
+    answered_at: datetime
     prompt: str | None
     """PROMPT_VERSION of the question. None for answers without a stored question."""
     system: str | None = field(repr=False)
-    asked: str | None = field(repr=False)
+    case_json: str | None = field(repr=False)
     """The case as JSON with labels instead of the candidates."""
     temperature: float | None
     """None: the default of the model."""
     input_tokens: int | None
     output_tokens: int | None
-    offered: Mapping[str, tuple[UUID, str]] = field(repr=False)
+    candidates: Mapping[str, tuple[UUID, str]] = field(repr=False)
     """Id and JSON of each candidate by label, except for removed ones."""
 
     @property
     def user(self) -> str | None:
         """The user message, or None if it was not stored or quoted a removed document."""
-        if self.system is None or self.asked is None:
+        if self.system is None or self.case_json is None:
             return None
-        case = _join_case(self.asked, {label: candidate_json for label, (_, candidate_json) in self.offered.items()})
-        return user_message(case) if self.prompt and hash_of(self.prompt, _json(case)) == self.question else None
+        case = _join_case(
+            self.case_json, {label: candidate_json for label, (_, candidate_json) in self.candidates.items()}
+        )
+        return user_message(case) if self.prompt and question_hash(self.prompt, _json(case)) == self.question else None
 
 
-def hash_of(prompt_version: str, case: str) -> bytes:
+def question_hash(prompt_version: str, case: str) -> bytes:
     """Return the key of the answer to a case, which is JSON."""
     return sha256(f"{prompt_version}\n{case}".encode()).digest()
 
@@ -164,16 +166,16 @@ def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchang
         "question": exchange.question,
         "answer": Jsonb(exchange.answer),
         "model": exchange.model,
-        "now": exchange.at,
+        "now": exchange.answered_at,
         "prompt": exchange.prompt,
         "system": exchange.system,
-        "asked": exchange.asked,
+        "asked": exchange.case_json,
         "temperature": exchange.temperature,
         "input_tokens": exchange.input_tokens,
         "output_tokens": exchange.output_tokens,
-        "labels": list(exchange.offered),
-        "candidates": [id_ for id_, _ in exchange.offered.values()],
-        "texts": [candidate_json for _, candidate_json in exchange.offered.values()],
+        "labels": list(exchange.candidates),
+        "candidates": [id_ for id_, _ in exchange.candidates.values()],
+        "texts": [candidate_json for _, candidate_json in exchange.candidates.values()],
     }
     connection.execute(_KEEP_ANSWER, values)
 
@@ -191,7 +193,7 @@ def stored_answers(connection: Connection, document_id: UUID) -> Sequence[JudgeE
 
 def candidates(exchanges: Collection[JudgeExchange]) -> frozenset[UUID]:
     """Return the existing documents that were offered as candidates."""
-    return frozenset(id_ for exchange in exchanges for id_, _ in exchange.offered.values())
+    return frozenset(id_ for exchange in exchanges for id_, _ in exchange.candidates.values())
 
 
 _FAILURES = (
@@ -284,7 +286,7 @@ class Embedder:
         reserved = remaining_seconds * (1 - _SHARE) if isfinite(remaining_seconds) else 0.0
         model = self.make()
         share = replace(self.deadline, remaining=lambda: self.deadline.remaining() - reserved)
-        return model.complete_json(question, Vector, share).said
+        return model.complete_json(question, Vector, share).content
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
@@ -325,7 +327,7 @@ def _store_vector(
 
 MAX_CANDIDATES = 8
 """Maximum candidates of a group. With more, a model chooses at random, so reviewers decide."""
-MAX_DOUBTS = 8
+MAX_AMBIGUOUS_MATCHES = 8
 _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
@@ -389,13 +391,13 @@ class JudgePrompt:
     """Content of the user message."""
     text: str = field(repr=False)
     """The user message."""
-    offered: Mapping[str, UUID]
+    candidates: Mapping[str, UUID]
     """Document by label. The letter of a label is the group."""
 
     @property
     def question(self) -> bytes:
         """Key of the stored answer."""
-        return hash_of(PROMPT_VERSION, _json(self.payload))
+        return question_hash(PROMPT_VERSION, _json(self.payload))
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -407,10 +409,12 @@ def ambiguous_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
         ambiguous_match
         for ambiguous_match in choice.ambiguous_matches
         if len(ambiguous_match.candidates) <= MAX_CANDIDATES
-    )[:MAX_DOUBTS]
+    )[:MAX_AMBIGUOUS_MATCHES]
 
 
-def case(child: UUID, choice: RuleDecision, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> JudgePrompt:
+def build_prompt(
+    child: UUID, choice: RuleDecision, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]
+) -> JudgePrompt:
     """Return the question about a document. `contents` has type and structured data by document."""
     groups = []
     ids_by_label: dict[str, UUID] = {}
@@ -474,7 +478,7 @@ class Judge:
         """
         question = LlmRequest(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            response = self.llm.complete_json(question, form(case.offered), self.deadline)
+            response = self.llm.complete_json(question, answer_schema(case.candidates), self.deadline)
         except (PromptRejectedError, ContextWindowError) as error:
             if case.child == work_id:
                 raise
@@ -483,7 +487,7 @@ class Judge:
         return JudgeExchange(
             case.child,
             case.question,
-            response.said.model_dump(mode="json"),
+            response.content.model_dump(mode="json"),
             self.model,
             self.now(),
             PROMPT_VERSION,
@@ -492,11 +496,11 @@ class Judge:
             response.temperature,
             response.input_tokens,
             response.output_tokens,
-            {label: (id_, candidate_json[label]) for label, id_ in case.offered.items()},
+            {label: (id_, candidate_json[label]) for label, id_ in case.candidates.items()},
         )
 
 
-def form(candidate_labels: Iterable[str]) -> type[JudgeAnswer]:
+def answer_schema(candidate_labels: Iterable[str]) -> type[JudgeAnswer]:
     """Return the schema of an answer that chooses among these labels, at most one of each group."""
     allowed = frozenset(candidate_labels)
 
@@ -523,13 +527,13 @@ def apply_answer(choice: RuleDecision, case: JudgePrompt, answer: JudgeAnswer) -
     for match in answer.matches:
         if match.confidence == "low":
             continue
-        chosen = case.offered[match.candidate]
+        chosen = case.candidates[match.candidate]
         llm_judgment = LlmJudgment(match.confidence, match.reasoning, case.question.hex())
         offered_links = [
             link for ambiguous_match in open_matches for link in ambiguous_match.candidates if link.parent == chosen
         ]
         if chosen not in _parents(links):
-            links.append(replace(offered_links[0], judged=llm_judgment))
+            links.append(replace(offered_links[0], judgment=llm_judgment))
     result = replace(choice, links=tuple(links))
     return result if rules.unresolved_matches(result) else replace(result, reason=None)
 
@@ -538,7 +542,7 @@ def mark_llm_skipped(choice: RuleDecision, reason: str) -> RuleDecision:
     """Return a decision whose matches stay ambiguous without the judge, for the given reason."""
     decidable = ambiguous_matches(choice)
     marked = tuple(
-        replace(ambiguous_match, unasked=reason) if ambiguous_match in decidable else ambiguous_match
+        replace(ambiguous_match, llm_skip_reason=reason) if ambiguous_match in decidable else ambiguous_match
         for ambiguous_match in choice.ambiguous_matches
     )
     return replace(choice, ambiguous_matches=marked, reason=" ".join(filter(None, (choice.reason, reason))))

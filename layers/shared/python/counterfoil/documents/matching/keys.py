@@ -59,7 +59,7 @@ DUPLICABLE_KINDS = frozenset({INVOICE, ORDER})
 """Types with duplicates: a duplicate invoice, the change of an order."""
 SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
 """Types of partners that are found without a number. Deliveries are found through their order."""
-SEEKS = "seeks:"
+SEARCH_PREFIX = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
 _MAX_ARTICLES = 4
@@ -82,7 +82,7 @@ class Key(NamedTuple):
 def keys(document: Document) -> frozenset[Key]:
     """Return the keys by which a document is found."""
     result = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
-    for kind, references in document.named.items():
+    for kind, references in document.references.items():
         result |= {Key(f"names:{kind}", value) for reference in references for value in _numbers(reference)}
     if document.kind in SEARCHED_KINDS:
         result |= _transaction_keys(document, f"deal:{document.kind}", 0, 0)
@@ -92,7 +92,7 @@ def keys(document: Document) -> frozenset[Key]:
 
 def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
     """Return the keys by which parents of `kinds` find a document without a match by number."""
-    return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEEKS}{kind}", 0, 0))
+    return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEARCH_PREFIX}{kind}", 0, 0))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -101,7 +101,7 @@ def referenced_numbers(document: Document) -> frozenset[Key]:
     return frozenset(
         Key(f"own:{kind}", value)
         for kind in PARENT_KINDS[document.kind]
-        for reference in document.named.get(kind, ())
+        for reference in document.references.get(kind, ())
         for value in _numbers(reference)
     )
 
@@ -129,7 +129,7 @@ def expected_number_keys(document: Document) -> frozenset[Key]:
 def shared_order_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that name the same orders."""
     return frozenset(
-        Key(f"names:{ORDER}", value) for reference in document.named.get(ORDER, ()) for value in reference.folded
+        Key(f"names:{ORDER}", value) for reference in document.references.get(ORDER, ()) for value in reference.folded
     )
 
 
@@ -139,14 +139,14 @@ def similarity_keys(document: Document) -> frozenset[Key]:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def seekers(document: Document) -> frozenset[Key]:
+def seeker_keys(document: Document) -> frozenset[Key]:
     """Return the keys of documents that may belong to this one without naming it."""
     if document.kind not in SEARCHED_KINDS:
         return frozenset()
-    return frozenset(_transaction_keys(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
+    return frozenset(_transaction_keys(document, f"{SEARCH_PREFIX}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
-def was_rematched_key(key: Key) -> list[Key]:
+def affected_keys(key: Key) -> list[Key]:
     """Return the keys of documents that could find the former holder of a removed key."""
     role, _, kind = key.type.partition(":")
     if role == "own":
@@ -156,7 +156,8 @@ def was_rematched_key(key: Key) -> list[Key]:
     if role == "deal":
         parties, _, quarter = key.value.rpartition("|")
         return [
-            Key(f"{SEEKS}{kind}", f"{parties}|{int(quarter) + offset}") for offset in range(_QUARTERS_BACK[kind] + 1)
+            Key(f"{SEARCH_PREFIX}{kind}", f"{parties}|{int(quarter) + offset}")
+            for offset in range(_QUARTERS_BACK[kind] + 1)
         ]
     return []
 
@@ -203,7 +204,7 @@ def _sides(party: Party) -> Iterator[str]:
         yield vat_suffix(party.vat)
     if party.name:
         yield party.name.key
-        yield from party.name.other_keys
+        yield from party.name.alias_keys
 
 
 def _duplicate_values(document: Document) -> Iterator[str]:
@@ -212,5 +213,5 @@ def _duplicate_values(document: Document) -> Iterator[str]:
         yield from document.number.folded
     if document.kind == INVOICE and document.net is not None:
         numbers = [(INVOICE, document.number)] if document.number else []
-        numbers += [(kind, reference) for kind in (ORDER, DELIVERY) for reference in document.named.get(kind, ())]
+        numbers += [(kind, reference) for kind in (ORDER, DELIVERY) for reference in document.references.get(kind, ())]
         yield from (f"{kind}|{form}|{document.net}" for kind, number in numbers for form in number.folded)

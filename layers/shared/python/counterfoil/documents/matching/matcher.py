@@ -24,7 +24,7 @@ from counterfoil.llm import BudgetExceededError
 CACHE = DocumentCache()
 """Document cache for all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
-_ROUNDS = 3
+_MAX_ROUNDS = 3
 """Maximum rounds of questions caused by documents that arrive in between, before the attempt is deferred."""
 _PAUSE = timedelta(seconds=5)
 """Delay before the next attempt, which prevents a busy loop while other documents arrive."""
@@ -47,24 +47,24 @@ class PendingMatch:
     tenant_id: UUID
     document: Document
     """The document to match."""
-    stated: frozenset[Key]
+    keys: frozenset[Key]
     """Blocking keys of its content."""
     obsolete: frozenset[Key]
     """Stored blocking keys that it no longer has."""
     is_new: bool
     """Whether it had no stored keys."""
     outcome: MatchDecision
-    followed: frozenset[Key]
+    tracked_keys: frozenset[Key]
     """Keys whose holders the decision depends on."""
-    room: Mapping[Key, int]
+    remaining_capacity: Mapping[Key, int]
     """Keys that matter only if they become crowded, with how many more documents may have each of them."""
     edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
     """Edges by document, of every document whose edges were read."""
-    seen: str
+    snapshot: str
     """Database snapshot before the first read."""
     is_judged: bool = False
     """Whether the LLM judge decides about ambiguous matches."""
-    unasked: str | None = None
+    llm_skip_reason: str | None = None
     """Sentence for reviewers: why the judge did not decide about all ambiguous matches."""
 
 
@@ -77,7 +77,7 @@ class MatchResult:
     unlinked: int
     moved: int
     """Number of documents that changed their cluster."""
-    decided_again: bool
+    was_repeated: bool
     """Whether the search was repeated under the lock because of a concurrent change."""
     reason: str | None
     """Sentence for reviewers: why the document has no match, or why it is ambiguous."""
@@ -108,20 +108,20 @@ def search_and_decide(
     if embedder is not None:
         embedder.embed(database, tenant_id, document_id)
     pending, answer_count = _search_for(database, tenant_id, document_id), 0
-    for iteration in range(_ROUNDS):
+    for iteration in range(_MAX_ROUNDS):
         if judge is None or isinstance(pending, SkipMatching):
             return pending
-        if not pending.outcome.unasked:
+        if not pending.outcome.pending_prompts:
             break
         if iteration == 0:
             _announce(database, pending)
         active_judge = judge()
-        for case in pending.outcome.unasked:
+        for case in pending.outcome.pending_prompts:
             try:
                 exchange = active_judge.decide(case, tenant_id, document_id)
             except BudgetExceededError as error:
                 latest = _search_for(database, tenant_id, document_id) if answer_count else pending
-                return latest if isinstance(latest, SkipMatching) else replace(latest, unasked=str(error))
+                return latest if isinstance(latest, SkipMatching) else replace(latest, llm_skip_reason=str(error))
             except CancelledError as error:
                 if not answer_count:
                     raise
@@ -137,7 +137,7 @@ def search_and_decide(
 def _announce(database: Database, pending: PendingMatch) -> None:
     """Store the keys of a document, so that others find it while the judge is working."""
     with database.tenant(pending.tenant_id) as connection:
-        sql.write(connection, pending.tenant_id, {pending.document.id: pending.stated})
+        sql.write(connection, pending.tenant_id, {pending.document.id: pending.keys})
 
 
 def _store_answer(database: Database, tenant_id: UUID, exchange: JudgeExchange) -> None:
@@ -196,8 +196,8 @@ def _plan_of(
         stored - stated_keys,
         not stored,
         outcome,
-        frozenset(context.followed),
-        context.room,
+        frozenset(context.tracked_keys),
+        context.remaining_capacity,
         context.edges_read,
         snapshot,
     )
@@ -213,11 +213,16 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
         StaleClaimError: the document was removed, or extracted again with a newer revision.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
-    tenant_id, id_, is_judged, skip_reason = pending.tenant_id, pending.document.id, pending.is_judged, pending.unasked
+    tenant_id, id_, is_judged, skip_reason = (
+        pending.tenant_id,
+        pending.document.id,
+        pending.is_judged,
+        pending.llm_skip_reason,
+    )
     valid, _ = _still_valid(connection, [pending])
     is_stale = not valid
     if is_stale:
-        if not sql.exists(connection, id_):
+        if not sql.document_exists(connection, id_):
             message = f"The document {id_} was removed"
             raise StaleClaimError(message)
         latest = search(connection, tenant_id, [id_])[id_]
@@ -225,7 +230,7 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
             message = f"The document {id_} was extracted again"
             raise StaleClaimError(message)
         pending = latest
-    if is_judged and pending.outcome.unasked:
+    if is_judged and pending.outcome.pending_prompts:
         message = "Another document was matched first, and the language model must decide again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome = pending.outcome if skip_reason is None else _mark_skipped(pending.outcome, skip_reason)
@@ -235,7 +240,7 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
         applied.unlinked,
         len(applied.moves),
         is_stale,
-        outcome.note(id_),
+        outcome.reason(id_),
         applied.clusters,
         frozenset({id_}.union(*outcome.added, *outcome.removed, *applied.reviews)),
     )
@@ -262,7 +267,7 @@ def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch],
     for pending in valid:
         if _has_room(pending, new_holders) and not any(_invalidates(other, pending) for other in written):
             written.append(pending)
-            new_holders.update(pending.stated)
+            new_holders.update(pending.keys)
     if not written:
         return BatchMatchResult({}, frozenset(), frozenset())
     applied = apply_changes(
@@ -273,7 +278,7 @@ def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch],
     )
     ends = (end for pending in written for pair in (*pending.outcome.added, *pending.outcome.removed) for end in pair)
     return BatchMatchResult(
-        {pending.document.id: pending.outcome.note(pending.document.id) for pending in written},
+        {pending.document.id: pending.outcome.reason(pending.document.id) for pending in written},
         applied.clusters,
         frozenset(pending.document.id for pending in written).union(ends, *applied.reviews),
     )
@@ -281,16 +286,16 @@ def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch],
 
 def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
     """Return True if writing one document invalidates the search for another, as in `_still_valid`."""
-    if written.obsolete or not other.followed.isdisjoint(written.stated):
+    if written.obsolete or not other.tracked_keys.isdisjoint(written.keys):
         return True
-    if not all(other.followed.isdisjoint(sought) for sought in written.outcome.search_keys.values()):
+    if not all(other.tracked_keys.isdisjoint(sought) for sought in written.outcome.search_keys.values()):
         return True
     return any(end in other.edges for pair in (*written.outcome.added, *written.outcome.removed) for end in pair)
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
     """Return the outcome with the reason in all ambiguous matches without a judgment."""
-    marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.unasked}
+    marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.pending_prompts}
     return replace(outcome, choices={**outcome.choices, **marked})
 
 
@@ -302,7 +307,7 @@ class AppliedChanges:
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
     """Old and new cluster of each document that changed its cluster."""
-    reviews: sql.Changed
+    reviews: sql.ReviewChanges
 
     @property
     def clusters(self) -> frozenset[UUID]:
@@ -328,7 +333,7 @@ class Change:
     @property
     def is_unmatched(self) -> bool:
         """True if the document has no edge and had none."""
-        return self.document_id in self.outcome.alone and not self.outcome.added and not self.outcome.removed
+        return self.document_id in self.outcome.unmatched and not self.outcome.added and not self.outcome.removed
 
 
 def apply_changes(
@@ -351,7 +356,7 @@ def apply_changes(
     reasons = {id_: reason for change in changes for id_, reason in _reasons_of_other_documents(change).items()}
     with connection.pipeline():
         if pending_matches:
-            sql.write(connection, tenant_id, {pending.document.id: pending.stated for pending in pending_matches})
+            sql.write(connection, tenant_id, {pending.document.id: pending.keys for pending in pending_matches})
             sql.delete(connection, tenant_id, {pending.document.id: pending.obsolete for pending in pending_matches})
         sought = {id_: search_keys for change in changes for id_, search_keys in change.outcome.search_keys.items()}
         sql.write_search_keys(connection, tenant_id, sought, known)
@@ -365,7 +370,7 @@ def apply_changes(
         renamed = sql.rename_clusters(connection, seeds)
         sql.write_reasons(connection, reasons)
         unlinked_ends = {end for change in changes for pair in change.outcome.removed for end in pair}
-        sql.note_alone(connection, unlinked_ends - choices.keys())
+        sql.mark_unmatched(connection, unlinked_ends - choices.keys())
         reviewed = sql.update_reviews(connection, choices, now, decided_ids)
     return AppliedChanges(linked(), unlinked(), singletons() + renamed(), reviewed())
 
@@ -377,14 +382,14 @@ def _still_valid(
 
     Also returns how many documents have written each of their keys since then.
     """
-    if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].seen):
+    if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].snapshot):
         return list(pending_matches), Counter()
-    followed_keys = {key for pending in pending_matches for key in (*pending.followed, *pending.room)}
+    tracked_keys = {key for pending in pending_matches for key in (*pending.tracked_keys, *pending.remaining_capacity)}
     document_ids = {id_ for pending in pending_matches for id_ in pending.edges}
     changes = sql.changes_since(
-        connection, pending_matches[0].tenant_id, followed_keys, document_ids, pending_matches[0].seen
+        connection, pending_matches[0].tenant_id, tracked_keys, document_ids, pending_matches[0].snapshot
     )
-    if changes.everything:
+    if changes.invalidates_all:
         return [], Counter()
     edges: dict[UUID, dict[Pair, sql.Edge]] = {}
     for pair, edge in changes.edges.items():
@@ -395,7 +400,7 @@ def _still_valid(
     def is_valid(pending: PendingMatch) -> bool:
         # Compare per document, because an edge that was written during the search was read from one end only.
         return (
-            pending.followed.isdisjoint(new_holders)
+            pending.tracked_keys.isdisjoint(new_holders)
             and _has_room(pending, new_holders)
             and all(edges.get(id_, {}) == known_edges for id_, known_edges in pending.edges.items())
         )
@@ -405,7 +410,7 @@ def _still_valid(
 
 def _has_room(pending: PendingMatch, new_holders: Counter[Key]) -> bool:
     """Return True if no counted key becomes crowded by the new holders."""
-    return all(new_holders[key] <= room for key, room in pending.room.items())
+    return all(new_holders[key] <= room for key, room in pending.remaining_capacity.items())
 
 
 def _seeds(change: Change) -> set[UUID]:
@@ -439,15 +444,15 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
         "probability": round(link.probability, 6),
         "features": [list(item) for item in link.score.evidence],
     }
-    if link.judged is not None:
-        evidence["question"] = link.judged.question
-        return NewMatch(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
+    if link.judgment is not None:
+        evidence["question"] = link.judgment.question
+        return NewMatch(pair, link.score.total, link.judgment.confidence, evidence, "llm", link.judgment.reasoning)
     return NewMatch(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning)
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
     """Return the new reasons of the other decided documents. None for documents with a match."""
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
-    reasons |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
+    reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)
     return reasons

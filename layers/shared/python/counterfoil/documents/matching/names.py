@@ -69,7 +69,7 @@ _SIGNS_WITH_SLASH = {sign: words for words, signs in MATCHER.meanings("legal_for
 """Markers with a slash, as words."""
 
 
-def spelled(text: str) -> str:
+def comparison_form(text: str) -> str:
     """Return words for comparison: folded, `S.p.A.` like `SpA`, `rn` like `m`, `aa` (Danish `å`) like `a`."""
     bare = fold_umlauts(text).replace(".", "").replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
     return bare.replace("rn", "m").replace("aa", "a")
@@ -77,7 +77,7 @@ def spelled(text: str) -> str:
 
 def _entries(concept: str, means: str = "") -> Sequence[str]:
     """Return the normalized terms of a concept."""
-    return spelled("\n".join(MATCHER.terms(f"legal_forms.{concept}", means))).split("\n")
+    return comparison_form("\n".join(MATCHER.terms(f"legal_forms.{concept}", means))).split("\n")
 
 
 def _meanings() -> Iterator[tuple[str, WordMeaning]]:
@@ -176,9 +176,9 @@ class Name:
 
     `i` and `l` are equal, and repeated letters count once.
     """
-    others: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
     """Cores of other names in the text (trading as, formerly, owner), and of other interpretations."""
-    other_keys: tuple[str, ...] = ()
+    alias_keys: tuple[str, ...] = ()
     """Blocking keys of the first two other names."""
 
 
@@ -192,14 +192,14 @@ def name(text: str, place: str = "") -> Name:
         words, aliases = _without_signs(words, place_words)
     core_words, form = _reduce(words, place_words)
     alias_words = [reduced for alias in aliases if (reduced := _reduce(alias, place_words)[0])]
-    other_names = {" ".join(sorted(reduced)) for reduced in alias_words}
+    alias_cores = {" ".join(sorted(reduced)) for reduced in alias_words}
     if len(core_words) > 1:
         cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
         core_words, form, alternatives = _resolve_possible_form(core_words, form, cyrillic=cyrillic)
-        other_names |= alternatives
+        alias_cores |= alternatives
     core, key = " ".join(sorted(core_words)), _key(core_words, place_words)
-    other_keys = tuple(_key(reduced, place_words) for reduced in alias_words[:_MAX_OTHER_KEYS]) if alias_words else ()
-    return Name(core, form, key, frozenset(other_names - {core, ""}), other_keys)
+    alias_keys = tuple(_key(reduced, place_words) for reduced in alias_words[:_MAX_OTHER_KEYS]) if alias_words else ()
+    return Name(core, form, key, frozenset(alias_cores - {core, ""}), alias_keys)
 
 
 def _key(words: Sequence[str], place_words: frozenset[str]) -> str:
@@ -229,14 +229,14 @@ def _resolve_possible_form(
 
 @lru_cache(maxsize=5_000)
 def _place(place: str) -> frozenset[str]:
-    return frozenset(_TOKEN.findall(spelled(place)))
+    return frozenset(_TOKEN.findall(comparison_form(place)))
 
 
 def _words(text: str) -> list[str]:
     """Return the words of a name and the marks between them, with joined initials and phrases."""
     if not text.isascii() or text.endswith(("AE", "OE")):
         text = _UMLAUT_FORM.sub(_with_dots, text)
-    spelling = spelled(text)
+    spelling = comparison_form(text)
     if "/" in spelling:
         spelling = _SLASHED.sub(_without_slash, spelling)
     if not spelling.isascii():

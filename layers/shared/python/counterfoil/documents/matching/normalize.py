@@ -189,7 +189,7 @@ BITS = 10
 PLANES = BANDS * BITS
 MARK = "≈"
 """Prefix of a bucket. No name or number starts with it."""
-LONGEST_TEXT = 2_000
+MAX_TEXT_CHARS = 2_000
 """Maximum number of embedded characters."""
 _LONGEST_LINE = 200
 
@@ -212,7 +212,7 @@ def embedded_text(data: Mapping[str, Any]) -> str:
     lines = {
         " ".join(description.split())[:_LONGEST_LINE] for description in descriptions if isinstance(description, str)
     }
-    return "\n".join(sorted(lines - {""}))[:LONGEST_TEXT]
+    return "\n".join(sorted(lines - {""}))[:MAX_TEXT_CHARS]
 
 
 def text_hash(embedded: str) -> bytes:
@@ -332,7 +332,7 @@ class Document:
     received_at: datetime
     kind: str
     number: Reference | None
-    named: Mapping[str, tuple[Reference, ...]]
+    references: Mapping[str, tuple[Reference, ...]]
     """Numbers of other documents that this document names, by type."""
     seller: Party
     buyer: Party
@@ -343,7 +343,7 @@ class Document:
     lines: tuple[Line, ...]
     amounts: frozenset[int]
     """Net amounts of line items that are not about goods."""
-    misread: int
+    misread_words: int
     """Number of words in names and line items with a digit in place of a letter: the quality of the OCR. Only for
     invoices."""
     buckets: tuple[str, ...] = ()

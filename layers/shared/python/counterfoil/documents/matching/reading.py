@@ -132,7 +132,7 @@ class DocumentCache:
             holders.append(lookup.by_key((id_, numbers) for id_, numbers, *_ in rows))
             document_rows = [(id_, *content) for id_, _, *content in rows if content[0] is not None]
             documents |= self._documents_of(document_rows, self._cached([row[0] for row in document_rows]))
-        return CacheResult(holders, documents, sql.edges_from(edge_cursor.fetchall() if edge_cursor else ()))
+        return CacheResult(holders, documents, sql.parse_edges(edge_cursor.fetchall() if edge_cursor else ()))
 
     def _cached(self, ids: Iterable[UUID]) -> dict[UUID, _CachedDocument | None]:
         with self._lock:
@@ -176,7 +176,7 @@ class Fetch:
     """Keys whose holders it needs, with the maximum number per key."""
     kind: str | None = None
     """Document type of the holders; None: any."""
-    counted: Collection[Key] = ()
+    count_only: Collection[Key] = ()
     """Keys whose holders are only counted."""
     documents: Collection[UUID] = ()
     edges: Collection[UUID] = ()
@@ -262,7 +262,7 @@ class BatchReader:
                 if key not in cached or cached[key][0] < limit:
                     merged = limits.setdefault(fetch.kind, {})
                     merged[key] = max(limit, merged.get(key, 0))
-                    if key not in fetch.counted:
+                    if key not in fetch.count_only:
                         listed_keys.add(key)
             ids.update(fetch.documents)
             edges_of.update(fetch.edges)
@@ -285,7 +285,7 @@ class BatchReader:
 class Context:
     """Documents by their blocking keys, with contents and stored edges.
 
-    `followed` and `edges_read` record the rows that were read, to check later whether they are still valid.
+    `tracked_keys` and `edges_read` record the rows that were read, to check later whether they are still valid.
     """
 
     def __init__(self, reading: BatchReader) -> None:
@@ -305,29 +305,29 @@ class Context:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def follow(
+    def read_holders(
         self,
         keys: Iterable[Key] = (),
         waiting_keys: Iterable[Key] = (),
         edges_of: Collection[UUID] = (),
-        counted: Iterable[Key] = (),
+        count_only: Iterable[Key] = (),
     ) -> Plan[None]:
         """Read the holders of blocking keys. A key with too many holders is ignored.
 
         `waiting_keys` are keys of decisions that the document may affect. It also reads the edges of the documents
-        `edges_of`, as `read_edges` does. For `counted` keys, only the number of holders is needed.
+        `edges_of`, as `read_edges` does. For `count_only` keys, only the number of holders is needed.
         """
-        keys, counted = set(keys), set(counted)
-        self._only_counted |= counted - self._holders.keys()
+        keys, count_only = set(keys), set(count_only)
+        self._only_counted |= count_only - self._holders.keys()
         self._only_counted -= keys
         max_holders = sql.MAX_DOCUMENTS_PER_KEY + sql.FUZZY_MAX_DOCUMENTS_PER_KEY + 1
-        missing = {key: max_holders for key in keys | counted if key not in self._holders}
+        missing = {key: max_holders for key in keys | count_only if key not in self._holders}
         missing_waiting = {key: sql.MAX_WAITING_DOCUMENTS for key in waiting_keys if key not in self._waiting}
         if not missing and not missing_waiting:
             yield from self.read_edges(edges_of)
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_waiting.items()}
-        yield Fetch(limits, counted=self._only_counted, edges=set(edges_of) - self._edges.keys())
+        yield Fetch(limits, count_only=self._only_counted, edges=set(edges_of) - self._edges.keys())
         holders = self._reading.holders(limits)
         for key in missing:
             ids = self._replace_own(key, holders.get(key, []))
@@ -344,7 +344,7 @@ class Context:
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
-    def seekers(self, keys: Iterable[Key], kind: str, prefetch: Collection[UUID] = ()) -> Plan[set[UUID]]:
+    def read_seekers(self, keys: Iterable[Key], kind: str, prefetch: Collection[UUID] = ()) -> Plan[set[UUID]]:
         """Return the documents of a kind with these `seeks` keys, and prefetch the edges of `prefetch`."""
         limits = dict.fromkeys(keys, sql.MAX_WAITING_DOCUMENTS)
         if not limits:
@@ -380,7 +380,7 @@ class Context:
             for end, other in ((pair.a, pair.b), (pair.b, pair.a)):
                 if end in missing_edges:
                     self._rejected.setdefault(end, set()).add(other)
-        reviewed_pairs = (pair for pair, edge in edges.items() if edge.by == "reviewer" or edge.by_person)
+        reviewed_pairs = (pair for pair, edge in edges.items() if edge.by == "reviewer" or edge.is_manual)
         yield from self.load({end for pair in reviewed_pairs for end in pair})
 
     def add(self, document: Document) -> None:
@@ -392,13 +392,13 @@ class Context:
     # -- rows that were read ----------------------------------------------------------------------------------------
 
     @property
-    def followed(self) -> Collection[Key]:
+    def tracked_keys(self) -> Collection[Key]:
         """The keys whose holders the decision depends on, including newly crowded keys."""
         counted = {key for key in self._only_counted if not self._crowds[key]}
         return (self._holders.keys() - counted) | self._waiting.keys() | self._seek_keys
 
     @property
-    def room(self) -> Mapping[Key, int]:
+    def remaining_capacity(self) -> Mapping[Key, int]:
         """How many more holders each counted key can have before it is crowded.
 
         Keys that are already crowded are not included, because more holders do not change them.
@@ -415,15 +415,15 @@ class Context:
         return self._edges
 
     def holders(self, keys: Iterable[Key]) -> set[UUID]:
-        """Return the holders of followed keys."""
+        """Return the holders of tracked keys."""
         return {id_ for key in keys for id_ in self._holders[key]}
 
-    def waiting(self, keys: Iterable[Key]) -> set[UUID]:
-        """Return the holders of keys that were followed as `waiting_keys`."""
+    def waiting_holders(self, keys: Iterable[Key]) -> set[UUID]:
+        """Return the holders of keys that were read as `waiting_keys`."""
         return {id_ for key in keys for id_ in self._waiting[key]}
 
-    def crowd(self, keys: Iterable[Key]) -> set[UUID]:
-        """Return the holders of followed keys that have just become crowded."""
+    def newly_crowded_holders(self, keys: Iterable[Key]) -> set[UUID]:
+        """Return the holders of tracked keys that have just become crowded."""
         return {id_ for key in keys for id_ in self._crowds[key]}
 
     def document(self, id_: UUID) -> Document | None:
@@ -444,7 +444,7 @@ class Context:
 
     def manual_decisions(self, id_: UUID) -> ManualDecisions:
         """Return the decisions of reviewers about a document. Its edges must have been read."""
-        ends = {end for edge in self.edges(id_) if edge.by_person for end in edge.pair}
+        ends = {end for edge in self.edges(id_) if edge.is_manual for end in edge.pair}
         return ManualDecisions(tuple(self.documents(ends, exclude=id_)), frozenset(self._rejected.get(id_, ())))
 
     def references(self, child: UUID, parent: UUID) -> bool:
@@ -462,7 +462,7 @@ class Context:
         """Return the documents with a number that the child names."""
         return self.documents(self.holders(keyed.referenced_numbers(child)), exclude=child.id)
 
-    def copies(self, document: Document) -> list[Document]:
+    def duplicates(self, document: Document) -> list[Document]:
         """Return possible duplicates."""
         return self.documents(self.holders(keyed.duplicate_keys(document)), exclude=document.id)
 
@@ -487,47 +487,53 @@ class Context:
     def read_siblings(self, documents: Collection[Document]) -> Plan[set[UUID]]:
         """Read and return the documents that name the same order as one of these, and read their edges."""
         keys = {key for document in documents for key in keyed.shared_order_keys(document)}
-        yield from self.follow(keys)
+        yield from self.read_holders(keys)
         ids = self.holders(keys)
         yield from self.read(ids, ids)
         return ids
 
-    def surround(self, children: Collection[Document]) -> Plan[None]:
+    def read_inputs(self, children: Collection[Document]) -> Plan[None]:
         """Read all rows for the decisions of these children."""
         keys = {key for child in children for key in keyed.referenced_numbers(child) | keyed.duplicate_keys(child)}
-        yield from self.follow(keys)
+        yield from self.read_holders(keys)
         ids = self.holders(keys) | {child.id for child in children}
         yield from self.read(ids, ids)
-        kinds = {child: self.undecided(child) for child in children}
+        kinds = {child: self.open_kinds(child) for child in children}
         keys = {key for child in children for key in keyed.transaction_keys(child, kinds[child])}
-        yield from self.follow(keys)
+        yield from self.read_holders(keys)
         yield from self.load(self.holders(keys))
         similar = {child: self.similar(child, kinds[child]) for child in children}
         scored = {other for child in children for other in rules.candidates_to_score(child, similar[child])}
         keys = {key for other in scored for key in keyed.expected_number_keys(other)}
-        yield from self.follow(keys, edges_of={other.id for documents in similar.values() for other in documents})
+        yield from self.read_holders(keys, edges_of={other.id for documents in similar.values() for other in documents})
         yield from self.load(self.holders(keys))
 
-    def seeking(self, child: Document) -> frozenset[Key]:
+    def search_keys(self, child: Document) -> frozenset[Key]:
         """Return the keys by which possible parents find a child. `surround` must have read its rows."""
-        return frozenset() if self.is_copy(child) else keyed.search_keys(child, self.undecided(child))
+        return frozenset() if self.is_duplicate(child) else keyed.search_keys(child, self.open_kinds(child))
 
-    def undecided(self, child: Document) -> tuple[str, ...]:
+    def open_kinds(self, child: Document) -> tuple[str, ...]:
         """Return the kinds of parent that require a search by content."""
         return rules.open_candidates(
-            child, self.referenced_documents(child), self.is_copy, self.manual_decisions(child.id)
+            child, self.referenced_documents(child), self.is_duplicate, self.manual_decisions(child.id)
         )
 
-    def choose(self, child: Document) -> rules.RuleDecision:
+    def decide(self, child: Document) -> rules.RuleDecision:
         """Return the decision of a child. `surround` must have read its rows."""
-        similar = self.similar(child, self.undecided(child))
+        similar = self.similar(child, self.open_kinds(child))
         decisions = self.manual_decisions(child.id)
         claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}
         return rules.decide_matches(
-            child, self.referenced_documents(child), similar, self.copies(child), claims, self.is_copy, decisions
+            child,
+            self.referenced_documents(child),
+            similar,
+            self.duplicates(child),
+            claims,
+            self.is_duplicate,
+            decisions,
         )
 
-    def cases(
+    def judge_prompts(
         self, choices: Mapping[UUID, rules.RuleDecision]
     ) -> tuple[dict[UUID, JudgePrompt], dict[UUID, JudgeAnswer]]:
         """Return the questions for the LLM judge about ambiguous matches, and its stored judgments.
@@ -537,7 +543,7 @@ class Context:
         ambiguous_choices = {
             id_: choice
             for id_, choice in choices.items()
-            if judge.ambiguous_matches(choice) and not any(edge.by_person for edge in self.decided_by(id_))
+            if judge.ambiguous_matches(choice) and not any(edge.is_manual for edge in self.decided_by(id_))
         }
         if not ambiguous_choices:
             return {}, {}
@@ -549,7 +555,7 @@ class Context:
         }
         contents = sql.contents(self._reading.connection, ids | ambiguous_choices.keys())
         cases = {
-            id_: judge.case(id_, choice, contents)
+            id_: judge.build_prompt(id_, choice, contents)
             for id_, choice in ambiguous_choices.items()
             if contents.keys()
             >= {
@@ -564,16 +570,18 @@ class Context:
         answers = judge.find_answers(self._reading.connection, {id_: case.question for id_, case in cases.items()})
         return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
-    def is_copy(self, document: Document) -> bool:
+    def is_duplicate(self, document: Document) -> bool:
         """Return True for a duplicate: computed if possible duplicates were read, otherwise as stored."""
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
         keys = keyed.duplicate_keys(document)
         if keys <= self._holders.keys():
-            return rules.find_original(document, self.copies(document), self.manual_decisions(document.id)) is not None
-        return self.was_copy(document)
+            return (
+                rules.find_original(document, self.duplicates(document), self.manual_decisions(document.id)) is not None
+            )
+        return self.was_duplicate(document)
 
-    def was_copy(self, document: Document) -> bool:
+    def was_duplicate(self, document: Document) -> bool:
         """Return True for a stored duplicate."""
         if any(edge.by == "copy" for edge in self.decided_by(document.id)):
             return True

@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import Literal
 from uuid import UUID
 
-from counterfoil.documents.matching.compare import Duplicate, Feature, close, match_lines
+from counterfoil.documents.matching.compare import Duplicate, Feature, is_close, match_lines
 from counterfoil.documents.matching.keys import DUPLICABLE_KINDS, PARENT_KINDS, SEARCHED_KINDS
 from counterfoil.documents.matching.normalize import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Reference
 from counterfoil.documents.matching.score import (
@@ -81,7 +81,7 @@ class ProposedMatch:
     score: Score
     probability: float = 1.0
     """Match probability."""
-    judged: LlmJudgment | None = None
+    judgment: LlmJudgment | None = None
     """None for links by rules."""
 
 
@@ -97,7 +97,7 @@ class AmbiguousMatch:
     """The best first."""
     reason: str | None = None
     """Sentence for reviewers if several candidates fit equally."""
-    unasked: str | None = None
+    llm_skip_reason: str | None = None
     """Sentence for reviewers if the language model could not be used."""
 
 
@@ -140,7 +140,7 @@ NO_DECISIONS = ManualDecisions()
 NO_PARTNER = "No partner found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
-IsCopy = Callable[[Document], bool]
+IsDuplicate = Callable[[Document], bool]
 
 
 def arrival_order_key(document: Document) -> tuple[object, ...]:
@@ -170,7 +170,7 @@ def _rank(document: Document) -> tuple[object, ...]:
     errors. Clerks check the figures of the original, so it must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
-    return day, document.misread if document.kind == INVOICE else 0, *arrival_order_key(document)
+    return day, document.misread_words if document.kind == INVOICE else 0, *arrival_order_key(document)
 
 
 def is_same_document(a: Document, b: Document) -> bool:
@@ -208,13 +208,13 @@ def _bills_same_items(a: Document, b: Document) -> bool:
         return False
     matched = match_lines(a.lines, b.lines)
     return len(matched) == len(a.lines) and all(
-        close(pair.child.quantity, pair.parent.quantity) and close(pair.child.price, pair.parent.price)
+        is_close(pair.child.quantity, pair.parent.quantity) and is_close(pair.child.price, pair.parent.price)
         for pair in matched
     )
 
 
 def _reference_forms(document: Document, kind: str) -> frozenset[str]:
-    return frozenset(form for reference in document.named.get(kind, ()) for form in reference.folded)
+    return frozenset(form for reference in document.references.get(kind, ()) for form in reference.folded)
 
 
 def is_parent(child: Document, other: Document) -> bool:
@@ -240,26 +240,26 @@ def decide_matches(
     similar: Candidates,
     copies: Candidates,
     claims: Mapping[UUID, Candidates],
-    is_copy: IsCopy,
+    is_duplicate: IsDuplicate,
     decisions: ManualDecisions = NO_DECISIONS,
 ) -> RuleDecision:
     """Decide about the links of a child. They include confirmed parents that the child names.
 
     `named` are the documents with a number that the child names. `similar` are documents of the kinds from
     `open_candidates`, and `is_candidate_kind` selects their candidates. `copies` are possible duplicates. Documents for
-    which `is_copy` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
+    which `is_duplicate` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
     """
     if original := find_original(child, copies, decisions):
         level = Duplicate.SAME_NUMBER if _same_number(child, original) else Duplicate.SAME_CONTENT
         evidence = FeatureEvidence(Feature.DUPLICATE, level, 20.0)
         return RuleDecision(
-            (ProposedMatch(child.id, original.id, original.kind, "copy", Score((evidence,), named=True)),)
+            (ProposedMatch(child.id, original.id, original.kind, "copy", Score((evidence,), is_referenced=True)),)
         )
-    named_candidates = _eligible(named, is_copy, decisions)
+    named_candidates = _eligible(named, is_duplicate, decisions)
     decision = _by_reference(child, named_candidates, decisions)
     if kinds := _undecided_kinds(child, decision.links, decisions):
         similar_candidates = _eligible(
-            (other for other in similar if is_candidate_kind(child, other)), is_copy, decisions
+            (other for other in similar if is_candidate_kind(child, other)), is_duplicate, decisions
         )
         candidates = {other.id: other for other in (*similar_candidates, *named_candidates) if other.kind in kinds}
         decision = _overrule(decision, _by_content(child, candidates.values(), claims))
@@ -270,11 +270,11 @@ def decide_matches(
 
 
 def open_candidates(
-    child: Document, named: Candidates, is_copy: IsCopy, decisions: ManualDecisions = NO_DECISIONS
+    child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
     """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
     return _undecided_kinds(
-        child, _by_reference(child, _eligible(named, is_copy, decisions), decisions).links, decisions
+        child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
 
 
@@ -292,13 +292,13 @@ def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
     ]
 
 
-def _eligible(candidates: Iterable[Document], is_copy: IsCopy, decisions: ManualDecisions) -> list[Document]:
-    return [other for other in candidates if other.id not in decisions.rejected and not is_copy(other)]
+def _eligible(candidates: Iterable[Document], is_duplicate: IsDuplicate, decisions: ManualDecisions) -> list[Document]:
+    return [other for other in candidates if other.id not in decisions.rejected and not is_duplicate(other)]
 
 
 def references(child: Document, parent: Document) -> bool:
     """Return True if the child names the number of the parent."""
-    return _has_referenced_number(child.named.get(parent.kind, ()), parent)
+    return _has_referenced_number(child.references.get(parent.kind, ()), parent)
 
 
 def _confirmed_parents(child: Document, decisions: ManualDecisions) -> list[Document]:
@@ -311,14 +311,14 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
     decided_kinds = confirmed | {link.kind for link in links}
     kinds = []
     for kind in PARENT_KINDS[child.kind]:
-        if kind not in SEARCHED_KINDS or kind in confirmed or len(child.named.get(kind, ())) > 1:
+        if kind not in SEARCHED_KINDS or kind in confirmed or len(child.references.get(kind, ())) > 1:
             continue  # several numbers mean several parents, and content can only find one
         if kind in decided_kinds and all(is_conclusive(link.score.total) for link in links if link.kind == kind):
             continue
         if kind == ORDER and decided_kinds & {DELIVERY, CONTRACT}:
             continue  # the delivery has the order, and a contract does not need one
         if kind == CONTRACT and (
-            child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or decided_kinds))
+            child.references.get(CONTRACT) or (child.kind == INVOICE and (child.references.get(ORDER) or decided_kinds))
         ):
             continue
         kinds.append(kind)
@@ -333,7 +333,7 @@ def _by_reference(child: Document, candidates: Sequence[Document], decisions: Ma
     links: dict[UUID, ProposedMatch] = {}
     ambiguous_matches: list[AmbiguousMatch] = []
     for kind in PARENT_KINDS[child.kind]:
-        references = child.named.get(kind, ())
+        references = child.references.get(kind, ())
         scored = [
             (score(child, other), other)
             for other in candidates
@@ -364,7 +364,7 @@ def _match_by_number(child: Document, parent: Document) -> ProposedMatch:
 def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> RuleDecision:
     """Choose the best candidate of all kinds, because an invoice can be for an order or a contract."""
     scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
-    numbers = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
+    numbers = {reference.text for _, other in scored for reference in child.references.get(other.kind, ())}
     best, ambiguous_match = _choose(child, scored, ", ".join(sorted(numbers)) or None)
     return RuleDecision((best,) if best else (), None, (ambiguous_match,) if ambiguous_match else ())
 
@@ -410,7 +410,12 @@ def _choose(
 
 def _propose(child: Document, scored: _Scored, probability: float) -> ProposedMatch:
     return ProposedMatch(
-        child.id, scored[1].id, scored[1].kind, "reference" if scored[0].named else "content", scored[0], probability
+        child.id,
+        scored[1].id,
+        scored[1].kind,
+        "reference" if scored[0].is_referenced else "content",
+        scored[0],
+        probability,
     )
 
 
@@ -441,7 +446,7 @@ def _tie_reason(documents: Sequence[Document]) -> str:
 def _unmatched_reason(child: Document, named_documents: Candidates, decisions: ManualDecisions) -> str:
     """Return the reason why a document has no match."""
     for kind in PARENT_KINDS[child.kind]:
-        for reference in child.named.get(kind, ()):
+        for reference in child.references.get(kind, ()):
             label = f"{_WORDS[kind]} {reference.text}"
             ids = {
                 other.id
@@ -539,8 +544,8 @@ def _compare_quantities(
         delivered_quantity = sum(quantities.get(index, 0.0) for quantities in delivered)
         child_quantity = child.lines[index].quantity
         if child_quantity is None or (
-            delivered_quantity > child_quantity and not close(delivered_quantity, child_quantity)
+            delivered_quantity > child_quantity and not is_close(delivered_quantity, child_quantity)
         ):
             return None
-        has_excess = has_excess or not close(delivered_quantity, child_quantity)
+        has_excess = has_excess or not is_close(delivered_quantity, child_quantity)
     return int(has_excess)

@@ -22,14 +22,14 @@ from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from counterfoil.documents.matching.compare import Feature, FeatureLevel, Flag, compare, parties
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, Flag, compare, compare_parties
 from counterfoil.documents.matching.normalize import Document
 
 PRIOR = FeatureLevel.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
 """Level of every pair. Its weight is how frequently a candidate is a match."""
 
 
-FOUND = {True: "by_number", False: "by_content"}
+SECTIONS = {True: "by_number", False: "by_content"}
 """Sections of a weights file, by whether the child names the candidate's number."""
 
 
@@ -60,9 +60,9 @@ class Weights:
     """Bits by level. Unknown levels have zero bits."""
 
     version: str
-    general: Mapping[bool, Mapping[FeatureLevel, float]]
+    bits: Mapping[bool, Mapping[FeatureLevel, float]]
     """By whether the child names the parent's number. If it does, dates and line items are weaker evidence."""
-    particular: Mapping[tuple[bool, str, str], Mapping[FeatureLevel, float]]
+    type_bits: Mapping[tuple[bool, str, str], Mapping[FeatureLevel, float]]
     """Additional bits, by whether the child names the number and by types of child and parent."""
     calibration: Mapping[bool, tuple[float, float]]
     """Offset and factor for the bits of the best candidate.
@@ -73,12 +73,12 @@ class Weights:
     _tables: dict[tuple[bool, str, str], Table] = field(default_factory=dict, init=False, repr=False)
     """Cache of `table`."""
 
-    def table(self, child: str, parent: str, *, named: bool) -> Table:
+    def table(self, child: str, parent: str, *, is_referenced: bool) -> Table:
         """Return the evidence per level for a pair of these types."""
-        table = self._tables.get((named, child, parent))
+        table = self._tables.get((is_referenced, child, parent))
         if table is None:
-            general, particular = self.general[named], self.particular.get((named, child, parent), {})
-            table = self._tables[named, child, parent] = Table(
+            general, particular = self.bits[is_referenced], self.type_bits.get((is_referenced, child, parent), {})
+            table = self._tables[is_referenced, child, parent] = Table(
                 (level, FeatureEvidence(*level, round(general.get(level, 0.0) + particular.get(level, 0.0), 2)))
                 for level in {*general, *particular}
             )
@@ -89,13 +89,13 @@ def parse(data: Mapping[str, Any]) -> Weights:
     """Parse the contents of a weights file."""
     return Weights(
         data["version"],
-        {named: _levels(data[section]["general"]) for named, section in FOUND.items()},
+        {named: _levels(data[section]["general"]) for named, section in SECTIONS.items()},
         {
             (named, *kinds.split(">", 1)): _levels(levels)
-            for named, section in FOUND.items()
+            for named, section in SECTIONS.items()
             for kinds, levels in data[section]["particular"].items()
         },
-        {named: tuple(data[section]["calibration"]) for named, section in FOUND.items()},
+        {named: tuple(data[section]["calibration"]) for named, section in SECTIONS.items()},
     )
 
 
@@ -150,7 +150,7 @@ class Score:
     """Evidence of a pair."""
 
     evidence: tuple[FeatureEvidence, ...]
-    named: bool
+    is_referenced: bool
     """Whether the child names the parent's number, exactly or nearly."""
 
     @cached_property
@@ -172,8 +172,8 @@ def score(child: Document, parent: Document, claims: Collection[Document] = ()) 
 
 def _score_pair(child: Document, parent: Document, claims: Collection[Document], weights: Weights) -> Score:
     compared = compare(child, parent, claims)
-    evidence = weights.table(child.kind, parent.kind, named=compared.named)
-    return Score(tuple([evidence[level] for level in (PRIOR, *compared.levels)]), compared.named)
+    evidence = weights.table(child.kind, parent.kind, is_referenced=compared.is_referenced)
+    return Score(tuple([evidence[level] for level in (PRIOR, *compared.levels)]), compared.is_referenced)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -184,8 +184,8 @@ def _score_without_claims(child: Document, parent: Document, weights: Weights) -
 
 def same_parties(a: Document, b: Document) -> float:
     """Return the bits for two documents being between the same parties."""
-    evidence = current().table(a.kind, b.kind, named=False)
-    return sum(evidence[level].weight for level in parties(a, b))
+    evidence = current().table(a.kind, b.kind, is_referenced=False)
+    return sum(evidence[level].weight for level in compare_parties(a, b))
 
 
 def match_probabilities(scores: Sequence[Score]) -> list[float]:
@@ -198,7 +198,7 @@ def match_probabilities(scores: Sequence[Score]) -> list[float]:
     best_fit = max(item.fit for item in scores)
     shares = [math.exp2(max(item.fit - best_fit, -60.0)) for item in scores]
     best = max(scores, key=lambda item: item.total)
-    intercept, slope = current().calibration[best.named]
+    intercept, slope = current().calibration[best.is_referenced]
     match_probability = probability(intercept + slope * best.total)
     return [match_probability * share / sum(shares) for share in shares]
 

@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import BY_INDEX, Connection
-from counterfoil.documents.matching.keys import PARENT_KINDS, SEEKS, Key
+from counterfoil.documents.matching.keys import PARENT_KINDS, SEARCH_PREFIX, Key
 from counterfoil.documents.matching.normalize import CONTRACT, Embedding
 from counterfoil.documents.matching.rules import (
     NO_PARTNER,
@@ -57,7 +57,7 @@ class KeyLookup:
     limits: Mapping[Key, int]
     kind: str | None = None
     """Kind of the holders. None: any."""
-    counted: Collection[Key] = ()
+    count_only: Collection[Key] = ()
     """Keys whose holders are only counted."""
 
     @property
@@ -66,7 +66,7 @@ class KeyLookup:
         return {
             "tenant": self.tenant_id,
             "limits": list(self.limits.values()),
-            "counted": [key in self.counted for key in self.limits],
+            "counted": [key in self.count_only for key in self.limits],
             "kind": self.kind,
             **columns(self.limits),
         }
@@ -135,7 +135,9 @@ def write_search_keys(
     """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
     if not known and not any(search_keys.values()):
         return
-    connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(search_keys)})
+    connection.execute(
+        _WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEARCH_PREFIX, **_rows(search_keys)}
+    )
 
 
 _STORED = "SELECT document_id, type, value FROM document_key WHERE document_id = ANY(%(ids)s)"
@@ -195,7 +197,7 @@ class Edge:
     kind: str
     """The parent's kind."""
     by: MatchMethod
-    by_person: bool
+    is_manual: bool
     score: float
     question: str | None
     """Question that the LLM judge answered with this edge, if any."""
@@ -265,7 +267,7 @@ class DocumentContent(NamedTuple):
 class MatchingSnapshot(NamedTuple):
     """Input of a search."""
 
-    seen: str
+    snapshot: str
     """Database snapshot before any other read, to find later commits. Empty if no document exists."""
     contents: Mapping[UUID, DocumentContent]
     keys: Mapping[UUID, set[Key]]
@@ -276,7 +278,7 @@ class MatchingSnapshot(NamedTuple):
 
 def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
     """Begin a search for documents. New documents need one round trip."""
-    rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS}).fetchall()
+    rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEARCH_PREFIX}).fetchall()
     linked = [row[1] for row in rows if row[7]]
     return MatchingSnapshot(
         rows[0][0] if rows else "",
@@ -292,7 +294,7 @@ def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
 _EXISTS = "SELECT FROM document WHERE id = %s"
 
 
-def exists(connection: Connection, id_: UUID) -> bool:
+def document_exists(connection: Connection, id_: UUID) -> bool:
     """Return True if the tenant has this document."""
     return connection.execute(_EXISTS, [id_]).fetchone() is not None
 
@@ -304,7 +306,7 @@ def embedding(columns: Sequence[Any]) -> Embedding | None:
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
     """Return the edges of documents and the rejected pairs."""
-    return edges_from(select_edges(connection, ids).fetchall())
+    return parse_edges(select_edges(connection, ids).fetchall())
 
 
 def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleRow]:
@@ -315,7 +317,7 @@ def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleR
 Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 
-def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
+def parse_edges(rows: Iterable[tuple[Any, ...]]) -> Edges:
     """Return the edges and rejected pairs of rows."""
     by_pair: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
@@ -357,11 +359,11 @@ FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS sna
 
 # Transactions older than a snapshot's xmin ended before it. A row without a number means any change.
 _CHANGED = """
-SELECT followed.n, count(*)
-FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, value, n)
-JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = followed.type AND k.value = followed.value
+SELECT tracked.n, count(*)
+FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS tracked (type, value, n)
+JOIN document_key k ON k.tenant_id = %(tenant)s AND k.type = tracked.type AND k.value = tracked.value
 WHERE NOT pg_visible_in_snapshot(k.written_by_xid, %(seen)s::pg_snapshot)
-GROUP BY followed.n
+GROUP BY tracked.n
 UNION ALL
 SELECT NULL, 0 WHERE EXISTS (
     SELECT FROM document_deletion r
@@ -482,25 +484,29 @@ def lock_tenant_blocking(connection: Connection, tenant_id: UUID) -> None:
 class Changes:
     """Differences from the data that searches have read."""
 
-    everything: bool
+    invalidates_all: bool
     """Whether a document was removed or lost keys, or a reviewer made a decision. If so, every search is repeated."""
     keys: Mapping[Key, int]
-    """Followed keys that documents have written since, with the number of documents."""
+    """Tracked keys that documents have written since, with the number of documents."""
     edges: Mapping[Pair, Edge]
     """Current edges of the documents whose edges were read."""
 
 
 def changes_since(
-    connection: Connection, tenant_id: UUID, followed: Collection[Key], document_ids: Collection[UUID], snapshot: str
+    connection: Connection,
+    tenant_id: UUID,
+    tracked_keys: Collection[Key],
+    document_ids: Collection[UUID],
+    snapshot: str,
 ) -> Changes:
     """Return changes since a snapshot, committed or in this transaction, of the data that searches read."""
-    keys = list(followed)
+    keys = list(tracked_keys)
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": snapshot, **columns(keys)})
         rows = select_edges(connection, document_ids)
     numbers: dict[int | None, int] = dict(changed.fetchall())
     changed_keys = {keys[number - 1]: count for number, count in numbers.items() if number is not None}
-    return Changes(None in numbers, changed_keys, edges_from(rows.fetchall())[0])
+    return Changes(None in numbers, changed_keys, parse_edges(rows.fetchall())[0])
 
 
 Count = Callable[[], int]
@@ -556,7 +562,7 @@ def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
 
 
-def clusters_of(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
+def cluster_ids(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
     """Return the clusters of documents."""
     return frozenset(id_ for (id_,) in connection.execute(_CLUSTERS_OF, {"ids": list(ids)}))
 
@@ -567,7 +573,7 @@ def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) ->
         connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
 
 
-def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
+def mark_unmatched(connection: Connection, ids: Collection[UUID]) -> None:
     """Set the reason of matched documents without an edge to NO_PARTNER."""
     if ids:
         connection.execute(_MARK_UNMATCHED, {"ids": list(ids), "reason": NO_PARTNER})
@@ -615,7 +621,7 @@ RETURNING document_id
 """
 
 
-class Changed(NamedTuple):
+class ReviewChanges(NamedTuple):
     """Documents whose reviews changed."""
 
     open: frozenset[UUID]
@@ -628,7 +634,7 @@ def update_reviews(
     choices: Mapping[UUID, RuleDecision],
     now: datetime,
     decided: Collection[UUID],
-) -> Callable[[], Changed]:
+) -> Callable[[], ReviewChanges]:
     """Open, change or close the reviews of decided documents. Those of `decided` are closed by a reviewer.
 
     Call the result after the pipeline of the statement. It returns the changes.
@@ -637,7 +643,7 @@ def update_reviews(
     resolved = choices.keys() - ambiguous.keys()
     closed = close(connection, resolved, now, decided) if resolved else frozenset
     if not ambiguous:
-        return lambda: Changed(frozenset(), closed())
+        return lambda: ReviewChanges(frozenset(), closed())
     cursor = connection.execute(
         _OPEN,
         {
@@ -653,7 +659,7 @@ def update_reviews(
             "now": now,
         },
     )
-    return lambda: Changed(frozenset(id_ for (id_,) in cursor.fetchall()), closed())
+    return lambda: ReviewChanges(frozenset(id_ for (id_,) in cursor.fetchall()), closed())
 
 
 _HAS_MATCH = "SELECT FROM document_match WHERE document_a_id = %(id)s OR document_b_id = %(id)s LIMIT 1"
@@ -672,7 +678,7 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
         "reason": reason,
         "count": 0,
         "candidates": [],
-        "others": [],
+        "other_candidates": [],
     }
     values = {
         "ids": [id_],
@@ -699,8 +705,8 @@ def _ambiguous_match_record(ambiguous_match: AmbiguousMatch) -> dict[str, Any]:
         "reason": ambiguous_match.reason,
         "count": len(ambiguous_match.candidates),
         "candidates": [_candidate(link) for link in ambiguous_match.candidates[:MAX_CANDIDATES]],
-        "others": [str(link.parent) for link in ambiguous_match.candidates[MAX_CANDIDATES:]],
-        **({} if ambiguous_match.unasked is None else {"unasked": ambiguous_match.unasked}),
+        "other_candidates": [str(link.parent) for link in ambiguous_match.candidates[MAX_CANDIDATES:]],
+        **({} if ambiguous_match.llm_skip_reason is None else {"llm_skip_reason": ambiguous_match.llm_skip_reason}),
     }
 
 
@@ -723,8 +729,8 @@ class Review:
     state: State
     ambiguous_matches: Sequence[dict[str, Any]]
     """Each has `kinds`, `number`, `reason`, `count` and `candidates`. A candidate has `document`, `type`,
-    `probability`, `bits` and `evidence` (feature, level, bits). `others` are further candidates. `unasked` is the
-    reason why the LLM judge was not used."""
+    `probability`, `bits` and `evidence` (feature, level, bits). `other_candidates` are the ids of further ones.
+    `llm_skip_reason` is the reason why the LLM judge was not used."""
     probability: float
     weights: str
     opened_at: datetime
@@ -740,7 +746,7 @@ class Review:
             for candidate in ambiguous_match["candidates"]
         }
         return frozenset(
-            map(UUID, ids.union(*(ambiguous_match["others"] for ambiguous_match in self.ambiguous_matches)))
+            map(UUID, ids.union(*(ambiguous_match["other_candidates"] for ambiguous_match in self.ambiguous_matches)))
         )
 
 
@@ -844,7 +850,7 @@ def unlink(connection: Connection, pair: Pair) -> bool:
     return connection.execute(_UNLINK, {"a": pair.a, "b": pair.b}).rowcount > 0
 
 
-def leave_alone(connection: Connection, ids: Collection[UUID]) -> None:
+def clear_clusters(connection: Connection, ids: Collection[UUID]) -> None:
     """Remove unmatched documents without an edge from their cluster."""
     if ids:
         connection.execute(_CLEAR_CLUSTER, {"ids": list(ids)})

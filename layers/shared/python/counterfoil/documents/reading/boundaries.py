@@ -1,8 +1,8 @@
-"""Doubtful boundaries between the documents of a file, decided by a language model.
+"""Uncertain boundaries between the documents of a file, decided by a language model.
 
-The model decides only whether a document starts at a doubtful page. Certain boundaries stay, and no page can be lost.
+The model decides only whether a document starts at an uncertain page. Certain boundaries stay, and no page can be lost.
 Pages are untrusted; excerpts of them are data in the question. If the answer is not certain, the boundary stays
-doubtful for a reviewer.
+uncertain for a reviewer.
 """
 
 import json
@@ -12,13 +12,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents.splitting import SURE, Boundary, Split
+from counterfoil.documents.splitting import MIN_CONFIDENCE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
 from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, PromptRejectedError
 
-MAX_DOUBTS = 20
-"""More doubtful pages need a reviewer. The limit keeps a question below about 20,000 tokens."""
+MAX_UNCERTAIN_BOUNDARIES = 20
+"""More uncertain pages need a reviewer. The limit keeps a question below about 20,000 tokens."""
 _TOP_LINES, _BOTTOM_LINES, _LINE_LENGTH = 25, 12, 120
 _MAX_REASONING = 300
 
@@ -68,41 +68,43 @@ class Choices(BaseModel):
 
 
 def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Split) -> Split:
-    """Apply the model's decisions to doubtful boundaries, outside any transaction.
+    """Apply the model's decisions to uncertain boundaries, outside any transaction.
 
-    All boundaries stay doubtful if there are more than MAX_DOUBTS, if the model refuses the content, or if the daily
-    budget is spent. A boundary stays doubtful if the model is not certain.
+    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES, if the model refuses the content, or
+    if the daily budget is spent. A boundary stays uncertain if the model is not certain.
 
     Raises:
         CounterfoilError: see `LlmClient.complete_json`, except for a refusal, a question that is too long, or a spent
             budget.
     """
-    if not 0 < len(split.uncertain_boundaries) <= MAX_DOUBTS:
+    if not 0 < len(split.uncertain_boundaries) <= MAX_UNCERTAIN_BOUNDARIES:
         return split
     question_pages = [boundary.page for boundary in split.uncertain_boundaries]
     question = LlmRequest(SYSTEM, build_question(pages, split), "splitting", prompt_version=PROMPT_VERSION)
     try:
-        answer = llm.complete_json(question, form(question_pages), deadline).said
+        answer = llm.complete_json(question, answer_schema(question_pages), deadline).content
     except (PromptRejectedError, ContextWindowError, BudgetExceededError):
         return split
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")
     return split.resolve(
         {
-            choice.page: Boundary(choice.page, choice.begins, SURE, (f"The language model: {choice.reasoning}",))
+            choice.page: Boundary(
+                choice.page, choice.begins, MIN_CONFIDENCE, (f"The language model: {choice.reasoning}",)
+            )
             for choice in certain
         }
     )
 
 
 def build_question(pages: Sequence[Page], split: Split) -> str:
-    """Return the question: excerpts of the doubtful and preceding pages, and the findings of the rules."""
+    """Return the question: excerpts of the uncertain and preceding pages, and the findings of the rules."""
     question_pages = [boundary.page for boundary in split.uncertain_boundaries]
     shown_pages = sorted({number for page in question_pages for number in (page - 1, page)})
     case = {
         "page_count": split.page_count,
         "certain_first_pages": [
             1,
-            *(boundary.page for boundary in split.boundaries if boundary.is_sure and boundary.begins),
+            *(boundary.page for boundary in split.boundaries if boundary.is_certain and boundary.is_start),
         ],
         "pages_in_question": question_pages,
         "rules": {str(boundary.page): boundary.evidence for boundary in split.uncertain_boundaries},
@@ -119,7 +121,7 @@ def _excerpt(page: Page) -> dict[str, Any]:
     return {"first_lines": lines[:_TOP_LINES], "last_lines": lines[-_BOTTOM_LINES:]}
 
 
-def form(question_pages: Iterable[int]) -> type[Choices]:
+def answer_schema(question_pages: Iterable[int]) -> type[Choices]:
     """Return the schema of an answer about these pages: one choice for each, and none for others."""
     expected = sorted(question_pages)
 

@@ -46,7 +46,7 @@ class AnswerCache:
             cursor = connection.execute(_FIND, {"id": self._document_id, "questions": list(questions)})
             return dict(cursor.fetchall())
 
-    def keep(self, question: bytes, answer: Any, by: str) -> None:
+    def store(self, question: bytes, answer: Any, by: str) -> None:
         """Store an answer, unless the question has one. Raises the same errors as `Database.tenant`."""
         values = {
             "tenant": self._tenant_id,
@@ -73,28 +73,28 @@ class CachedLlm:
         self._cache = cache
         self._tenant_id = tenant_id
         self._document_id = document_id
-        self.unasked: str | None = None
+        self.skip_reason: str | None = None
         """Sentence for people: why the model was not called, because the daily budget is spent."""
 
-    def complete_json(self, question: LlmRequest, answer: type[M], deadline: Deadline) -> LlmResponse[M]:
+    def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return a cached answer, or call the model like `Llm.complete_json`, outside any transaction."""
         llm = self._make()
-        key_parts = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
+        key_parts = (llm.provider.name, llm.provider.model, request.prompt_version, request.user)
         key = sha256("\n".join(key_parts).encode()).digest()
         cached = self._cache.find([key])
         if key in cached:
             try:
                 return LlmResponse(
-                    validate(answer, cached[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
+                    validate(schema, cached[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
                 )
             except InvalidLlmResponseError:
                 pass  # answer schemas change with the code
         try:
             response = llm.complete_json(
-                replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline
+                replace(request, tenant_id=self._tenant_id, work_id=self._document_id), schema, deadline
             )
         except BudgetExceededError as error:
-            self.unasked = str(error)
+            self.skip_reason = str(error)
             raise
-        self._cache.keep(key, response.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        self._cache.store(key, response.content.model_dump(mode="json", exclude_none=True), llm.provider.model)
         return response

@@ -16,7 +16,7 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence
 
-BELIEVED = 0.75
+MIN_RULE_CONFIDENCE = 0.75
 """Minimum confidence of a field found by rules that a model cannot replace."""
 
 _TOTALS = ("total_net", "total_tax", "total_gross")
@@ -40,12 +40,12 @@ def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> R
         return model
     if by_rules.type is not model.type:
         roles = ROLES.get(by_rules.type)
-        is_certain = roles is not None and _confidence(by_rules, roles.number) >= BELIEVED
+        is_certain = roles is not None and _confidence(by_rules, roles.number) >= MIN_RULE_CONFIDENCE
         return by_rules if is_certain or model.type is DocumentType.OTHER else model
     model = _without_other_parties(by_rules, model)
     by_path = {path: value for path, value in _flatten(model.fields) if path not in _TOTALS}
     for path, value in _flatten(by_rules.fields):
-        if path not in _TOTALS and (path not in by_path or _confidence(by_rules, path) >= BELIEVED):
+        if path not in _TOTALS and (path not in by_path or _confidence(by_rules, path) >= MIN_RULE_CONFIDENCE):
             by_path[path] = value
     fields = _nest(by_path)
     fields |= _totals(by_rules, model)
@@ -67,7 +67,7 @@ def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
     differing = {
         side
         for side in sides
-        if _confidence(rules, f"{side}.name") >= BELIEVED
+        if _confidence(rules, f"{side}.name") >= MIN_RULE_CONFIDENCE
         and side in model.fields
         and not _is_same_company(rules.fields[side], model.fields[side])
     }
@@ -110,7 +110,7 @@ def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
     rule_totals, model_totals = (
         {name: source.fields[name] for name in _TOTALS if name in source.fields} for source in (rules, model)
     )
-    certain = {name: value for name, value in rule_totals.items() if _confidence(rules, name) >= BELIEVED}
+    certain = {name: value for name, value in rule_totals.items() if _confidence(rules, name) >= MIN_RULE_CONFIDENCE}
     return max(
         [rule_totals, {**model_totals, **certain}, {**model_totals, **rule_totals}],
         key=lambda totals: (totals_agree(totals), len(totals)),
@@ -144,7 +144,7 @@ def _paths(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from ((f"{_LINES}.{place}.{name}", value) for name, value in line.items())
 
 
-SURE = 0.6
+MIN_CONFIDENCE = 0.6
 """Minimum confidence in an essential field."""
 
 _BILLED = ("currency", "total_gross", "line_items")
@@ -168,12 +168,12 @@ class Completeness:
 
     missing: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
-    doubtful: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
         """True if there are no problems."""
-        return not (self.missing or self.contradictions or self.doubtful)
+        return not (self.missing or self.contradictions or self.uncertain)
 
 
 def check_completeness(
@@ -182,8 +182,8 @@ def check_completeness(
     """Check the required fields of a document. The type `other` has none."""
     paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _value_at(fields, path))
-    doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
-    return Completeness(missing, tuple(inconsistencies(fields)), doubtful)
+    uncertain = tuple(path for path in paths if path in evidence and evidence[path].confidence < MIN_CONFIDENCE)
+    return Completeness(missing, tuple(inconsistencies(fields)), uncertain)
 
 
 def required_fields(type_: DocumentType) -> Iterator[str]:

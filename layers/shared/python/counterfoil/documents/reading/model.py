@@ -192,7 +192,7 @@ def _line_text(line: Line) -> str:
     return "".join(parts)
 
 
-def form(grounding: Grounding) -> type[LlmExtraction]:
+def answer_schema(grounding: Grounding) -> type[LlmExtraction]:
     """Return the schema of an answer whose number, date and total, if given, occur on the pages."""
 
     class Grounded(LlmExtraction):

@@ -74,7 +74,7 @@ def question(name: str, content_hash: bytes, number: int) -> bytes:
     return sha256(f"recognize/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
 
 
-def packed(recognized: OcrPage | None) -> Any:
+def pack(recognized: OcrPage | None) -> Any:
     """Return an OCR result as JSON; null for a rejected page."""
     if recognized is None:
         return None
@@ -87,7 +87,7 @@ def packed(recognized: OcrPage | None) -> Any:
     }
 
 
-def unpacked(stored: Any) -> OcrPage | None:
+def unpack(stored: Any) -> OcrPage | None:
     """Parse the JSON of `packed`."""
     if stored is None:
         return None
@@ -222,7 +222,7 @@ def _rotate_back(
 
 MAX_SCANNED_PAGES = 200
 """Limit per file, for cost and time."""
-OFF = "OCR is off"
+OCR_DISABLED = "OCR is off"
 _MAX_LISTED = 5
 _LONG_SIDE = 842.0
 """Long side of A4 in points. An image has no size on paper, only proportions."""
@@ -233,7 +233,7 @@ class Recognition:
     """Readable pages of a file. Pages count from 1."""
 
     pages: Sequence[Page]
-    sure: Mapping[int, float] = field(default_factory=dict)
+    confidences: Mapping[int, float] = field(default_factory=dict)
     """Mean OCR confidence by page: 0 to 1."""
     unread: tuple[int, ...] = ()
     """Scanned pages, and pages with an illegible text layer, without OCR."""
@@ -262,7 +262,7 @@ class Recognition:
         return " ".join(sentences) or None
 
     @property
-    def why_empty(self) -> str:
+    def empty_reason(self) -> str:
         """Sentences about a document without words, for people."""
         return self.warning or "The pages contain no text."
 
@@ -285,7 +285,7 @@ class CachedOcr:
     """First page in that file, from 1."""
 
     def recognize(
-        self, sizes: Mapping[int, tuple[float, float]], cut: "Cut", deadline: Deadline
+        self, sizes: Mapping[int, tuple[float, float]], render: "PageRenderer", deadline: Deadline
     ) -> dict[int, OcrPage | None]:
         """Return the words of pages by number, or None for a rejected page.
 
@@ -296,16 +296,16 @@ class CachedOcr:
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
         }
         cached = self.cache.find(questions.values())
-        results = {number: unpacked(cached[key]) for number, key in questions.items() if key in cached}
+        results = {number: unpack(cached[key]) for number, key in questions.items() if key in cached}
         missing = [number for number in sizes if number not in results]
-        for number, image in zip(missing, cut(missing) if missing else (), strict=True):
+        for number, image in zip(missing, render(missing) if missing else (), strict=True):
             deadline.check()
             results[number] = self.ocr.recognize(image, *sizes[number], time_left=deadline.remaining)
-            self.cache.keep(questions[number], packed(results[number]), self.ocr.name)
+            self.cache.store(questions[number], pack(results[number]), self.ocr.name)
         return results
 
 
-Cut = Callable[[Sequence[int]], Iterable[bytes]]
+PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 """Returns a PDF or an image for each page number."""
 
 
@@ -320,7 +320,7 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     if not sizes:
         return Recognition(pages)
     if service is None:
-        return Recognition(pages, unread=numbers, noise=text.noise, reason=OFF)
+        return Recognition(pages, unread=numbers, noise=text.noise, reason=OCR_DISABLED)
     if len(sizes) > MAX_SCANNED_PAGES:
         reason = f"there are more than {MAX_SCANNED_PAGES} of them; send the file in smaller parts"
         return Recognition(pages, unread=numbers, noise=text.noise, reason=reason)
@@ -344,7 +344,7 @@ _REFUSED_PAGES = "the OCR service rejects their format or size"
 def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> Recognition:
     """Run OCR on an image, page by page for a TIFF. Raises the same errors as `CachedOcr.recognize`."""
     if service is None:
-        return Recognition((), unread=(1,), reason=OFF)
+        return Recognition((), unread=(1,), reason=OCR_DISABLED)
     page_pixels = parsers.page_sizes(content, deadline.check)
     if page_pixels is None:
         return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are supported; send one of these or a PDF")

@@ -38,7 +38,10 @@ def _split_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
     from counterfoil.documents.splitting import split
 
     result = split(unpack(pages, content))
-    yield {"boundaries": [asdict(boundary) for boundary in result.boundaries], "covers": sorted(result.covers)}, b""
+    yield (
+        {"boundaries": [asdict(boundary) for boundary in result.boundaries], "covers": sorted(result.cover_pages)},
+        b"",
+    )
 
 
 def _read_pages(content: bytes, *, pages: Any) -> Iterator[Part]:

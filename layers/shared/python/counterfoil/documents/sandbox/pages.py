@@ -16,7 +16,7 @@ def pack(pages: Sequence[Page]) -> tuple[Any, bytes]:
 
     The numbers are width, height, lost characters, words and lost words.
     """
-    head = [[page.width, page.height, page.lost, len(page.words), len(page.lost_words)] for page in pages]
+    head = [[page.width, page.height, page.lost_characters, len(page.words), len(page.lost_words)] for page in pages]
     words = [word for page in pages for word in (*page.words, *page.lost_words)]
     edges = array("d", [edge for word in words for edge in word[1:]])
     return head, edges.tobytes() + "\n".join(word.text for word in words).encode()

@@ -18,10 +18,10 @@ from counterfoil.documents.text.page import Evidence, Page
 from counterfoil.documents.text.reading import Reading
 
 _MEBIBYTE = 1024 * 1024
-READ = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
-CUT = Limits(cpu_seconds=90, seconds=180, answer_bytes=4096 * _MEBIBYTE)
+READ_LIMITS = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
+SPLIT_LIMITS = Limits(cpu_seconds=90, seconds=180, answer_bytes=4096 * _MEBIBYTE)
 """Large, because each part has its own copy of shared fonts and images. Only one part is in memory at a time."""
-TAKE_APART = Limits(cpu_seconds=60, seconds=110, answer_bytes=256 * _MEBIBYTE)
+UNPACK_LIMITS = Limits(cpu_seconds=60, seconds=110, answer_bytes=256 * _MEBIBYTE)
 """For mails and archives."""
 
 Check = Callable[[], None]
@@ -48,7 +48,7 @@ def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -
 
     Raises the same errors as `process.run`.
     """
-    first, *rest = run("read", content, {"text_only": text_only}, READ, check)
+    first, *rest = run("read", content, {"text_only": text_only}, READ_LIMITS, check)
     extraction = _extraction(first.value)
     if not rest:
         return FileText(extraction)
@@ -67,7 +67,7 @@ def _extraction(value: Any) -> ExtractionResult:
 def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
     """Run `splitting.split` in a child process. Raises the same errors as `process.run`."""
     head, words = packing.pack(pages)
-    (frame,) = run("split_pages", words, {"pages": head}, READ, check)
+    (frame,) = run("split_pages", words, {"pages": head}, READ_LIMITS, check)
     boundaries = (
         Boundary(**boundary | {"evidence": tuple(boundary["evidence"])}) for boundary in frame.value["boundaries"]
     )
@@ -77,7 +77,7 @@ def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
 def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | None:
     """Run `text.reading.read` in a child process. Raises the same errors as `process.run`."""
     head, words = packing.pack(pages)
-    (frame,) = run("read_pages", words, {"pages": head}, READ, check)
+    (frame,) = run("read_pages", words, {"pages": head}, READ_LIMITS, check)
     value = frame.value
     if value is None:
         return None
@@ -87,41 +87,39 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
 
 def extract_pages(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
     """Run `pdf.extract_pages` in a child process. Raises the same errors as `process.run`."""
-    return (frame.content for frame in run("cut", content, {"ranges": ranges}, CUT, check))
+    return (frame.content for frame in run("cut", content, {"ranges": ranges}, SPLIT_LIMITS, check))
 
 
 def page_sizes(content: bytes, check: Check = _no_check) -> list[tuple[int, int] | None] | None:
     """Run `page_images.page_sizes` in a child process. Raises the same errors as `process.run`."""
-    (frame,) = run("page_sizes", content, {}, READ, check)
+    (frame,) = run("page_sizes", content, {}, READ_LIMITS, check)
     return None if frame.value is None else [None if size is None else (size[0], size[1]) for size in frame.value]
 
 
 def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check) -> Iterator[bytes]:
     """Run `page_images.tiff_pages` in a child process. Raises the same errors as `process.run`."""
-    return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, CUT, check))
+    return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, SPLIT_LIMITS, check))
 
 
-def take_mail_apart(
-    content: bytes, check: Check = _no_check
-) -> tuple[Envelope, SenderAuthentication, Iterator[MailPart]]:
+def unpack_mail(content: bytes, check: Check = _no_check) -> tuple[Envelope, SenderAuthentication, Iterator[MailPart]]:
     """Return the envelope of a mail, the authentication results of its sender, and its files.
 
     The files are those of `attachments.mail_attachments`; a refused mail has none. Raises the same errors as
     `process.run`, also during iteration of the files.
     """
-    frames = run("mail", content, {}, TAKE_APART, check)
+    frames = run("mail", content, {}, UNPACK_LIMITS, check)
     head = next(frames).value
     refusal = head["envelope"].pop("refusal")
     envelope = Envelope(**head["envelope"], refusal=refusal and Refusal(refusal))
     return envelope, SenderAuthentication(**head["authentication"]), map(_mail_part, frames)
 
 
-def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
+def unpack_archive(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
     """Return the files of an archive as `archive_attachments` yields them; None for an office document.
 
     Raises the same errors as `process.run`, also during iteration of the files.
     """
-    frames = run("archive", content, {}, TAKE_APART, check)
+    frames = run("archive", content, {}, UNPACK_LIMITS, check)
     is_office_document = next(frames).value
     return None if is_office_document else map(_mail_part, frames)
 

@@ -26,9 +26,9 @@ from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text.layout import (
+    BUYER_LABEL,
     NUMBER_WORD,
-    OURS,
-    YOURS,
+    SUPPLIER_LABEL,
     Cell,
     LabeledValue,
     Layout,
@@ -145,7 +145,7 @@ _MAX_REFERENCE = 40
 
 _MARKS_BEFORE = " .:#-\u2013"
 
-CERTAIN, STATED = 1.0, 0.7
+CHECKED_CONFIDENCE, LABELED_CONFIDENCE = 1.0, 0.7
 """Confidence with valid check digits, and with a label alone."""
 
 
@@ -156,9 +156,9 @@ def vat_id(text: str) -> tuple[str, float] | None:
         return None
     for candidate in _shortened_variants(match["id"]):
         if has_valid_check_digits(candidate):
-            return candidate, CERTAIN
+            return candidate, CHECKED_CONFIDENCE
     number = next(filter(_VAT_FORM.fullmatch, reversed(_shortened_variants(match["id"]))), None)
-    return None if number is None else (number, STATED)
+    return None if number is None else (number, LABELED_CONFIDENCE)
 
 
 def _shortened_variants(text: str) -> list[str]:
@@ -185,20 +185,20 @@ def iban(text: str) -> tuple[str, float] | None:
     for count in range(len(parts), 0, -1):
         number = "".join(parts[:count])
         if _iban.is_valid(number, check_country=False):  # lists of banks become outdated, check digits do not
-            return number, CERTAIN
-    return match[0].replace(" ", ""), STATED
+            return number, CHECKED_CONFIDENCE
+    return match[0].replace(" ", ""), LABELED_CONFIDENCE
 
 
 def find_ibans(text: str) -> list[str]:
     """Return the IBANs with valid check digits in a text."""
     candidates = (iban(match[0]) for match in _IBAN.finditer(text))
-    return [number for number, confidence in filter(None, candidates) if confidence == CERTAIN]
+    return [number for number, confidence in filter(None, candidates) if confidence == CHECKED_CONFIDENCE]
 
 
 def find_vat_ids(text: str) -> list[str]:
     """Return the VAT ids with valid check digits in a text."""
     candidates = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
-    return [number for number, confidence in filter(None, candidates) if confidence == CERTAIN]
+    return [number for number, confidence in filter(None, candidates) if confidence == CHECKED_CONFIDENCE]
 
 
 def emails(text: str) -> list[str]:
@@ -414,7 +414,7 @@ def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledVa
     height = layout.pages[0].height if layout.pages else 0.0
     for kind in _BY_NUMBER:
         for labeled_number in named_numbers(layout, kind, parse):
-            is_recipients = YOURS.search(labeled_number.label.plain) is not None
+            is_recipients = BUYER_LABEL.search(labeled_number.label.plain) is not None
             if labeled_number.label.page == 1 and labeled_number.label.top < _UPPER_PART * height and not is_recipients:
                 return kind, labeled_number
     return None
@@ -442,10 +442,12 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[La
     candidates = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
         return list(candidates)  # suppliers write `Ihre Rechnung Nr. 4711`
-    numbers = [candidate for candidate in candidates if not YOURS.search(candidate.label.plain)]
+    numbers = [candidate for candidate in candidates if not BUYER_LABEL.search(candidate.label.plain)]
     if kind is DocumentType.ORDER_CONFIRMATION and not numbers:
         numbers = [
-            candidate for candidate in find(layout, _ORDER_NUMBER, parse) if not YOURS.search(candidate.label.plain)
+            candidate
+            for candidate in find(layout, _ORDER_NUMBER, parse)
+            if not BUYER_LABEL.search(candidate.label.plain)
         ]
     return numbers
 
@@ -590,7 +592,7 @@ class LabeledFields:
             return parse_reference(text, self._order, strict=False)
 
         for labeled in find(self._layout, _NUMBER_OF[other], parse_loosely, anywhere=True):
-            if other is not DocumentType.PURCHASE_ORDER or not OURS.search(labeled.label.plain):
+            if other is not DocumentType.PURCHASE_ORDER or not SUPPLIER_LABEL.search(labeled.label.plain):
                 yield labeled
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)

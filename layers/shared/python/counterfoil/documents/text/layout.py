@@ -146,11 +146,11 @@ Place = Literal["behind", "right", "below"]
 
 _CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
 _FEWEST_IN_A_ROW = 3
-YOURS = re.compile(
+BUYER_LABEL = re.compile(
     rf"^(?:{READER.alternatives('labels.yours_before')})\b|\b(?:{READER.alternatives('labels.yours_behind')})\W*$"
 )
 """Words next to an id that make it the buyer's."""
-OURS = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
+SUPPLIER_LABEL = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
 """Words before an order number that make it the supplier's own."""
 _COLUMN_KINDS = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
@@ -161,7 +161,7 @@ _MARKS_BEFORE = re.compile(
 _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
 """The part of a label that announces a date after the number: `Rechnungs-Nr./Datum`."""
 NUMBER_WORD = re.compile(rf"\s*(?<![a-z0-9])(?:{READER.alternatives('labels.number_word')})(?![a-z])[\s.:#]*")
-IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
+TRANSLATION_SEPARATOR = re.compile(r"[\s.:]*[/|]\s*")
 """Separator between a label and its translation."""
 _OTHER_LABEL = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
 """Text before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
@@ -193,7 +193,7 @@ def find(
     """
     for cell in layout.cells:
         for match in label.finditer(cell.plain):
-            if not anywhere and not begins(cell, match.start()):
+            if not anywhere and not starts_at(cell, match.start()):
                 continue
             if _WORD_CONTINUES.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
                 continue  # another word, or the first letters of a number
@@ -209,12 +209,14 @@ def find(
 
 def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
     """Return the end of a label, including its translation: `Datum / Date`."""
-    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (translation := label.match(cell.plain, mark.end())):
+    while (mark := TRANSLATION_SEPARATOR.match(cell.plain, end)) and (
+        translation := label.match(cell.plain, mark.end())
+    ):
         end = translation.end()
     return end
 
 
-def begins(cell: Cell, start: int) -> bool:
+def starts_at(cell: Cell, start: int) -> bool:
     """Return whether only marks or a possessive precede a position in a cell."""
     prefix = cell.plain[:start]
     return _MARKS_BEFORE.fullmatch(prefix) is not None or _OTHER_LABEL.fullmatch(prefix) is not None

@@ -103,14 +103,14 @@ class Line:
 class Page:
     """A page: width and height in points, and its words in the reading order of the file.
 
-    `lost` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes, with a
-    replacement character (U+FFFD) for each.
+    `lost_characters` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes,
+    with a replacement character (U+FFFD) for each.
     """
 
     width: float
     height: float
     words: tuple[Word, ...]
-    lost: int = 0
+    lost_characters: int = 0
     lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
@@ -350,13 +350,13 @@ def _join(characters: Sequence[Word]) -> Word:
     )
 
 
-FEWEST_JUDGED = 40
+MIN_JUDGED_CHARACTERS = 40
 """Minimum number of characters to judge whether a page is legible."""
-MOST_LOST = 0.3
+MAX_LOST_SHARE = 0.3
 """Maximum share of a page's characters without a letter."""
-FEWEST_LETTERS = 0.6
+MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits on a page. Pages of real invoices have 0.9; noise consists of signs."""
-FEWEST_VOWELS = 0.24
+MIN_VOWEL_SHARE = 0.24
 """Share of vowels in at least 100 Latin letters of words, without codes that contain digits.
 
 Languages have a third or more, and misnamed letters a random share.
@@ -377,17 +377,17 @@ def is_legible(page: Page) -> bool:
     needs OCR like a scan.
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
-    count = len(characters) + page.lost
-    if count < FEWEST_JUDGED:
+    count = len(characters) + page.lost_characters
+    if count < MIN_JUDGED_CHARACTERS:
         return True
-    has_letters = sum(map(str.isalnum, characters)) >= FEWEST_LETTERS * len(characters)
-    return page.lost <= MOST_LOST * count and has_letters and _has_vowels(page)
+    has_letters = sum(map(str.isalnum, characters)) >= MIN_LETTER_SHARE * len(characters)
+    return page.lost_characters <= MAX_LOST_SHARE * count and has_letters and _has_vowels(page)
 
 
 def _has_vowels(page: Page) -> bool:
     words = [word.text.strip(_PUNCTUATION) for word in page.words]
     latin = _latin_letters([word for word in words if len(word) >= _SHORTEST_WORD and word.isalpha()])
-    return len(latin) < _FEWEST_LATIN or sum(letter in _VOWELS for letter in latin) >= FEWEST_VOWELS * len(latin)
+    return len(latin) < _FEWEST_LATIN or sum(letter in _VOWELS for letter in latin) >= MIN_VOWEL_SHARE * len(latin)
 
 
 def _latin_letters(words: Sequence[str]) -> list[str]:

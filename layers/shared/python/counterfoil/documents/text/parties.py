@@ -16,7 +16,7 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import addresses
 from counterfoil.documents.text.addresses import Address
 from counterfoil.documents.text.kind import emails, find_ibans, find_vat_ids, iban, vat_id
-from counterfoil.documents.text.layout import OURS, YOURS, Cell, Layout, find
+from counterfoil.documents.text.layout import BUYER_LABEL, SUPPLIER_LABEL, Cell, Layout, find
 from counterfoil.documents.text.page import Evidence
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
@@ -261,7 +261,7 @@ def _continues_block(cell: Cell) -> bool:
 
 def _assign_by_block(id_: _Id, blocks: Mapping[Cell, str]) -> _Id:
     """Assign a number without an owner to the side whose block contains it."""
-    side = None if id_.side is not None or OURS.search(id_.label.plain) else blocks.get(id_.label)
+    side = None if id_.side is not None or SUPPLIER_LABEL.search(id_.label.plain) else blocks.get(id_.label)
     return id_ if side is None else replace(id_, side=side)
 
 
@@ -302,7 +302,7 @@ def _registration(text: str) -> tuple[str, float] | None:
 
 def _side_of(layout: Layout, label: Cell) -> str | None:
     """Return the owner of a number, from its label or the heading of its block."""
-    if YOURS.search(label.plain.strip(" :")):
+    if BUYER_LABEL.search(label.plain.strip(" :")):
         return "buyer"
     column = [
         cell

@@ -105,7 +105,7 @@ class LineFields:
         return Decimal(self.fields[name]) if name in self.fields else None
 
 
-def plain(number: Decimal) -> str:
+def format_number(number: Decimal) -> str:
     """Format a number for structured data, with the printed decimal places."""
     return format(number or abs(number), "f")
 
@@ -122,7 +122,7 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
         item.put("price_basis_quantity", str(price_basis), 0.85, "heading")
     rate = line.values.get(Kind.TAX_RATE)
     if rate is not None and rate.value is not None and 0 <= rate.value <= _HIGHEST_RATE:
-        item.put("tax_rate", plain(rate.value), 0.95 if rate.is_percent else _STATED)
+        item.put("tax_rate", format_number(rate.value), 0.95 if rate.is_percent else _STATED)
     elif any(_ZERO_RATED.fullmatch(piece.text) for piece in cells.get(Kind.TAX_RATE, [])):
         item.put("tax_rate", "0", 0.9)
     _prove(item, line.values)
@@ -275,12 +275,12 @@ def _put_quantities(item: LineFields, line: RawLine, cells: Mapping[Kind, Sequen
     if quantity is None and Kind.NET not in values:
         quantity = values.get(Kind.ORDERED)
     if quantity is not None and quantity.value is not None:
-        item.put("quantity", plain(quantity.value), _STATED)
+        item.put("quantity", format_number(quantity.value), _STATED)
     rejected = values.get(Kind.REJECTED)
     if rejected is not None and rejected.value is not None:
-        item.put("rejected_quantity", plain(rejected.value), _STATED)
+        item.put("rejected_quantity", format_number(rejected.value), _STATED)
     unit_texts = [piece.text for kind in (Kind.UNIT, Kind.QUANTITY) for piece in cells.get(kind, [])]
-    unit_texts.append(line.beside_quantity)
+    unit_texts.append(line.quantity_neighbor)
     for text in unit_texts:
         first_word = text.split()[0] if text.split() else ""
         item.put("unit", units.unit_code(text) or units.unit_code(first_word), 0.9)
@@ -294,12 +294,12 @@ def _put_prices(
 ) -> None:
     price, net, basis = values.get(Kind.PRICE), values.get(Kind.NET), values.get(Kind.BASIS)
     if net is not None and net.value is not None:
-        item.put("net_amount", plain(net.value), _STATED)
+        item.put("net_amount", format_number(net.value), _STATED)
     if price is None or price.value is None:
         return
-    item.put("unit_price", plain(price.value), _STATED)
+    item.put("unit_price", format_number(price.value), _STATED)
     if basis is not None and basis.value:
-        item.put("price_basis_quantity", plain(basis.value), _STATED)
+        item.put("price_basis_quantity", format_number(basis.value), _STATED)
     for piece in cells.get(Kind.PRICE, []):
         is_beside = piece.top < price.bottom
         match = _BASIS.search(piece.text) if is_beside else None
@@ -314,7 +314,7 @@ def _put_prices(
 def _put_basis(item: LineFields, text: str, form: NumberFormat) -> None:
     number = parse_number(text.rstrip(".,"), form)
     if number:
-        item.put("price_basis_quantity", plain(number), 0.85)
+        item.put("price_basis_quantity", format_number(number), 0.85)
 
 
 def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
@@ -328,13 +328,13 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
     proven_fields: tuple[str, ...] = ("quantity", "unit_price", "net_amount")
     if not totals.line_agrees(quantity, price, net, basis):
         if percent is not None and totals.line_agrees(quantity, price, net, basis, percent):
-            item.fields["unit_price"] = plain(price * (100 - percent) / 100)
+            item.fields["unit_price"] = format_number(price * (100 - percent) / 100)
             item.sources["unit_price"] = "arithmetic"
         elif "price_basis_quantity" not in item.fields and (agreeing_basis := _basis_that_agrees(quantity, price, net)):
-            item.put("price_basis_quantity", plain(agreeing_basis), _DERIVED, "arithmetic")
+            item.put("price_basis_quantity", format_number(agreeing_basis), _DERIVED, "arithmetic")
         elif totals.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
             # A credit note may have negative amounts with positive quantities.
-            item.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
+            item.fields["unit_price"] = format_number(price * (100 - percent) / 100 if percent else price)
             proven_fields = ("quantity", "unit_price")
         else:
             for name in proven_fields:
@@ -354,14 +354,14 @@ def count_pieces(lines: Sequence[LineFields]) -> None:
                 item.put("unit", "C62", _DERIVED, "other lines")
 
 
-def credit(lines: Sequence[LineFields]) -> None:
+def make_positive(lines: Sequence[LineFields]) -> None:
     """Make the amounts of a credit note positive if all are negative, along with negative quantities."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(item.number(name) or Decimal(0) for name in names) for item in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):
         for item, (quantity, _, net) in zip(lines, numbers, strict=True):
-            item.fields["net_amount"] = plain(-net)
-            item.fields["quantity"] = plain(abs(quantity))
+            item.fields["net_amount"] = format_number(-net)
+            item.fields["quantity"] = format_number(abs(quantity))
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:

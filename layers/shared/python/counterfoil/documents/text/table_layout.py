@@ -80,7 +80,7 @@ class NumberFormat:
 class Token(NamedTuple):
     """A word, or several words that form one number, with its box in points.
 
-    `value` is None for words and for doubtful numbers, which have two readings.
+    `value` is None for words and for ambiguous numbers, which have two readings.
     """
 
     text: str
@@ -90,7 +90,7 @@ class Token(NamedTuple):
     bottom: float
     value: Decimal | None = None
     is_percent: bool = False
-    is_doubtful: bool = False
+    is_ambiguous: bool = False
 
     @property
     def middle(self) -> float:
@@ -194,8 +194,8 @@ def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
             tokens[-1] = Token(text, previous.left, previous.top, word.right, word.bottom, number)
         else:
             number = parse_number(word.text, form)
-            is_doubtful = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
-            tokens.append(Token(*word, number, number is not None and "%" in word.text, is_doubtful))
+            is_ambiguous = number is None and form.mark is None and _ONE_GROUP.fullmatch(word.text) is not None
+            tokens.append(Token(*word, number, number is not None and "%" in word.text, is_ambiguous))
     return _without_currencies(tokens)
 
 
@@ -321,16 +321,16 @@ class Piece:
 class RawLine:
     """Unparsed line item: numbers by column kind, and the words of each cell from top to bottom.
 
-    `beside_quantity` is the word next to the quantity, in any column. A `closed` line item is below a sum, so only
-    arithmetic can confirm it.
+    `quantity_neighbor` is the word next to the quantity, in any column. If `is_below_sum` is true, only
+    arithmetic can confirm the line item.
     """
 
     page: int
     top: float
     values: dict[Kind, Token]
     cells: dict[int, list[Piece]] = field(default_factory=dict)
-    beside_quantity: str = ""
-    closed: bool = False
+    quantity_neighbor: str = ""
+    is_below_sum: bool = False
 
     def add(self, column: int, piece: Piece) -> None:
         """Add words to the cell of a column."""
@@ -340,20 +340,20 @@ class RawLine:
 def is_end(row: Row) -> bool:
     """Return whether a row is a sum or starts a section after the table."""
     label = row.label
-    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label) or is_sum_aside(row)
+    return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label) or ends_in_sum(row)
 
 
 def _states_number(row: Row) -> bool:
     return any(token.value is not None for token in row.tokens)
 
 
-def is_aside(row: Row) -> bool:
+def is_sum_or_title(row: Row) -> bool:
     """Return whether a row is a sum, a carried sum or a section title, not a line item."""
     label = row.label
-    return is_total(label) or is_carried(label) or is_section(label) or is_sum_aside(row)
+    return is_total(label) or is_carried(label) or is_section(label) or ends_in_sum(row)
 
 
-def is_sum_aside(row: Row) -> bool:
+def ends_in_sum(row: Row) -> bool:
     """Return whether a row ends in a sum, next to unrelated text such as a tax table or payment terms."""
     label = row.last_label
     is_rollup = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
@@ -396,7 +396,7 @@ def split_rows(stretches: Sequence[Stretch]) -> list[RawLine]:
     for stretch in stretches:
         page_lines = _Reader(stretch, is_closed).read(lines[-1] if lines else None)
         lines += page_lines
-        is_closed = is_closed or any(line.closed for line in page_lines) or _has_total(stretch)
+        is_closed = is_closed or any(line.is_below_sum for line in page_lines) or _has_total(stretch)
     return lines
 
 
@@ -426,11 +426,11 @@ class _Reader:
         """Return the numbers below numeric headings, by kind; at most one per column and row."""
         numbers: dict[Kind, list[Token]] = {}
         for row in self.rows:
-            if is_aside(row) and not self._has_companions(row):
+            if is_sum_or_title(row) and not self._has_companions(row):
                 continue
             nearest: dict[Kind, Token] = {}
             for previous, token in pairwise((None, *row.tokens)):
-                if token is None or (token.value is None and not token.is_doubtful):
+                if token is None or (token.value is None and not token.is_ambiguous):
                     continue
                 if previous is not None and token.left - previous.right <= row.height and _PER.fullmatch(previous.text):
                     continue
@@ -476,11 +476,11 @@ class _Reader:
                     line.top = min(line.top, self.row_of[token].top)
         ends = [row.top for row in self.rows if is_end(row)]
         for line in lines:
-            line.closed = self.is_closed or any(end < line.top for end in ends)
+            line.is_below_sum = self.is_closed or any(end < line.top for end in ends)
         retained = [line for line in lines if len(line.values) > 1 or self._has_text(line)]
         for line in retained:
             self.taken.update(line.values.values())
-            line.beside_quantity = self._beside_quantity(line)
+            line.quantity_neighbor = self._quantity_neighbor(line)
         return sorted(retained, key=lambda line: line.top)
 
     def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
@@ -494,7 +494,7 @@ class _Reader:
             reach = max(bottom, reach or bottom)
         return [token for token in anchors if token.top < end - 1]
 
-    def _beside_quantity(self, line: RawLine) -> str:
+    def _quantity_neighbor(self, line: RawLine) -> str:
         quantity = line.values.get(Kind.QUANTITY)
         if quantity is None:
             return ""
@@ -513,7 +513,9 @@ class _Reader:
         """Return whether a lone amount follows words that could describe goods."""
         token = next(iter(line.values.values()))
         row = self.row_of[token]
-        return any(other.value is None and other.right < token.left for other in row.tokens) and not is_aside(row)
+        return any(other.value is None and other.right < token.left for other in row.tokens) and not is_sum_or_title(
+            row
+        )
 
     def _set_bounds(self, lines: Sequence[RawLine]) -> None:
         """Set each column boundary to the widest blank between two columns in the rows of line items."""
@@ -573,7 +575,9 @@ class _Reader:
                 pending, line, bottom = [], next_line, row.bottom
             is_of_line = line is not None and any(self.row_of.get(token) is row for token in line.values.values())
             is_title = not is_of_line and self._is_title(row)
-            if is_title or (not is_of_line and (is_aside(row) or (bottom is not None and self._is_far(row, bottom)))):
+            if is_title or (
+                not is_of_line and (is_sum_or_title(row) or (bottom is not None and self._is_far(row, bottom)))
+            ):
                 line, pending = None, []
             if is_title:
                 continue

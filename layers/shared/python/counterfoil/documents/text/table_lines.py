@@ -14,7 +14,14 @@ from itertools import islice, pairwise, permutations
 
 from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence, Page
-from counterfoil.documents.text.table_fields import LineFields, count_pieces, credit, is_collapsed, plain, read_fields
+from counterfoil.documents.text.table_fields import (
+    LineFields,
+    count_pieces,
+    format_number,
+    is_collapsed,
+    make_positive,
+    read_fields,
+)
 from counterfoil.documents.text.table_headings import Column, Heading, Kind, headings, is_carried, is_section, is_total
 from counterfoil.documents.text.table_layout import (
     NumberFormat,
@@ -22,8 +29,8 @@ from counterfoil.documents.text.table_layout import (
     Row,
     Stretch,
     Token,
-    is_aside,
     is_position,
+    is_sum_or_title,
     number_format,
     read_tokens,
     split_rows,
@@ -53,7 +60,7 @@ class _Product:
 
 def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
     """Return the table whose rows multiply, by page; empty if fewer than two rows share columns."""
-    candidates = (product for rows in pages for row in rows if not is_aside(row) for product in _products(row))
+    candidates = (product for rows in pages for row in rows if not is_sum_or_title(row) for product in _products(row))
     products = list(islice(candidates, _MOST_PRODUCTS))
     best: list[_Product] = []
     for product in products:
@@ -183,7 +190,7 @@ def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
             amount = _amount(other)
             if amount is None or row_below.top - other.bottom > _NEAR * other.height or other.page != row.page:
                 break
-            if is_aside(other) or not _are_aligned(amount, total):
+            if is_sum_or_title(other) or not _are_aligned(amount, total):
                 break
             items.append((_words(other), amount, other))
         amounts = [amount.value or Decimal(0) for _, amount, _ in items]
@@ -246,12 +253,12 @@ class LineItem:
 class Lines:
     """Line items of a document in page order; empty if no table was found.
 
-    `net` is the sum of their net amounts, None if one is missing. `proven` is true if a page states this sum.
+    `net` is the sum of their net amounts, None if one is missing. `is_proven` is true if a page states this sum.
     """
 
     items: tuple[LineItem, ...] = ()
     net: Decimal | None = None
-    proven: bool = False
+    is_proven: bool = False
 
 
 def read_lines(
@@ -409,10 +416,10 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
     """
     names = {"description", "article_number", "buyer_article_number"} & item.fields.keys()
     counts = {"quantity", "net_amount"} & item.fields.keys()
-    if line.closed:
+    if line.is_below_sum:
         return bool(names) and item.confidence.get("quantity", 0.0) > 0.95
-    is_doubtful = any(token.is_doubtful for token in line.values.values())
-    return (bool(counts) and (bool(names) or len(item.fields) > 2)) or (is_doubtful and bool(names))
+    is_ambiguous = any(token.is_ambiguous for token in line.values.values())
+    return (bool(counts) and (bool(names) or len(item.fields) > 2)) or (is_ambiguous and bool(names))
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
@@ -423,9 +430,9 @@ def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
         line = RawLine(row.page, row.top, {Kind.NET: amount})
         item = LineFields()
         item.put("description", words, _FROM_SUM)
-        item.put("net_amount", plain(amount.value or Decimal(0)), _FROM_SUM)
+        item.put("net_amount", format_number(amount.value or Decimal(0)), _FROM_SUM)
         items.append(_line_item(line, item, "sum"))
-    return Lines(tuple(items), _sum(items), proven=bool(items))
+    return Lines(tuple(items), _sum(items), is_proven=bool(items))
 
 
 def _reconcile(
@@ -465,7 +472,7 @@ def _reconcile(
     line_fields = [fields for _, fields in lines]
     _put_rates(line_fields, [amount for _, amount in separate_charges], remaining_rows)
     if is_credit_note and not separate_charges:
-        credit(line_fields)
+        make_positive(line_fields)
     line_items = [_line_item(line, fields, "table") for line, fields in lines]
     line_items += [
         _charge_item(charge, amount, is_proven=reconciliation.is_proven) for charge, amount in separate_charges
@@ -480,13 +487,13 @@ def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[Ra
     position = charge.row.page, charge.row.top
     items_above = [item for line, item in lines if (line.page, line.top) < position]
     if (
-        charge.is_tabled
+        charge.is_in_table
         or not items_above
         or len(items_above) == len(lines)
         or (net := items_above[-1].number("net_amount")) is None
     ):
         return False
-    items_above[-1].fields["net_amount"] = plain(net + amount)
+    items_above[-1].fields["net_amount"] = format_number(net + amount)
     items_above[-1].sources["net_amount"] = "arithmetic"
     return True
 
@@ -498,7 +505,7 @@ def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], r
         return
     nets = [*(item.number("net_amount") for item in lines), *charge_amounts]
     for item, rate in zip(lines, tax_rates(rows, nets), strict=False):
-        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
+        item.put("tax_rate", None if rate is None else format_number(rate), _FROM_TABLE, "taxes")
 
 
 def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
@@ -516,7 +523,7 @@ def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> Non
         rate = codes.get(item.number("tax_rate") or Decimal(0))
         for part in (item.fields, item.confidence, item.sources):
             part.pop("tax_rate", None)
-        item.put("tax_rate", None if rate is None else plain(rate), _FROM_TABLE, "taxes")
+        item.put("tax_rate", None if rate is None else format_number(rate), _FROM_TABLE, "taxes")
 
 
 def _without_amounts(lines: Lines) -> Lines:
@@ -538,7 +545,7 @@ def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineIte
     confidence = _FROM_SUM if is_proven else _FROM_TABLE
     item = LineFields()
     item.put("description", charge.description, confidence)
-    item.put("net_amount", plain(amount), confidence)
+    item.put("net_amount", format_number(amount), confidence)
     line = RawLine(charge.row.page, charge.row.top, {Kind.NET: charge.token})
     return _line_item(line, item, "charge")
 

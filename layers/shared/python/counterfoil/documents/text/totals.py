@@ -17,7 +17,7 @@ from itertools import combinations, islice, pairwise, permutations, takewhile
 from typing import Any
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.text.layout import IN_OTHER_WORDS, Cell, Layout, begins, is_line_item_header
+from counterfoil.documents.text.layout import TRANSLATION_SEPARATOR, Cell, Layout, is_line_item_header, starts_at
 from counterfoil.documents.text.page import Evidence, Page, Word
 from counterfoil.documents.text.table_headings import Kind, heading_kinds, plain_heading
 from counterfoil.documents.text.table_layout import NumberFormat, Row, Token, read_tokens
@@ -128,14 +128,14 @@ _REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
 class Charge:
     """A discount or charge in a row, with the amount as printed.
 
-    `is_aligned` is true if the amount is below those of the line items, `is_tabled` if it is in a table of charges.
+    `is_aligned` is true if the amount is below those of the line items, `is_in_table` if it is in a table of charges.
     """
 
     description: str
     token: Token
     is_allowance: bool
     is_aligned: bool
-    is_tabled: bool
+    is_in_table: bool
     row: Row
 
     @property
@@ -161,13 +161,13 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
 
     A table of charges starts with its heading and ends at the first row that is not a charge.
     """
-    is_tabled, last_name = False, ""
+    is_in_table, last_name = False, ""
     for row in rows:
-        is_tabled = is_tabled or _is_heading(row)
+        is_in_table = is_in_table or _is_heading(row)
         plain = plain_heading(_words(row))
         match = _CHARGE.fullmatch(plain)
         if match is None or not is_charge(_words(row)):
-            is_tabled = is_tabled and not _SUM_OF.match(plain)
+            is_in_table = is_in_table and not _SUM_OF.match(plain)
             continue
         last_name = _name(row) or last_name
         numbers = [token for token in row.tokens if token.value and not token.is_percent and _has_cents(token)]
@@ -176,7 +176,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
         aligned = [token for token in numbers if right is not None and abs(token.right - right) <= _ALIGNED]
         amount = (aligned or numbers)[-1]
         is_allowance = (match["type"] or match["lead"] or "") in _DISCOUNT_WORDS or match["allowance"] is not None
-        yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_tabled, row)
+        yield Charge(last_name or _words(row), amount, is_allowance, bool(aligned), is_in_table, row)
 
 
 def is_charge(text: str) -> bool:
@@ -306,7 +306,7 @@ def reconcile(
                     amounts = [(charge, amount_of(charge)) for charge in chosen]
                     if base + sum((amount for _, amount in amounts), Decimal(0)) in stated_sums:
                         return TotalReconciliation(lines, tuple(amounts), is_proven=True)
-    from_tables = tuple((charge, _as_discount(charge)) for charge in candidates if charge.is_tabled)
+    from_tables = tuple((charge, _as_discount(charge)) for charge in candidates if charge.is_in_table)
     return TotalReconciliation(all_lines, from_tables, is_proven=False)
 
 
@@ -314,7 +314,7 @@ def _charge_choices(candidates: Sequence[Charge]) -> Iterator[tuple[Charge, ...]
     """Yield choices of charges, the most likely first."""
     all_charges = tuple(candidates)
     choices = [all_charges, tuple(charge for charge in all_charges if charge.is_aligned)]
-    choices.append(tuple(charge for charge in all_charges if charge.is_tabled))
+    choices.append(tuple(charge for charge in all_charges if charge.is_in_table))
     choices += [all_charges[:index] + all_charges[index + 1 :] for index in range(len(all_charges))]
     yield from dict.fromkeys([*choices, ()])
 
@@ -409,12 +409,12 @@ def label(cell: Cell) -> tuple[str | None, int]:
         (match.end(), kind)
         for kind, words in _KINDS.items()
         if (match := words.search(cell.plain, rate.end() if rate and kind in _TAXES else 0))
-        and (begins(cell, match.start()) or (rate is not None and match.start() == rate.end()))
+        and (starts_at(cell, match.start()) or (rate is not None and match.start() == rate.end()))
     ]
     if not starts:
         return None, 0
     end, best_kind = max(starts)
-    while mark := IN_OTHER_WORDS.match(cell.plain, end):
+    while mark := TRANSLATION_SEPARATOR.match(cell.plain, end):
         translations = [
             (match.end(), kind) for kind, words in _KINDS.items() if (match := words.match(cell.plain, mark.end()))
         ]
@@ -588,7 +588,7 @@ _FIELD_OF_LABEL = {
     "total_tax": "total_tax",
 }
 """Fields by the kind of their label."""
-FEWEST_LOST_CHARACTERS = 3
+MIN_LOST_CHARACTERS = 3
 """Fewer characters are more likely a bullet or a symbol than an amount."""
 
 
@@ -615,7 +615,7 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
     Pages count from 1.
     """
     lost_words = {
-        number: [word for word in page.lost_words if len(word.text) >= FEWEST_LOST_CHARACTERS]
+        number: [word for word in page.lost_words if len(word.text) >= MIN_LOST_CHARACTERS]
         for number, page in enumerate(pages, 1)
     }
     if not any(lost_words.values()):

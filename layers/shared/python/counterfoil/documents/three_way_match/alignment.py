@@ -140,7 +140,7 @@ class Names:
     texts: frozenset[str] = frozenset()
 
 
-Learned = Mapping[Place, Names]
+LearnedNames = Mapping[Place, Names]
 _NO_NAMES = Names()
 
 
@@ -151,7 +151,7 @@ def anchors(document: Document) -> list[OrderLine]:
 
 def align_documents(documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]) -> dict[Place, OrderLine]:
     """Return the anchor of each aligned line item. `documents` has the possible anchors of each document."""
-    learned: Learned = {}
+    learned: LearnedNames = {}
     aligned: dict[Place, OrderLine] = {}
     for _ in range(_ROUNDS):
         alignments = [align(document, candidates, learned) for document, candidates in documents.values()]
@@ -166,7 +166,7 @@ def align_documents(documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]
 def learn_item_codes(
     pairs: Iterable[tuple[Place, tuple[OrderLine, float]]],
     documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]],
-) -> Learned:
+) -> LearnedNames:
     """Return the names of each anchor in the line items that certainly match it.
 
     A number or text aligned with two anchors of one document is ambiguous and not learned.
@@ -197,7 +197,7 @@ def learn_item_codes(
     )
 
 
-def _share_by_article(learned: Learned, own_codes: Mapping[Place, frozenset[str]]) -> Learned:
+def _share_by_article(learned: LearnedNames, own_codes: Mapping[Place, frozenset[str]]) -> LearnedNames:
     """Share the learned names of an article between all orders that contain it."""
     texts_by_code: dict[str, set[str]] = defaultdict(set)
     for place, names in learned.items():
@@ -211,7 +211,7 @@ def _share_by_article(learned: Learned, own_codes: Mapping[Place, frozenset[str]
 
 
 def align(
-    document: Document, candidates: Sequence[OrderLine], learned: Learned
+    document: Document, candidates: Sequence[OrderLine], learned: LearnedNames
 ) -> dict[Place, tuple[OrderLine, float]]:
     """Return the anchor and score of each aligned line item of `document`."""
     candidate_index = _CandidateIndex(candidates, learned)
@@ -254,7 +254,7 @@ class _CandidateIndex:
     common word, or with the same quantity and amount, are returned. The named order line is added.
     """
 
-    def __init__(self, candidates: Sequence[OrderLine], learned: Learned) -> None:
+    def __init__(self, candidates: Sequence[OrderLine], learned: LearnedNames) -> None:
         self.positions = _positions(candidates)
         self._count = len(candidates)
         self._equal: dict[object, list[int]] = defaultdict(list)
@@ -296,7 +296,7 @@ def line_similarity(
     line: Line,
     anchor: OrderLine,
     positions: Mapping[UUID, frozenset[str]],
-    learned: Learned,
+    learned: LearnedNames,
     *,
     with_quantity: bool = True,
 ) -> float:

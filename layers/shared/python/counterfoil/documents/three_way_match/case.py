@@ -16,7 +16,7 @@ from counterfoil.documents.matching.normalize import Reference
 from counterfoil.documents.matching.rules import is_same_document
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match.ledger import Item, LedgerEntry, format_quantity, total
-from counterfoil.documents.three_way_match.model import Document, money
+from counterfoil.documents.three_way_match.model import Document, format_money
 
 Edges = Collection[tuple[UUID, UUID]]
 
@@ -41,11 +41,11 @@ class ClusterDocuments:
                 by_document[b].add(a)
         return {id_: frozenset(others) for id_, others in by_document.items()}
 
-    def of(self, *types: DocumentType) -> list[Document]:
+    def documents_of(self, *types: DocumentType) -> list[Document]:
         """Return the documents of these types, by date."""
         return sorted(
             (document for document in self.documents if document.type in types),
-            key=lambda document: document.order_of_time,
+            key=lambda document: document.sort_key,
         )
 
     @cached_property
@@ -55,7 +55,7 @@ class ClusterDocuments:
         A duplicate is linked to another invoice by matching, or is a duplicate of one with the same number by the rules
         of matching. Of two invoices, the duplicate is the one without other links, or else the one received later.
         """
-        invoices = sorted(self.of(DocumentType.INVOICE), key=self._originality)
+        invoices = sorted(self.documents_of(DocumentType.INVOICE), key=self._originality)
         originals: dict[UUID, Document] = {}
         for index, invoice in enumerate(invoices):
             for other in invoices[:index]:
@@ -80,12 +80,12 @@ class ClusterDocuments:
         """Orders that were changed or repeated, mapped to their last version."""
         latest_versions: dict[UUID, Document] = {}
         later: dict[str, list[Document]] = defaultdict(list)
-        for order in reversed(self.of(DocumentType.PURCHASE_ORDER)):
+        for order in reversed(self.documents_of(DocumentType.PURCHASE_ORDER)):
             forms = order.reference.folded if order.reference else ()
             same_number = {other.id: other for form in forms for other in later[form]}
             versions = [other for other in same_number.values() if self._is_same(order, other)]
             if versions:
-                latest_versions[order.id] = max(versions, key=lambda version: version.order_of_time)
+                latest_versions[order.id] = max(versions, key=lambda version: version.sort_key)
             for form in forms:
                 later[form].append(order)
         return latest_versions
@@ -107,11 +107,11 @@ class ClusterDocuments:
         return {}
 
     @cached_property
-    def repeated(self) -> Mapping[UUID, Document]:
+    def repeated_documents(self) -> Mapping[UUID, Document]:
         """Duplicate delivery notes, receipts and credit notes, mapped to the first one."""
         originals: dict[UUID, Document] = {}
         for type_ in _COUNTED_ONCE:
-            candidates = self.of(type_)
+            candidates = self.documents_of(type_)
             for index, document in enumerate(candidates):
                 first = next((earlier for earlier in candidates[:index] if _is_repeated(earlier, document)), None)
                 if first is not None:
@@ -121,29 +121,29 @@ class ClusterDocuments:
     @cached_property
     def active_documents(self) -> list[Document]:
         """Documents that count."""
-        excluded = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated.keys()
+        excluded = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated_documents.keys()
         return [document for document in self.documents if document.id not in excluded]
 
-    def latest_orders(self, type_: DocumentType) -> list[Document]:
+    def active_of(self, type_: DocumentType) -> list[Document]:
         """Return the documents of a type that count, by date."""
         active_ids = {document.id for document in self.active_documents}
-        return [document for document in self.of(type_) if document.id in active_ids]
+        return [document for document in self.documents_of(type_) if document.id in active_ids]
 
     @cached_property
     def lineless_documents(self) -> list[Document]:
         """Delivery notes and receipts without any quantity in a line item."""
-        deliveries = self.latest_orders(DocumentType.DELIVERY_NOTE) + self.latest_orders(DocumentType.GOODS_RECEIPT)
+        deliveries = self.active_of(DocumentType.DELIVERY_NOTE) + self.active_of(DocumentType.GOODS_RECEIPT)
         return [document for document in deliveries if not any(line.quantity is not None for line in document.lines)]
 
     @cached_property
     def anchors(self) -> list[Document]:
         """Reference documents: the orders, and the deliveries without an order."""
-        orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
-        notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
+        orders = self.active_of(DocumentType.PURCHASE_ORDER)
+        notes = self.active_of(DocumentType.DELIVERY_NOTE)
         unordered_notes = [note for note in notes if not self._nearest(note, orders)]
         receipts = [
             receipt
-            for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT)
+            for receipt in self.active_of(DocumentType.GOODS_RECEIPT)
             if not self._nearest(receipt, orders) and not self._nearest(receipt, notes)
         ]
         return orders + unordered_notes + receipts
@@ -151,7 +151,7 @@ class ClusterDocuments:
     @cached_property
     def reference_documents(self) -> dict[UUID, Collection[UUID]]:
         """Reference documents by document: its orders, or its deliveries if it has no order."""
-        orders = self.latest_orders(DocumentType.PURCHASE_ORDER)
+        orders = self.active_of(DocumentType.PURCHASE_ORDER)
         deliveries = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
             document.id: [
@@ -161,12 +161,12 @@ class ClusterDocuments:
         }
 
     @cached_property
-    def confirmed_prices(self) -> dict[UUID, UUID]:
+    def paired_deliveries(self) -> dict[UUID, UUID]:
         """Delivery ids by delivery note and receipt, for deliveries with both documents.
 
         A delivery has the smallest id of its documents.
         """
-        notes = self.latest_orders(DocumentType.DELIVERY_NOTE)
+        notes = self.active_of(DocumentType.DELIVERY_NOTE)
         parents: dict[UUID, UUID] = {}
 
         def root(id_: UUID) -> UUID:
@@ -174,7 +174,7 @@ class ClusterDocuments:
                 id_ = parents[id_]
             return id_
 
-        for receipt in self.latest_orders(DocumentType.GOODS_RECEIPT):
+        for receipt in self.active_of(DocumentType.GOODS_RECEIPT):
             linked = self.neighbors.get(receipt.id, frozenset())
             for note in notes:
                 if note.id in linked or _names_delivery(receipt, note):
@@ -210,13 +210,13 @@ def references_order(document: Document, order: Document) -> bool:
 
 def _names_delivery(receipt: Document, note: Document) -> bool:
     return note.reference is not None and any(
-        reference.folded & note.reference.folded for reference in receipt.named.get("delivery_note_reference", ())
+        reference.folded & note.reference.folded for reference in receipt.references.get("delivery_note_reference", ())
     )
 
 
 def referenced_orders(document: Document) -> list[Reference]:
     """Return the numbers of orders that a document names."""
-    references = list(document.named.get("po_reference", ()))
+    references = list(document.references.get("po_reference", ()))
     return references + [line.order for line in document.lines if line.order is not None]
 
 
@@ -243,31 +243,33 @@ _PRICE_CREDIT_RATIO = Decimal("0.1")
 def returned_goods(item: Item) -> list[LedgerEntry]:
     """Return credited line items for returned goods: at the billed price, or without a price."""
     return [
-        entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_price_credit(item, entry)
+        entry
+        for entry in item.entries_of(DocumentType.CREDIT_NOTE)
+        if entry.quantity and not _is_price_credit(item, entry)
     ]
 
 
 def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
     """Return whether a line item credits a part of the price."""
-    prices = [billed.price for billed in item.of(DocumentType.INVOICE) if billed.price]
+    prices = [billed.price for billed in item.entries_of(DocumentType.INVOICE) if billed.price]
     return entry.price is not None and all(
         abs(abs(entry.price) / abs(price) - 1) > _PRICE_CREDIT_RATIO for price in prices
     )
 
 
-def credited_price(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
+def price_credit(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
     """Return a sentence about the credit notes that refund excess prices; None if they do not.
 
     `too_high` contains the line items with excess prices by date, each with the excess per unit.
     """
     amounts = [
         credit_entry
-        for credit_entry in item.of(DocumentType.CREDIT_NOTE)
+        for credit_entry in item.entries_of(DocumentType.CREDIT_NOTE)
         if credit_entry.line.net and _is_price_credit(item, credit_entry)
     ]
     total_excess = sum((excess * (entry.quantity or _ZERO) for entry, excess in too_high), _ZERO)
     if amounts and _total_value(amounts) >= total_excess - _CENT:
-        return _credits(amounts, money(_total_value(amounts), amounts[0].document.currency))
+        return _credits(amounts, format_money(_total_value(amounts), amounts[0].document.currency))
     goods = returned_goods(item)
     billed = total(entry.quantity or _ZERO for entry, _ in too_high)
     return _credits(goods, format_quantity(billed, item)) if goods and _returned_quantity(goods) >= billed > 0 else None
@@ -286,14 +288,14 @@ def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
     return f"{' and '.join(notes)} {'credits' if len(notes) == 1 else 'credit'} {credited}."
 
 
-def goods_credited(item: Item, excess: Decimal) -> str | None:
+def quantity_credit(item: Item, excess: Decimal) -> str | None:
     """Return a sentence about the credit notes for excess quantities; None if not credited."""
     goods = returned_goods(item)
     returned = _returned_quantity(goods)
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None
 
 
-def canceled(case: ClusterDocuments) -> dict[UUID, str]:
+def canceled_duplicates(case: ClusterDocuments) -> dict[UUID, str]:
     """Return the duplicates that a credit note for the whole amount cancels, each with a sentence.
 
     A credit note for the original also cancels one of its duplicates.
@@ -305,7 +307,7 @@ def canceled(case: ClusterDocuments) -> dict[UUID, str]:
     sentences: dict[UUID, str] = {}
     for original_id, duplicates in duplicates_by_original.items():
         open_duplicates = [by_id[id_] for id_ in duplicates]
-        for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
+        for credit in case.active_of(DocumentType.CREDIT_NOTE):
             canceled_duplicate = next(
                 (duplicate for duplicate in open_duplicates if _covers_invoice(case, credit, duplicate)), None
             )

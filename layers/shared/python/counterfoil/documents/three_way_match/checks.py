@@ -10,9 +10,9 @@ from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match.case import (
     ClusterDocuments,
     Edges,
-    canceled,
-    credited_price,
-    goods_credited,
+    canceled_duplicates,
+    price_credit,
+    quantity_credit,
     referenced_orders,
     references_order,
 )
@@ -37,9 +37,9 @@ from counterfoil.documents.three_way_match.model import (
     ThreeWayMatchStatus,
     Variance,
     VarianceCode,
-    money,
-    plain,
-    short,
+    format_money,
+    format_number,
+    truncate,
     unit_name,
 )
 from counterfoil.documents.three_way_match.summary import summarize
@@ -55,7 +55,7 @@ def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance
     for item in ledger.items:
         if not item.is_ordered:
             continue
-        for entry in item.of(DocumentType.INVOICE):
+        for entry in item.entries_of(DocumentType.INVOICE):
             if entry.is_lump:
                 continue
             if _currencies(item.document, entry.document) is None:
@@ -66,7 +66,7 @@ def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance
 def currency_variances(ledger: Ledger, invoices: list[Document]) -> Iterator[Variance]:
     """Find invoices in another currency than their order."""
     for invoice in invoices:
-        for order in ledger.orders_of.get(invoice.id, ()):
+        for order in ledger.orders_by_document.get(invoice.id, ()):
             differing = _currencies(order, invoice)
             if differing is not None:
                 yield Variance(
@@ -97,7 +97,7 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
         and item.line.price_basis != entry.line.price_basis
         and entry.line.unit in (None, item.unit)
     )
-    is_tolerated = limits.contain(expected, actual)
+    is_tolerated = limits.contains(expected, actual)
     stated_price = entry.line.cost if actual == entry.price else entry.line.price
     billed = _describe_price(entry.line, stated_price or actual, currency)
     ordered = _describe_price(item.line, expected, currency)
@@ -115,13 +115,13 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
         limits=limits,
         is_tolerated=is_tolerated,
         message=f"{entry.document.heading}, line {entry.line.label}: {item_label(item)} is {comparison}.",
-        decided_by=credited_price(item, _too_high(item, entry)) if actual > expected else None,
+        decided_by=price_credit(item, _too_high(item, entry)) if actual > expected else None,
     )
 
 
 def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]]:
     """Return the line items up to `last` with a higher price than ordered, and the excess per unit."""
-    entries = item.of(DocumentType.INVOICE)
+    entries = item.entries_of(DocumentType.INVOICE)
     last_index = next(index for index, entry in enumerate(entries) if entry is last)
     return [
         (entry, price - item.price)
@@ -137,7 +137,7 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
     counts. If the price equals that of the order, only its basis is missing, and the amount counts.
     """
     line, expected = entry.line, item.price
-    if line.is_discount or line.unit_price == item.line.unit_price or expected is None:
+    if line.has_plausible_cost or line.unit_price == item.line.unit_price or expected is None:
         return entry.price
     assert line.price is not None  # otherwise `cost` is the price
     assert line.cost is not None
@@ -149,18 +149,20 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
 def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
     """Return a price as stated, such as `12.50 EUR per 100 kg`, or the amount if that decides."""
     if line.unit_price is None:
-        return money(_rounded(price), currency)
+        return format_money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
         singular, plural = unit_name(line.unit, Decimal(1)) or "unit", unit_name(line.unit, line.quantity) or "units"
-        amounts = f"{money(line.net, currency)} for {plain(line.quantity)} {plural}"
-        return f"{money(_rounded(price), currency)} per {singular} ({amounts})"
-    basis = "" if line.price_basis == 1 else f"{plain(line.price_basis)} "
-    return f"{money(line.unit_price, currency)} per {basis}{unit_name(line.unit, line.price_basis) or 'unit'}"
+        amounts = f"{format_money(line.net, currency)} for {format_number(line.quantity)} {plural}"
+        return f"{format_money(_rounded(price), currency)} per {singular} ({amounts})"
+    basis = "" if line.price_basis == 1 else f"{format_number(line.price_basis)} "
+    return f"{format_money(line.unit_price, currency)} per {basis}{unit_name(line.unit, line.price_basis) or 'unit'}"
 
 
 def _percent(expected: Decimal, actual: Decimal) -> str:
     percent = (actual - expected) * 100 / abs(expected)
-    return f"{plain(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
+    return (
+        f"{format_number(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
+    )
 
 
 def _rounded(number: Decimal) -> Decimal:
@@ -183,9 +185,9 @@ def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Var
         difference=actual - expected,
         unit="P1",
         limits=limits,
-        is_tolerated=limits.contain(expected, actual),
-        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {plain(actual)} %, "
-        f"ordered at {plain(expected)} %.",
+        is_tolerated=limits.contains(expected, actual),
+        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)} %, "
+        f"ordered at {format_number(expected)} %.",
     )
 
 
@@ -202,7 +204,7 @@ def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Varia
 
 def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
     """Find short and excess deliveries. The variance is about the last delivery."""
-    delivered, ordered = ledger.delivered(item), item.ordered
+    delivered, ordered = ledger.delivered_quantity(item), item.ordered
     if delivered is None or ordered is None or not item.is_goods or delivered == ordered:
         return
     limits = tolerances.limits(Key.DELIVERED_QUANTITY, suppliers=item.document.sellers, articles=item.articles)
@@ -222,7 +224,7 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
         difference=delivered - ordered,
         unit=item.unit,
         limits=limits,
-        is_tolerated=limits.contain(ordered, delivered),
+        is_tolerated=limits.contains(ordered, delivered),
         message=sentence,
     )
 
@@ -237,7 +239,7 @@ class _Bound:
 
 
 def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
-    delivered = ledger.delivered(item)
+    delivered = ledger.delivered_quantity(item)
     if item.ordered is not None:
         yield _Bound(VarianceCode.OVER_ORDERED_AMOUNT, item.ordered, "ordered")
     if delivered is not None and item.is_goods:
@@ -263,9 +265,9 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
             difference=billed - bound.quantity,
             unit=item.unit,
             limits=limits,
-            is_tolerated=limits.contain(bound.quantity, billed),
+            is_tolerated=limits.contains(bound.quantity, billed),
             message=_excess_message(item, entry, billed, bound),
-            decided_by=goods_credited(item, billed - bound.quantity),
+            decided_by=quantity_credit(item, billed - bound.quantity),
             awaited_deliveries=_awaited_deliveries(ledger, item, billed)
             if bound.code is VarianceCode.OVER_BILLED_QUANTITY
             else None,
@@ -275,7 +277,7 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
 def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
     """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
     billed, crossing = _ZERO, None
-    for entry in item.of(DocumentType.INVOICE):
+    for entry in item.entries_of(DocumentType.INVOICE):
         billed = total((billed, entry.quantity or _ZERO))
         if crossing is None and billed > bound:
             crossing = entry
@@ -283,7 +285,9 @@ def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | N
 
 
 def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bound) -> str:
-    invoices = {billed_entry.document.id for billed_entry in item.of(DocumentType.INVOICE) if billed_entry.quantity}
+    invoices = {
+        billed_entry.document.id for billed_entry in item.entries_of(DocumentType.INVOICE) if billed_entry.quantity
+    }
     is_single = len(invoices) == 1
     subject = entry.document.heading if is_single else f"With {entry.document.title}, {len(invoices)} invoices together"
     limit_text = f"{format_quantity(bound.quantity, item)} {is_or_are(bound.quantity)} {bound.words}"
@@ -299,15 +303,15 @@ def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | No
     """
     if item.ordered is None or billed > item.ordered:
         return None
-    invoices = [entry.document for entry in item.of(DocumentType.INVOICE)]
+    invoices = [entry.document for entry in item.entries_of(DocumentType.INVOICE)]
     by_text = {
         reference.text: reference
         for invoice in invoices
-        for reference in invoice.named.get("delivery_note_reference", ())
+        for reference in invoice.references.get("delivery_note_reference", ())
     }
     known_numbers = [
         {reference for reference in (document.reference, *_notes_of(document)) if reference}
-        for document in ledger.papers(item.document)
+        for document in ledger.delivery_documents(item.document)
     ]
     missing = [
         text
@@ -320,13 +324,13 @@ def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | No
     if len(missing) <= len(unnamed):
         return None
     plural = len(missing) > 1
-    numbers = ", ".join(map(short, missing))
+    numbers = ", ".join(map(truncate, missing))
     verb = "have" if plural else "has"
     return f"It names {'deliveries' if plural else 'delivery'} {numbers}, which {verb} not been received."
 
 
 def _notes_of(document: Document) -> Sequence[Reference]:
-    return document.named.get("delivery_note_reference", ())
+    return document.references.get("delivery_note_reference", ())
 
 
 def _is_among(reference: Reference, references: Iterable[Reference]) -> bool:
@@ -359,7 +363,7 @@ def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Itera
         limits = tolerances.limits(Key.TOTAL, suppliers=invoice.sellers)
         if invoice.tax is None or invoice.net is None or any(line.tax_rate is None for line in lines) or not lines:
             continue
-        if not limits.contain(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
+        if not limits.contains(invoice.net, sum((line.net for line in lines if line.net is not None), Decimal(0))):
             continue
         exact = sum((line.net * line.tax_rate / 100 for line in lines if line.net and line.tax_rate), Decimal(0))
         expected = exact.quantize(_CENT, context=_EXACT)
@@ -373,9 +377,10 @@ def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Itera
             difference=invoice.tax - expected,
             currency=invoice.currency,
             limits=limits,
-            is_tolerated=limits.contain(expected, invoice.tax),
+            is_tolerated=limits.contains(expected, invoice.tax),
             message=f"{invoice.heading}: the tax rates of its line items result in "
-            f"{money(expected, invoice.currency)}, but its tax is {money(invoice.tax, invoice.currency)}.",
+            f"{format_money(expected, invoice.currency)}, "
+            f"but its tax is {format_money(invoice.tax, invoice.currency)}.",
         )
 
 
@@ -415,8 +420,9 @@ def _total_variance(
         difference=actual - expected,
         currency=currency,
         limits=limits,
-        is_tolerated=limits.contain(expected, actual),
-        message=f"{invoice.heading}: {parts_text} {money(expected, currency)}, {total_text} {money(actual, currency)}.",
+        is_tolerated=limits.contains(expected, actual),
+        message=f"{invoice.heading}: {parts_text} {format_money(expected, currency)}, "
+        f"{total_text} {format_money(actual, currency)}.",
     )
 
 
@@ -435,20 +441,20 @@ def find_variances(
     documents: Iterable[Document],
     edges: Edges,
     tolerances: Tolerances | None = None,
-    verdicts: Collection[VarianceDecision] = (),
-    ambiguous: Collection[UUID] = (),
-    confirmed: Collection[UUID] = (),
+    decisions: Collection[VarianceDecision] = (),
+    ambiguous_ids: Collection[UUID] = (),
+    confirmed_ids: Collection[UUID] = (),
 ) -> Result:
     """Compare the documents of a cluster.
 
     `documents` are those of the cluster and their contracts, and `edges` the links between them. Without `tolerances`,
-    the defaults apply. `verdicts` are the last decisions about differences, `ambiguous` the documents with an open
-    review, and `confirmed` those with a confirmed match.
+    the defaults apply. `decisions` are the latest ones about differences, `ambiguous_ids` the documents with an open
+    review, and `confirmed_ids` those with a confirmed match.
     """
     limits = tolerances or Tolerances()
-    case = ClusterDocuments(sorted(documents, key=lambda document: document.order_of_time), edges)
-    ledger = build_ledger(case.active_documents, case.anchors, case.reference_documents, case.confirmed_prices)
-    invoices = case.latest_orders(DocumentType.INVOICE)
+    case = ClusterDocuments(sorted(documents, key=lambda document: document.sort_key), edges)
+    ledger = build_ledger(case.active_documents, case.anchors, case.reference_documents, case.paired_deliveries)
+    invoices = case.active_of(DocumentType.INVOICE)
     variances = [
         *_duplicates(case),
         *_missing_orders(case, ledger, invoices),
@@ -461,11 +467,11 @@ def find_variances(
         *total_variances(invoices, limits),
         *tax_variances(invoices, limits),
     ]
-    decided = list(apply_decisions(variances, verdicts))
+    decided = list(apply_decisions(variances, decisions))
     decided.sort(key=lambda variance: (variance.is_tolerated, variance.decided_by is not None, *_sort_key(variance)))
     outcome, reasons = _outcome(case, ledger, decided)
     rows = tuple(_rows(ledger))
-    review = list(_for_review(case, ambiguous, confirmed))
+    review = list(_for_review(case, ambiguous_ids, confirmed_ids))
     summary = summarize(
         case,
         rows,
@@ -481,7 +487,7 @@ def find_variances(
 
 
 def _sort_key(variance: Variance) -> tuple[object, ...]:
-    return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.message
+    return variance.document.sort_key, _ORDER[variance.code], variance.line or "", variance.message
 
 
 # -- duplicate and missing documents ----------------------------------------------------------------------------------
@@ -489,7 +495,7 @@ def _sort_key(variance: Variance) -> tuple[object, ...]:
 
 def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
     by_id = {document.id: document for document in case.documents}
-    cancellations = canceled(case)
+    cancellations = canceled_duplicates(case)
     for id_, original in case.duplicates.items():
         duplicate = by_id[id_]
         number, original_number = duplicate.reference, original.reference
@@ -498,7 +504,7 @@ def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
         )
         subject = "an earlier invoice with this number" if same_number else original.title
         facts = [original.day.isoformat()] if original.day else []
-        facts += [money(original.gross, original.currency)] if original.gross is not None else []
+        facts += [format_money(original.gross, original.currency)] if original.gross is not None else []
         details = f" ({', '.join(facts)})" if facts else ""
         yield Variance(
             code=VarianceCode.DUPLICATE_INVOICE,
@@ -512,11 +518,11 @@ def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
 
 
 def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
-    orders = case.of(DocumentType.PURCHASE_ORDER)
+    orders = case.documents_of(DocumentType.PURCHASE_ORDER)
     for invoice in invoices:
         invoice_orders = [
             candidate
-            for candidate in ledger.orders_of.get(invoice.id, ())
+            for candidate in ledger.orders_by_document.get(invoice.id, ())
             if candidate.type is DocumentType.PURCHASE_ORDER
         ]
         by_text = {reference.text: reference for reference in referenced_orders(invoice)}
@@ -528,7 +534,7 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
         # An order that the invoice does not name may belong to a misread number.
         unnamed = [order for order in invoice_orders if not references_order(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
-            numbers = ", ".join(map(short, unknown))
+            numbers = ", ".join(map(truncate, unknown))
             yield Variance(
                 code=VarianceCode.MISSING_PURCHASE_ORDER,
                 document=invoice,
@@ -539,11 +545,11 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
 
 def _missing_deliveries(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     for invoice in invoices:
-        for order in ledger.orders_of.get(invoice.id, ()):
-            billed = [item for item in ledger.of_order(order) if item.is_goods and _billed_quantity(item, invoice) > 0]
+        for order in ledger.orders_by_document.get(invoice.id, ()):
+            billed = [item for item in ledger.items_of(order) if item.is_goods and _billed_quantity(item, invoice) > 0]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
-            if any(order in ledger.orders_of.get(delivery.id, ()) for delivery in case.lineless_documents):
+            if any(order in ledger.orders_by_document.get(delivery.id, ()) for delivery in case.lineless_documents):
                 continue  # a delivery has unreadable line items
             first_item = (
                 f"{format_quantity(_billed_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
@@ -567,12 +573,12 @@ def _billed_quantity(item: Item, invoice: Document) -> Decimal:
 def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     """Find billed goods and services that are not in the invoice's orders."""
     for invoice in invoices:
-        orders = ledger.orders_of.get(invoice.id, ())
+        orders = ledger.orders_by_document.get(invoice.id, ())
         if not orders or any(order.type is not DocumentType.PURCHASE_ORDER or not order.lines for order in orders):
             continue
-        for line in ledger.loose.get(invoice.id, ()):
+        for line in ledger.unmatched_lines.get(invoice.id, ()):
             if line.is_item and line.quantity and line.quantity > 0:
-                label = f"'{short(line.description or line.article_text or '')}'"
+                label = f"'{truncate(line.description or line.article_text or '')}'"
                 yield Variance(
                     code=VarianceCode.OVER_ORDERED_AMOUNT,
                     document=invoice,
@@ -588,10 +594,12 @@ def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[V
 def _over_ordered_totals(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
     """Find invoices without articles that bill more than their orders are worth."""
     for invoice in invoices:
-        orders = ledger.orders_of.get(invoice.id, ())
-        items = [item for order in orders for item in ledger.of_order(order)]
+        orders = ledger.orders_by_document.get(invoice.id, ())
+        items = [item for order in orders for item in ledger.items_of(order)]
         prices = [item.price * item.ordered for item in items if item.price is not None and item.ordered]
-        nets = [line.net for line in ledger.loose.get(invoice.id, ()) if line.net is not None and not line.is_item]
+        nets = [
+            line.net for line in ledger.unmatched_lines.get(invoice.id, ()) if line.net is not None and not line.is_item
+        ]
         if (
             not prices
             or len(nets) != len(invoice.lines)
@@ -610,9 +618,9 @@ def _over_ordered_totals(ledger: Ledger, invoices: Sequence[Document], tolerance
                 difference=billed - ordered,
                 currency=invoice.currency,
                 limits=limits,
-                is_tolerated=limits.contain(ordered, billed),
-                message=f"{invoice.heading} bills {money(billed, invoice.currency)} without naming an article; "
-                f"{numbers} {'is' if len(orders) == 1 else 'are'} worth {money(ordered, invoice.currency)}.",
+                is_tolerated=limits.contains(ordered, billed),
+                message=f"{invoice.heading} bills {format_money(billed, invoice.currency)} without naming an article; "
+                f"{numbers} {'is' if len(orders) == 1 else 'are'} worth {format_money(ordered, invoice.currency)}.",
             )
 
 
@@ -648,14 +656,16 @@ def _outcome(
     return ThreeWayMatchStatus.MATCHED, explained or [agreement]
 
 
-def _for_review(case: ClusterDocuments, ambiguous: Collection[UUID], confirmed: Collection[UUID]) -> Iterator[str]:
+def _for_review(
+    case: ClusterDocuments, ambiguous_ids: Collection[UUID], confirmed_ids: Collection[UUID]
+) -> Iterator[str]:
     """Yield a sentence for each document that a reviewer must decide about."""
     for document in case.documents:
         if document.type is DocumentType.CONTRACT:
             continue
-        if document.id in ambiguous:
+        if document.id in ambiguous_ids:
             yield f"{document.heading}: its match is ambiguous, see Review."
-        elif not document.names_supplier and document.id not in confirmed:
+        elif not document.is_supplier_identified and document.id not in confirmed_ids:
             yield f"{document.heading} names no supplier."
 
 
@@ -668,8 +678,8 @@ def _incomparable_message(entry: LedgerEntry) -> str:
 
 def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     """Yield sentences about missing documents and quantities without a variance."""
-    invoices = case.latest_orders(DocumentType.INVOICE)
-    orders = case.latest_orders(DocumentType.PURCHASE_ORDER)
+    invoices = case.active_of(DocumentType.INVOICE)
+    orders = case.active_of(DocumentType.PURCHASE_ORDER)
     if not invoices:
         yield "The invoice is missing."
         return
@@ -679,14 +689,14 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     for delivery in case.lineless_documents:
         yield f"{delivery.heading} has no line items, so the delivered quantities are unknown."
     for item in ledger.items:
-        if item.is_goods and ledger.delivered(item) is None:
+        if item.is_goods and ledger.delivered_quantity(item) is None:
             for delivery in ledger.unknown_quantities(item):
                 label = item_label(item)
                 yield f"{delivery.heading} states no quantity of {label}, so the delivered quantity is unknown."
     for order in orders:
         open_items = [
             item
-            for item in ledger.of_order(order)
+            for item in ledger.items_of(order)
             if item.ordered is not None and (item.total(DocumentType.INVOICE) or Decimal(0)) < item.ordered
         ]
         if open_items:
@@ -702,19 +712,19 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
 def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
     """Return True for an invoice without an order and without a contract."""
     linked = {document.type for document in case.documents if document.id in case.neighbors.get(invoice.id, ())}
-    return not ledger.orders_of.get(invoice.id) and DocumentType.CONTRACT not in linked
+    return not ledger.orders_by_document.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
     """Return True for an invoice of an order whose amounts match no article."""
     return (
-        order in ledger.orders_of.get(invoice.id, ())
-        and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
+        order in ledger.orders_by_document.get(invoice.id, ())
+        and len(ledger.unmatched_lines.get(invoice.id, ())) == len(invoice.lines) > 0
     )
 
 
 def _unnamed_item_message(invoice: Document, order: Document) -> str:
-    amount = money(invoice.net, invoice.currency) if invoice.net is not None else "its amount"
+    amount = format_money(invoice.net, invoice.currency) if invoice.net is not None else "its amount"
     return f"{invoice.heading} names no line item of {order.title}: {amount} cannot be split by line item."
 
 
@@ -722,25 +732,25 @@ def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
     for id_, latest in case.superseded_orders.items():
         yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_date_suffix(latest)}."
-    for id_, original in case.repeated.items():
+    for id_, original in case.repeated_documents.items():
         yield f"{by_id[id_].heading} was received more than once, and counts once{_date_suffix(original)}."
-    for credit in case.latest_orders(DocumentType.CREDIT_NOTE):
-        amount = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
+    for credit in case.active_of(DocumentType.CREDIT_NOTE):
+        amount = format_money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {amount}."
-    for invoice in case.latest_orders(DocumentType.INVOICE):
+    for invoice in case.active_of(DocumentType.INVOICE):
         extra_lines = _unordered_charges(ledger, invoice)
         if extra_lines:
-            amount = money(
+            amount = format_money(
                 sum((line.net for line in extra_lines if line.net is not None), Decimal(0)), invoice.currency
             )
-            descriptions = ", ".join(f"'{short(line.description)}'" for line in extra_lines[:3] if line.description)
+            descriptions = ", ".join(f"'{truncate(line.description)}'" for line in extra_lines[:3] if line.description)
             yield f"{invoice.heading} bills {amount} that was not ordered: {descriptions}."
 
 
 def _unordered_charges(ledger: Ledger, invoice: Document) -> list[Line]:
     """Return freight, surcharges and similar line items that were not ordered."""
-    unmatched_lines = ledger.loose.get(invoice.id, ())
-    if not ledger.orders_of.get(invoice.id) or len(unmatched_lines) == len(invoice.lines):
+    unmatched_lines = ledger.unmatched_lines.get(invoice.id, ())
+    if not ledger.orders_by_document.get(invoice.id) or len(unmatched_lines) == len(invoice.lines):
         return []
     return [
         line
@@ -764,14 +774,14 @@ def _rows(ledger: Ledger) -> Iterator[LineComparison]:
                 for order_line in item.lines
             ]
         )
-        entries = sorted(item.entries, key=lambda entry: (entry.document.order_of_time, entry.line.place))
+        entries = sorted(item.entries, key=lambda entry: (entry.document.sort_key, entry.line.place))
         parts = ordered + [
             LineContribution(
                 entry.document.id, entry.line.label, _ROLES[entry.document.type], entry.quantity, entry.price
             )
             for entry in entries
         ]
-        has_receipts = bool(item.of(DocumentType.GOODS_RECEIPT))
+        has_receipts = bool(item.entries_of(DocumentType.GOODS_RECEIPT))
         yield LineComparison(
             order=document.id if item.is_ordered else None,
             line=line.label,

@@ -24,7 +24,7 @@ from uuid import UUID
 from counterfoil.documents.three_way_match.model import Variance, VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances, as_json
 
-About = tuple[UUID, VarianceCode, str | None, Decimal, Decimal]
+VarianceKey = tuple[UUID, VarianceCode, str | None, Decimal, Decimal]
 """Identifies a variance: document, code, line item, expected and actual value."""
 
 
@@ -33,7 +33,7 @@ class VarianceDecision:
     """Decision of a reviewer about a variance."""
 
     id: int
-    about: About
+    variance_key: VarianceKey
     measure: str | None
     """Currency or unit of the figures."""
     is_accepted: bool
@@ -56,28 +56,28 @@ def is_difference(variance: Variance) -> bool:
     )
 
 
-def variance_key(variance: Variance) -> About:
+def variance_key(variance: Variance) -> VarianceKey:
     """Return the identity of a difference for decisions."""
     assert isinstance(variance.expected, Decimal)
     assert isinstance(variance.actual, Decimal)
     return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
 
 
-def apply_decisions(variances: Iterable[Variance], verdicts: Collection[VarianceDecision]) -> Iterator[Variance]:
-    """Apply decisions to variances. `verdicts` has at most one about each."""
-    by_key = {verdict.about: verdict for verdict in verdicts}
+def apply_decisions(variances: Iterable[Variance], decisions: Collection[VarianceDecision]) -> Iterator[Variance]:
+    """Apply decisions to variances. `decisions` has at most one about each."""
+    by_key = {decision.variance_key: decision for decision in decisions}
     for variance in variances:
-        verdict = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
-        if verdict is None:
+        decision = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
+        if decision is None:
             yield variance
-        elif verdict.is_accepted:
-            yield replace(variance, decided_by=variance.decided_by or verdict.sentence, decision="accepted")
+        elif decision.is_accepted:
+            yield replace(variance, decided_by=variance.decided_by or decision.sentence, decision="accepted")
         else:
-            sentence = f"{variance.message} {verdict.sentence}"
+            sentence = f"{variance.message} {decision.sentence}"
             yield replace(variance, is_tolerated=False, message=sentence, decision="disputed")
 
 
-LEAST = 20
+MIN_DECISIONS = 20
 """Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
 QUANTILE = Decimal("0.95")
 _SIGNIFICANCE = 0.05
@@ -86,7 +86,7 @@ _EXACT = Context(prec=200)
 """Precision for rounding. The default of 28 digits fails for very large numbers."""
 
 Direction = Literal["more", "less"]
-Sort = Literal["percent", "absolute"]
+LimitKind = Literal["percent", "absolute"]
 
 _KEYS = {
     VarianceCode.PRICE_MISMATCH: Key.PRICE,
@@ -109,7 +109,7 @@ class DecisionLabel:
 
     sellers: tuple[str, ...]
     """VAT id and name of the supplier, if stated."""
-    verdict: VarianceDecision
+    decision: VarianceDecision
 
     @property
     def key(self) -> Key | None:
@@ -117,28 +117,28 @@ class DecisionLabel:
 
         Amounts without a line item are about the whole document.
         """
-        _, code, line, _, _ = self.verdict.about
+        _, code, line, _, _ = self.decision.variance_key
         return Key.TOTAL if line is None and code in _AMOUNTS else _KEYS.get(code)
 
     @property
     def expected(self) -> Decimal:
         """Expected value."""
-        return self.verdict.about[3]
+        return self.decision.variance_key[3]
 
     @property
     def actual(self) -> Decimal:
         """Actual value."""
-        return self.verdict.about[4]
+        return self.decision.variance_key[4]
 
     @property
     def direction(self) -> Direction:
         """Direction of the difference."""
         return "more" if self.actual > self.expected else "less"
 
-    def size(self, sort: Sort) -> Decimal | None:
+    def size(self, limit_kind: LimitKind) -> Decimal | None:
         """Return the absolute or relative size of the difference. None for a percentage of zero."""
         difference = abs(self.actual - self.expected)
-        if sort == "absolute":
+        if limit_kind == "absolute":
             return difference
         return difference * 100 / abs(self.expected) if self.expected else None
 
@@ -153,7 +153,7 @@ class Evidence:
     smallest_disputed: Decimal | None
     newly_tolerated: int
     """Documents that would have been within the suggested tolerance."""
-    at_least: float
+    min_acceptance_rate: float
     """Share of such differences that reviewers accept, at a confidence of 95 percent."""
     people: tuple[str, ...]
     since: date
@@ -169,8 +169,8 @@ class ToleranceSuggestion:
     supplier_name: str
     key: Key
     direction: Direction
-    sort: Sort
-    before: Limits
+    limit_kind: LimitKind
+    current_limits: Limits
     """Current limits of the supplier."""
     limits: Limits
     """Suggested limits, which differ in one limit of this direction."""
@@ -179,7 +179,7 @@ class ToleranceSuggestion:
     @property
     def limit(self) -> Decimal:
         """The suggested limit."""
-        value = getattr(self.limits, f"{'upper' if self.direction == 'more' else 'lower'}_{self.sort}")
+        value = getattr(self.limits, f"{'upper' if self.direction == 'more' else 'lower'}_{self.limit_kind}")
         assert isinstance(value, Decimal)
         return value
 
@@ -206,9 +206,9 @@ class ToleranceSuggestion:
             "supplier_name": self.supplier_name,
             "key": self.key.value,
             "direction": self.direction,
-            "before": as_json(self.before),
+            "before": as_json(self.current_limits),
             "limits": as_json(self.limits),
-            "measured_in": self.sort,
+            "measured_in": self.limit_kind,
             "quantile": str(QUANTILE),
             "accepted": evidence.accepted,
             "largest_accepted": format(evidence.largest_accepted, "f"),
@@ -216,7 +216,7 @@ class ToleranceSuggestion:
             if evidence.smallest_disputed is None
             else format(evidence.smallest_disputed, "f"),
             "newly_tolerated": evidence.newly_tolerated,
-            "accepted_at_least": round(evidence.at_least, 3),
+            "accepted_at_least": round(evidence.min_acceptance_rate, 3),
             "people": list(evidence.people),
             "since": evidence.since.isoformat(),
             "until": evidence.until.isoformat(),
@@ -257,66 +257,69 @@ def _suggest(
     key: Key, direction: Direction, group: Sequence[DecisionLabel], tolerances: Tolerances
 ) -> SuggestionResult | None:
     """Return the suggestion for one supplier, key and direction, or None without a basis."""
-    newest = max(group, key=lambda label: label.verdict.id)
+    newest = max(group, key=lambda label: label.decision.id)
     current = tolerances.limits(key, suppliers=newest.sellers)
-    sort = _sort(current, direction)
-    if sort is None or not any(decision.verdict.is_accepted for decision in group):
+    limit_kind = _limit_kind(current, direction)
+    if limit_kind is None or not any(label.decision.is_accepted for label in group):
         return None
     disputed = [
-        size for decision in group if not decision.verdict.is_accepted and (size := decision.size(sort)) is not None
+        size for label in group if not label.decision.is_accepted and (size := label.size(limit_kind)) is not None
     ]
     cutoff = min(disputed, default=None)
-    relevant = [decision for decision in group if _is_relevant(decision, sort, cutoff)]
-    sizes = _by_document(relevant, sort)
-    limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= LEAST else Decimal(0)
-    limits = _raise_limit(current, direction, sort, limit)
+    relevant = [label for label in group if _is_relevant(label, limit_kind, cutoff)]
+    sizes = _by_document(relevant, limit_kind)
+    limit = _limit(sorted(sizes.values()), cutoff) if len(sizes) >= MIN_DECISIONS else Decimal(0)
+    limits = _raise_limit(current, direction, limit_kind, limit)
     newly_tolerated = {
-        decision.verdict.about[0]
-        for decision in relevant
-        if _is_tolerated(limits, decision) and not _is_tolerated(current, decision)
+        label.decision.variance_key[0]
+        for label in relevant
+        if _is_tolerated(limits, label) and not _is_tolerated(current, label)
     }
-    rejection = _reject_reason(group, sort, cutoff, sizes, current, newly_tolerated)
+    rejection = _reject_reason(group, limit_kind, cutoff, sizes, current, newly_tolerated)
     if rejection is not None:
         return SkippedSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, rejection)
-    dates = [decision.verdict.at.date() for decision in relevant]
+    dates = [label.decision.at.date() for label in relevant]
     evidence = Evidence(
         accepted=len(sizes),
         largest_accepted=max(sizes.values()),
         smallest_disputed=cutoff,
         newly_tolerated=len(newly_tolerated),
-        at_least=_SIGNIFICANCE ** (1 / sum(size <= limit for size in sizes.values())),
-        people=tuple(sorted({decision.verdict.by for decision in relevant})),
+        min_acceptance_rate=_SIGNIFICANCE ** (1 / sum(size <= limit for size in sizes.values())),
+        people=tuple(sorted({label.decision.by for label in relevant})),
         since=min(dates),
         until=max(dates),
     )
-    return ToleranceSuggestion(newest.sellers[0], newest.sellers[-1], key, direction, sort, current, limits, evidence)
+    return ToleranceSuggestion(
+        newest.sellers[0], newest.sellers[-1], key, direction, limit_kind, current, limits, evidence
+    )
 
 
 def _is_tolerated(limits: Limits, label: DecisionLabel) -> bool:
-    return limits.contain(label.expected, label.actual)
+    return limits.contains(label.expected, label.actual)
 
 
 def _reject_reason(
     group: Sequence[DecisionLabel],
-    sort: Sort,
+    limit_kind: LimitKind,
     cutoff: Decimal | None,
     sizes: Mapping[UUID, Decimal],
     current: Limits,
     newly_tolerated: Collection[UUID],
 ) -> str | None:
     """Return the reason for no suggestion, or None."""
-    if any(_is_tolerated(current, decision) for decision in group if not decision.verdict.is_accepted):
+    if any(_is_tolerated(current, label) for label in group if not label.decision.is_accepted):
         return "The current tolerance covers a disputed difference: check whether it is too large."
-    measures = sorted({label.verdict.measure or "no unit" for label in group})
-    if sort == "absolute" and len(measures) > 1:
+    measures = sorted({label.decision.measure or "no unit" for label in group})
+    if limit_kind == "absolute" and len(measures) > 1:
         return f"The tolerance is an amount, but the differences are in {' and '.join(measures)}."
-    if len(sizes) < LEAST:
-        bound = f" below the disputed {format_size(cutoff, sort)}" if cutoff is not None else ""
-        return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; {LEAST} are required."
+    if len(sizes) < MIN_DECISIONS:
+        bound = f" below the disputed {format_size(cutoff, limit_kind)}" if cutoff is not None else ""
+        documents = "document" if len(sizes) == 1 else "documents"
+        return f"{len(sizes)} {documents} accepted{bound}; {MIN_DECISIONS} are required."
     return None if newly_tolerated else "The current tolerance covers the accepted differences."
 
 
-def _sort(limits: Limits, direction: Direction) -> Sort | None:
+def _limit_kind(limits: Limits, direction: Direction) -> LimitKind | None:
     """Return the kind of limit to raise, or None without a limit."""
     absolute, percent = _limits_of(limits, direction)
     if absolute is None and percent is None:
@@ -330,19 +333,19 @@ def _limits_of(limits: Limits, direction: Direction) -> tuple[Decimal | None, De
     return limits.lower_absolute, limits.lower_percent
 
 
-def _is_relevant(label: DecisionLabel, sort: Sort, cutoff: Decimal | None) -> bool:
-    size = label.size(sort)
+def _is_relevant(label: DecisionLabel, limit_kind: LimitKind, cutoff: Decimal | None) -> bool:
+    size = label.size(limit_kind)
     is_below = size is not None and (cutoff is None or size < cutoff)
-    return is_below and label.verdict.is_accepted and label.verdict.about[1] not in _ONE_TIME_CODES
+    return is_below and label.decision.is_accepted and label.decision.variance_key[1] not in _ONE_TIME_CODES
 
 
-def _by_document(labels: Collection[DecisionLabel], sort: Sort) -> Mapping[UUID, Decimal]:
+def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Mapping[UUID, Decimal]:
     """Return the largest difference of each document, because several line items were accepted at once."""
     largest: dict[UUID, Decimal] = {}
     for label in labels:
-        size = label.size(sort)
+        size = label.size(limit_kind)
         assert size is not None  # see `_is_relevant`
-        largest[label.verdict.about[0]] = max(size, largest.get(label.verdict.about[0], size))
+        largest[label.decision.variance_key[0]] = max(size, largest.get(label.decision.variance_key[0], size))
     return largest
 
 
@@ -354,10 +357,10 @@ def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
     return rounded if cutoff is None or rounded < cutoff else percentile.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT)
 
 
-def _raise_limit(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
+def _raise_limit(limits: Limits, direction: Direction, limit_kind: LimitKind, limit: Decimal) -> Limits:
     """Raise one limit. A second limit of zero is removed, because it would prevent any tolerance."""
     absolute, percent = _limits_of(limits, direction)
-    if sort == "absolute":
+    if limit_kind == "absolute":
         absolute = limit if absolute is None else max(limit, absolute)
     else:
         percent = limit if percent is None or not absolute else max(limit, percent)
@@ -367,9 +370,9 @@ def _raise_limit(limits: Limits, direction: Direction, sort: Sort, limit: Decima
     return replace(limits, lower_absolute=absolute, lower_percent=percent)
 
 
-def format_size(size: Decimal, sort: Sort) -> str:
+def format_size(size: Decimal, limit_kind: LimitKind) -> str:
     """Return the text of a size: `0.84 %`, `0.05`."""
     rounded = (
         size.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
     )
-    return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if sort == 'percent' else ''}"
+    return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if limit_kind == 'percent' else ''}"

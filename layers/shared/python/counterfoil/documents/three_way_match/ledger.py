@@ -17,9 +17,9 @@ from counterfoil.documents.three_way_match.model import (
     Document,
     Line,
     conversion_factor,
+    format_number,
     is_goods,
-    plain,
-    short,
+    truncate,
     unit_name,
 )
 
@@ -94,21 +94,21 @@ class Item:
 
         An amount too far from the stated price for a discount or surcharge is ignored.
         """
-        return self.line.cost if self.line.is_discount else self.line.price
+        return self.line.cost if self.line.has_plausible_cost else self.line.price
 
     @property
     def articles(self) -> tuple[str, ...]:
         """Its article numbers, the supplier's and the buyer's."""
         return tuple(code for code in (self.line.article, self.line.buyer_article) if code)
 
-    def of(self, *types: DocumentType) -> list[LedgerEntry]:
+    def entries_of(self, *types: DocumentType) -> list[LedgerEntry]:
         """Return the entries of documents of these types, by date."""
         entries = [entry for entry in self.entries if entry.document.type in types]
-        return sorted(entries, key=lambda entry: (entry.document.order_of_time, entry.line.place))
+        return sorted(entries, key=lambda entry: (entry.document.sort_key, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
         """Return the total quantity in documents of these types; None if none states a quantity."""
-        quantities = [entry.quantity for entry in self.of(*types) if entry.quantity is not None]
+        quantities = [entry.quantity for entry in self.entries_of(*types) if entry.quantity is not None]
         return total(quantities) if quantities else None
 
     @property
@@ -122,11 +122,11 @@ class Ledger:
     """All items of a cluster, and line items without an item."""
 
     items: list[Item]
-    orders_of: dict[UUID, tuple[Document, ...]]
+    orders_by_document: dict[UUID, tuple[Document, ...]]
     """Orders by document, or deliveries for documents without an order."""
-    loose: dict[UUID, list[Line]]
+    unmatched_lines: dict[UUID, list[Line]]
     """Line items that match no item, by document."""
-    confirmed: Mapping[UUID, UUID]
+    paired_deliveries: Mapping[UUID, UUID]
     """Delivery by delivery note and receipt, for deliveries known to have both."""
     incomparable: list[LedgerEntry] = field(default_factory=list)
     """Entries in a unit that cannot be converted."""
@@ -139,7 +139,7 @@ class Ledger:
         for item in self.items:
             self._by_order[item.document.id].append(item)
 
-    def of_order(self, order: Document) -> Sequence[Item]:
+    def items_of(self, order: Document) -> Sequence[Item]:
         """Return the items of an order."""
         return self._by_order[order.id]
 
@@ -152,22 +152,22 @@ class Ledger:
             self._deliveries[order.id] = self._find_deliveries(order)
         return self._deliveries[order.id]
 
-    def papers(self, order: Document) -> Sequence[Document]:
+    def delivery_documents(self, order: Document) -> Sequence[Document]:
         """Return the delivery notes and receipts of an order."""
         linked = {
             entry.document.id: entry.document
-            for item in self.of_order(order)
+            for item in self.items_of(order)
             for entry in item.entries
             if entry.document.type in DELIVERIES
         }
         return list(linked.values())
 
     def _find_deliveries(self, order: Document) -> list[Document]:
-        documents = self.papers(order)
+        documents = self.delivery_documents(order)
         notes = [document for document in documents if document.type is DocumentType.DELIVERY_NOTE]
-        return sorted(notes or documents, key=lambda document: document.order_of_time)
+        return sorted(notes or documents, key=lambda document: document.sort_key)
 
-    def delivered(self, item: Item) -> Decimal | None:
+    def delivered_quantity(self, item: Item) -> Decimal | None:
         """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
 
         For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
@@ -176,10 +176,10 @@ class Ledger:
         """
         if not self.deliveries(item.document):
             return None
-        notes, receipts = item.of(DocumentType.DELIVERY_NOTE), item.of(DocumentType.GOODS_RECEIPT)
-        received = _sum([entry for entry in receipts if entry.document.id in self.confirmed])
+        notes, receipts = item.entries_of(DocumentType.DELIVERY_NOTE), item.entries_of(DocumentType.GOODS_RECEIPT)
+        received = _sum([entry for entry in receipts if entry.document.id in self.paired_deliveries])
         unpaired_sums = [
-            _sum([entry for entry in entries if entry.document.id not in self.confirmed])
+            _sum([entry for entry in entries if entry.document.id not in self.paired_deliveries])
             for entries in (notes, receipts)
         ]
         known_sums = [quantity for quantity in unpaired_sums if quantity is not None]
@@ -189,7 +189,7 @@ class Ledger:
 
     def unknown_quantities(self, item: Item) -> list[Document]:
         """Return the deliveries that contain an item without a quantity."""
-        uncounted = _uncountable_entries(item.of(*DELIVERIES))
+        uncounted = _uncountable_entries(item.entries_of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
@@ -212,12 +212,12 @@ def build_ledger(
     documents: Sequence[Document],
     anchor_documents: Sequence[Document],
     linked: Mapping[UUID, Collection[UUID]],
-    confirmed: Mapping[UUID, UUID],
+    paired_deliveries: Mapping[UUID, UUID],
 ) -> Ledger:
     """Record every line item of `documents` under its item.
 
     `anchor_documents` contains the orders, and the deliveries without one. `linked` contains the reference documents of
-    each document, `confirmed` the delivery notes and receipts of one delivery.
+    each document, `paired_deliveries` the delivery notes and receipts of one delivery.
     """
     items: list[Item] = []
     item_of: dict[Place, Item] = {}
@@ -229,19 +229,19 @@ def build_ledger(
             item_of |= {(document.id, line.place): item for line in lines}
             if document.type is not DocumentType.PURCHASE_ORDER:
                 item.entries += [_entry(document, line, item) for line in lines]
-    ledger = Ledger(items, {}, {}, confirmed)
+    ledger = Ledger(items, {}, {}, paired_deliveries)
     candidates: dict[UUID, tuple[Document, Sequence[OrderLine]]] = {}
     for document in documents:
         if document.id in by_id or document.type is DocumentType.CONTRACT:
             continue
         referenced = [by_id[id_] for id_ in linked.get(document.id, ()) if id_ in by_id]
-        ledger.orders_of[document.id] = tuple(referenced)
+        ledger.orders_by_document[document.id] = tuple(referenced)
         candidates[document.id] = document, [anchor for order in referenced for anchor in anchors(order)]
     aligned = align_documents(candidates)
     for document, _ in candidates.values():
         for line in document.lines:
             _record_line(ledger, document, line, aligned, item_of)
-    for document in sorted(documents, key=lambda one: one.order_of_time):
+    for document in sorted(documents, key=lambda one: one.sort_key):
         if document.type in BILLS:
             _spread_lumps(ledger, document)
     return ledger
@@ -261,7 +261,7 @@ def _record_line(
 ) -> None:
     anchor = aligned.get((document.id, line.place))
     if anchor is None:
-        ledger.loose.setdefault(document.id, []).append(line)
+        ledger.unmatched_lines.setdefault(document.id, []).append(line)
         return
     item = item_of[anchor.place]
     entry = _entry(document, line, item)
@@ -285,7 +285,7 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
     Its amount must equal their value at ordered prices: of the whole order, of the quantities not billed yet, of the
     delivered quantities not billed yet, or of a single delivery. The first that matches is used.
     """
-    for line in list(ledger.loose.get(document.id, ())):
+    for line in list(ledger.unmatched_lines.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
             continue
         for share in _shares(ledger, document):
@@ -293,18 +293,21 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
             if share and value and abs(value - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
                 for item, quantity in share:
                     item.entries.append(LedgerEntry(document, line, quantity, price=item.price, is_lump=True))
-                ledger.loose[document.id].remove(line)
+                ledger.unmatched_lines[document.id].remove(line)
                 break
 
 
 def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Decimal]]]:
-    items = [item for order in ledger.orders_of[document.id] for item in ledger.of_order(order) if item.is_ordered]
+    items = [
+        item for order in ledger.orders_by_document[document.id] for item in ledger.items_of(order) if item.is_ordered
+    ]
     unbilled = [item for item in items if not any(entry.document.id == document.id for entry in item.entries)]
     yield [(item, item.ordered) for item in unbilled if item.ordered]
     remaining = [(item, (item.ordered or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in unbilled]
     yield [(item, quantity) for item, quantity in remaining if quantity > 0]
     delivered = [
-        (item, (ledger.delivered(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO)) for item in unbilled
+        (item, (ledger.delivered_quantity(item) or _ZERO) - (item.total(DocumentType.INVOICE) or _ZERO))
+        for item in unbilled
     ]
     yield [(item, quantity) for item, quantity in delivered if quantity > 0]
     for delivery in _deliveries_of(items):
@@ -316,19 +319,19 @@ def _shares(ledger: Ledger, document: Document) -> Iterable[list[tuple[Item, Dec
 
 
 def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
-    return sorted({e.document.id for item in items for e in item.of(*DELIVERIES)})
+    return sorted({e.document.id for item in items for e in item.entries_of(*DELIVERIES)})
 
 
 def item_label(item: Item) -> str:
     """Return the name of an item in sentences."""
     line = item.line
     name = line.description or line.article_text
-    return f"'{short(name)}'" if name else f"line {line.label} of {item.document.title}"
+    return f"'{truncate(name)}'" if name else f"line {line.label} of {item.document.title}"
 
 
 def format_quantity(quantity: Decimal, item: Item) -> str:
     """Return a quantity with its unit."""
-    return f"{plain(quantity)} {unit_name(item.unit, quantity)}".rstrip()
+    return f"{format_number(quantity)} {unit_name(item.unit, quantity)}".rstrip()
 
 
 def is_or_are(quantity: Decimal) -> str:

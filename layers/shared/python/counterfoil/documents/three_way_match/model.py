@@ -115,7 +115,7 @@ _MAX_COMPARED_TEXT = 400
 _CENT = Decimal("0.01")
 _MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
 """Minimum share of a price after a discount, and maximum multiple with a surcharge."""
-LONGEST_TEXT = 80
+MAX_TEXT_CHARS = 80
 """Maximum characters of a description or number that a sentence quotes."""
 
 
@@ -141,7 +141,7 @@ WAITING = frozenset({VarianceCode.UNDER_DELIVERED, VarianceCode.MISSING_DELIVERY
 """Variances that a later document may resolve."""
 
 
-Decision = Literal["accepted", "disputed"]
+DecisionKind = Literal["accepted", "disputed"]
 """Decision of a reviewer about a variance."""
 
 
@@ -205,7 +205,7 @@ class Line:
         return price if is_rounded else _DIGITS.divide(self.net, self.quantity)
 
     @property
-    def is_discount(self) -> bool:
+    def has_plausible_cost(self) -> bool:
         """True if `cost` is a plausible price after a discount or with a surcharge."""
         return not self.price or self.cost is None or _MIN_SHARE <= _DIGITS.divide(self.cost, self.price) <= _MAX_SHARE
 
@@ -229,13 +229,13 @@ class Document:
     day: date | None
     sellers: tuple[str, ...]
     """VAT id and name of the supplier, if stated."""
-    names_supplier: bool
+    is_supplier_identified: bool
     """Whether the supplier is identified; see `is_identified`."""
     currency: str | None
     net: Decimal | None
     tax: Decimal | None
     gross: Decimal | None
-    named: Mapping[str, tuple[Reference, ...]]
+    references: Mapping[str, tuple[Reference, ...]]
     """Named numbers of other documents by field."""
     lines: tuple[Line, ...]
     data: Mapping[str, Any] = field(repr=False)
@@ -244,7 +244,7 @@ class Document:
     @property
     def title(self) -> str:
         """Name in sentences: `invoice RE-100`."""
-        return f"{self.type.value.replace('_', ' ')} {short(self.number)}".rstrip()
+        return f"{self.type.value.replace('_', ' ')} {truncate(self.number)}".rstrip()
 
     @property
     def heading(self) -> str:
@@ -252,7 +252,7 @@ class Document:
         return self.title[0].upper() + self.title[1:]
 
     @property
-    def order_of_time(self) -> tuple[date, datetime, UUID]:
+    def sort_key(self) -> tuple[date, datetime, UUID]:
         """Sort key: the document date, then the time of receipt."""
         return self.day or self.received_at.date(), self.received_at, self.id
 
@@ -280,12 +280,14 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
             for name in ("vat_id", "name")
             if isinstance(seller, Mapping) and (value := _text(seller.get(name))) is not None
         ),
-        names_supplier=is_identified(seller),
+        is_supplier_identified=is_identified(seller),
         currency=(_text(data.get("currency")) or "").upper() or None,
-        net=number_of(data.get("total_net")),
-        tax=number_of(data.get("total_tax")),
-        gross=number_of(data.get("total_gross")),
-        named={name: numbers for name in data if name.endswith("_reference") and (numbers := _references(data[name]))},
+        net=parse_number(data.get("total_net")),
+        tax=parse_number(data.get("total_tax")),
+        gross=parse_number(data.get("total_gross")),
+        references={
+            name: numbers for name in data if name.endswith("_reference") and (numbers := _references(data[name]))
+        },
         lines=tuple(_line(index, item) for index, item in enumerate(items or _document_line(kind, data))),
         data=data,
     )
@@ -293,14 +295,14 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
 
 def _document_line(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the net total of an invoice without line items as its only line item."""
-    is_bill = kind is DocumentType.INVOICE and number_of(data.get("total_net")) is not None
+    is_bill = kind is DocumentType.INVOICE and parse_number(data.get("total_net")) is not None
     return [{"position": "total", "net_amount": data["total_net"]}] if is_bill else []
 
 
 def _line(place: int, item: Mapping[str, Any]) -> Line:
     article, buyer_article = _text(item.get("article_number")), _text(item.get("buyer_article_number"))
     description, order = _text(item.get("description")), _text(item.get("po_reference"))
-    basis = number_of(item.get("price_basis_quantity"))
+    basis = parse_number(item.get("price_basis_quantity"))
     return Line(
         place=place,
         label=_text(item.get("position")) or str(place + 1),
@@ -309,13 +311,13 @@ def _line(place: int, item: Mapping[str, Any]) -> Line:
         article_text=article or buyer_article,
         description=description,
         words=words(description)[:_MAX_COMPARED_TEXT] if description else "",
-        quantity=number_of(item.get("quantity")),
-        rejected=number_of(item.get("rejected_quantity")),
+        quantity=parse_number(item.get("quantity")),
+        rejected=parse_number(item.get("rejected_quantity")),
         unit=units.canonical(_text(item.get("unit"))),
-        unit_price=number_of(item.get("unit_price")),
+        unit_price=parse_number(item.get("unit_price")),
         price_basis=basis if basis is not None and basis > 0 else Decimal(1),
-        net=number_of(item.get("net_amount")),
-        tax_rate=number_of(item.get("tax_rate")),
+        net=parse_number(item.get("net_amount")),
+        tax_rate=parse_number(item.get("tax_rate")),
         order=reference(order) if order else None,
         order_line=_text(item.get("po_line")),
     )
@@ -325,7 +327,7 @@ def _text(value: Any) -> str | None:
     return (value.strip() or None) if isinstance(value, str) else None
 
 
-def number_of(value: Any) -> Decimal | None:
+def parse_number(value: Any) -> Decimal | None:
     """Return a decimal string as a number, or None if it is missing, invalid or too large."""
     if not isinstance(value, str):
         return None
@@ -372,7 +374,7 @@ class Variance:
     """Sentence that states how it was resolved."""
     awaited_deliveries: str | None = None
     """Sentence that names missing deliveries that may resolve it."""
-    decision: Decision | None = None
+    decision: DecisionKind | None = None
     """Last decision of a reviewer."""
 
     @property
@@ -509,29 +511,29 @@ class Result:
             "outcome": self.outcome.value,
             "reasons": list(self.reasons),
             "variances": [variance.record for variance in self.variances],
-            "lines": as_json(self.rows, plain),
+            "lines": as_json(self.rows, format_number),
             "warnings": list(self.warnings),
         }
 
 
-def short(text: str) -> str:
+def truncate(text: str) -> str:
     """Return a text on one line and truncated to LONGEST_TEXT, for sentences."""
     plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST_TEXT else plain[: LONGEST_TEXT - 3] + "..."
+    return plain if len(plain) <= MAX_TEXT_CHARS else plain[: MAX_TEXT_CHARS - 3] + "..."
 
 
-def plain(number: Decimal) -> str:
+def format_number(number: Decimal) -> str:
     """Return a number without exponent and trailing zeros."""
     text = format(number.normalize(), "f")
     return "0" if text == "-0" else text
 
 
-def money(number: Decimal, currency: str | None) -> str:
+def format_money(number: Decimal, currency: str | None) -> str:
     """Return an amount with at least two decimal places and its currency."""
-    text = plain(number)
+    text = format_number(number)
     integer, _, decimals = text.partition(".")
     return f"{integer}.{decimals:0<2} {currency or ''}".rstrip()
 
 
 def _plain(value: Decimal | str | None) -> str | None:
-    return plain(value) if isinstance(value, Decimal) else value
+    return format_number(value) if isinstance(value, Decimal) else value

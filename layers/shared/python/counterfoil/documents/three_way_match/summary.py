@@ -51,7 +51,7 @@ def summarize(
     `unordered`: active invoices without any order.
     """
     documents = [document for document in case.documents if document.type is not DocumentType.CONTRACT]
-    invoices, orders = case.latest_orders(DocumentType.INVOICE), case.latest_orders(DocumentType.PURCHASE_ORDER)
+    invoices, orders = case.active_of(DocumentType.INVOICE), case.active_of(DocumentType.PURCHASE_ORDER)
     currency = next((document.currency for document in (*invoices, *orders, *documents) if document.currency), None)
     first_bill = min((document.received_at for document in documents if document.type in _BILLS), default=None)
     return Summary(
@@ -88,7 +88,7 @@ def _status(
 
 def _order_numbers(documents: Sequence[Document], orders: Sequence[Document]) -> tuple[str, ...]:
     numbers = [order.number for order in orders if order.number]
-    referenced = (reference.text for document in documents for reference in document.named.get("po_reference", ()))
+    referenced = (reference.text for document in documents for reference in document.references.get("po_reference", ()))
     return tuple(dict.fromkeys(numbers or referenced))
 
 
@@ -117,7 +117,7 @@ def _delivered(row: LineComparison) -> Decimal | None:
 
 def _billed(case: ClusterDocuments, currency: str | None) -> Decimal | None:
     invoices, credits_ = (
-        [_net(document) for document in case.latest_orders(type_) if document.currency in (None, currency)]
+        [_net(document) for document in case.active_of(type_) if document.currency in (None, currency)]
         for type_ in _BILLS
     )
     billed = _sum(invoices)

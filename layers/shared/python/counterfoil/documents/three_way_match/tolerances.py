@@ -45,7 +45,7 @@ class Limits:
     upper_absolute: Decimal | None = None
     upper_percent: Decimal | None = None
 
-    def contain(self, expected: Decimal, actual: Decimal) -> bool:
+    def contains(self, expected: Decimal, actual: Decimal) -> bool:
         """Return whether a difference is within the limits of its direction."""
         difference = actual - expected
         if difference >= 0:
@@ -57,7 +57,7 @@ class Limits:
         return percent is None or abs(difference) * 100 <= percent * abs(expected)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Text for people: `1 % less, 5 % and 2.00 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
@@ -88,15 +88,15 @@ def symmetric_limits(*, absolute: Decimal | None = None, percent: Decimal | None
     return Limits(absolute, percent, absolute, percent)
 
 
-NONE = symmetric_limits(absolute=Decimal(0))
+NO_DIFFERENCE = symmetric_limits(absolute=Decimal(0))
 """No difference is permitted."""
 
 DEFAULTS = {
     Key.PRICE: symmetric_limits(percent=Decimal(1)),
-    Key.BILLED_QUANTITY: NONE,
-    Key.DELIVERED_QUANTITY: NONE,
+    Key.BILLED_QUANTITY: NO_DIFFERENCE,
+    Key.DELIVERED_QUANTITY: NO_DIFFERENCE,
     Key.TOTAL: symmetric_limits(absolute=5 * _CENT),
-    Key.TAX: NONE,
+    Key.TAX: NO_DIFFERENCE,
 }
 """Defaults: 1 % for prices, five cents for totals because of rounding, and zero for quantities and tax."""
 

@@ -37,7 +37,7 @@ class ManualDecisionResult:
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
     """Documents decided about, and documents with changed edges or reviews."""
-    unasked: frozenset[UUID]
+    awaiting_judgment: frozenset[UUID]
     """Documents with a new ambiguous match, about which the LLM judge can decide."""
 
 
@@ -80,7 +80,7 @@ def decide_pairs(
             sql.unlink(connection, pair)
     clusters = _rename(connection, document_ids).union(*(result.clusters for result in results))
     skipped = [end for end in document_ids if end not in stored]
-    sql.leave_alone(connection, skipped)
+    sql.clear_clusters(connection, skipped)
     if verdict == "confirmed":
         sql.close(connection, skipped, now, skipped)
     else:
@@ -90,7 +90,7 @@ def decide_pairs(
     return ManualDecisionResult(
         frozenset(clusters),
         frozenset(document_ids).union(*(result.documents for result in results)),
-        frozenset().union(*(result.unasked for result in results)),
+        frozenset().union(*(result.awaiting_judgment for result in results)),
     )
 
 
@@ -105,7 +105,7 @@ def _link(
     reason: str | None,
 ) -> None:
     child, parent = order_pair(first, second)
-    match_score = score(child, parent) if is_parent(child, parent) else Score((), named=False)
+    match_score = score(child, parent) if is_parent(child, parent) else Score((), is_referenced=False)
     evidence = {
         "by": "reviewer",
         "child": str(child.id),
@@ -122,11 +122,11 @@ def _repeat_decisions(
     """Repeat the decisions that a reviewer's decision about a document affects."""
     outcome = run(decide(Context(BatchReader(connection, tenant_id, matcher.CACHE)), document))
     applied = matcher.apply_changes(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided_ids)
-    sql.write_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
+    sql.write_reasons(connection, {id_: outcome.reason(id_) for id_ in outcome.choices})
     return ManualDecisionResult(
         applied.clusters,
         frozenset().union(*outcome.added, *outcome.removed, *applied.reviews),
-        applied.reviews.open.intersection(case.child for case in outcome.unasked),
+        applied.reviews.open.intersection(case.child for case in outcome.pending_prompts),
     )
 
 
@@ -148,22 +148,22 @@ WHERE document_a_id = %(id)s OR document_b_id = %(id)s ORDER BY document_a_id, d
 """
 
 
-def matchable(connection: Connection, ids: Collection[UUID]) -> bool:
+def are_matchable(connection: Connection, ids: Collection[UUID]) -> bool:
     """Return True if all documents exist, have structured data, and have a matched kind."""
     return matcher.CACHE.load(connection, ids).keys() == set(ids)
 
 
-def clusters(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
+def cluster_ids_by_document(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
     """Return the cluster of each existing document, or None for documents without one."""
     return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
 
 
-def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
+def cluster_members(connection: Connection, id_: UUID) -> frozenset[UUID]:
     """Return the documents in the cluster of a document, including itself. Empty without a cluster."""
     return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
-def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
+def list_pairs(connection: Connection, id_: UUID) -> list[Pair]:
     """Return the edges of a document."""
     return [Pair(*row) for row in connection.execute(_PAIRS, {"id": id_})]
 
@@ -173,8 +173,8 @@ def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
 
     Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
     """
-    own_cluster = members(connection, first) | {first}
-    other_cluster = (members(connection, second) | {second}) - own_cluster
+    own_cluster = cluster_members(connection, first) | {first}
+    other_cluster = (cluster_members(connection, second) | {second}) - own_cluster
     if len(own_cluster) * len(other_cluster) > MAX_PAIRS:
         return Pair.of(first, second)
     documents = matcher.CACHE.load(connection, own_cluster | other_cluster)
@@ -195,7 +195,7 @@ class DepartingDocument:
 
     neighbors: frozenset[UUID]
     """Documents with an edge to one of them."""
-    touched: frozenset[UUID]
+    affected: frozenset[UUID]
     """Neighbors and other documents whose decisions must be repeated."""
     clusters: frozenset[UUID]
     """Clusters of the leaving documents and their neighbors."""
@@ -217,7 +217,7 @@ def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID
         document = documents.get(id_) or _empty_document(id_)
         obsolete: set[Key] = stored.get(id_, set()) | keys(document)
         affected |= {other.id for other in run(affected_documents(context, document, obsolete))}
-    clusters = sql.clusters_of(connection, neighbors.union(ids))
+    clusters = sql.cluster_ids(connection, neighbors.union(ids))
     return DepartingDocument(neighbors, frozenset(affected.difference(ids)), clusters)
 
 
