@@ -190,15 +190,15 @@ class ExternalServices:
 
     def needs_secret(self, row: WorkerSpec) -> bool:
         """Return whether `row` calls a service that needs the secret."""
-        return not self._internet_models.isdisjoint(row.calls_out) or self.notifies_slack(row)
+        return not self._internet_models.isdisjoint(row.external_services) or self.notifies_slack(row)
 
     def notifies_slack(self, row: WorkerSpec) -> bool:
         """Return whether `row` sends notifications to the Slack webhook."""
-        return self.slack and "notifications" in row.calls_out
+        return self.slack and "notifications" in row.external_services
 
     def calls_webhooks(self, row: WorkerSpec) -> bool:
         """Return whether `row` delivers results to tenants' webhooks."""
-        return self.webhooks and "webhooks" in row.calls_out
+        return self.webhooks and "webhooks" in row.external_services
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from infra.api import Routes
 from infra.data import INBOX, RETRY_SUFFIX, RULE, RULE_SET, Queues, Stage, State, output
 from infra.packaging import Package
 from infra.worker import Worker, WorkerResources
-from infra.worker_table import Trigger, WorkerSpec, dependent, queue_workers, validate
+from infra.worker_table import Trigger, WorkerSpec, queue_workers, validate, workers_with_dependency
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
@@ -125,7 +125,7 @@ class PipelineStack(Stack):
         }
         ids = {
             f"{row.name}{suffix}": mapping.event_source_mapping_id
-            for row in dependent(rows)
+            for row in workers_with_dependency(rows)
             for suffix, mapping in zip(("", RETRY_SUFFIX), self.workers[row.name].mappings, strict=False)
         }
         for worker in self.workers.values():
@@ -164,7 +164,7 @@ class PipelineStack(Stack):
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)
-            if "notifications" in worker.row.calls_out:
+            if "notifications" in worker.row.external_services:
                 worker.function.add_environment("CONSOLE_URL", api.console)
 
     def _migrate_first(self, alarms: Alarms) -> None:

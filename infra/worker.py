@@ -227,7 +227,7 @@ class Worker(Construct):
             ),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
             (READ, self._objects(row.reads)),
-            (["s3:PutObject"], self._objects(row.writes + row.admits)),
+            (["s3:PutObject"], self._objects(row.writes + row.upload_prefixes)),
             (["s3:DeleteObject"], self._objects(row.removes)),
             (ERASE if shared.stage.is_aws else [*ERASE, DELETE_LOCALLY], self._objects(row.erases)),
             (["s3:ListBucketMultipartUploads"], [shared.state.uploads.bucket_arn] if row.erases else []),
@@ -321,16 +321,16 @@ def service_statements(row: WorkerSpec, external_services: ExternalServices) -> 
     """Yield the permissions of `row` for the AWS services that it calls outside the network."""
     model_settings: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
     for kind, setting in model_settings.items():
-        if external_services.models.get(kind) == "bedrock" and kind in row.calls_out:
+        if external_services.models.get(kind) == "bedrock" and kind in row.external_services:
             yield _invoke_statement(external_services.settings.get(setting, "*"))
-    if external_services.email and "notifications" in row.calls_out:
+    if external_services.email and "notifications" in row.external_services:
         yield iam.PolicyStatement(
             actions=["ses:SendEmail"],
             # Either the address or its domain may be the verified identity, so only the sender is restricted.
             resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
             conditions={"StringEquals": {"ses:FromAddress": external_services.settings["EMAIL_FROM"]}},
         )
-    if external_services.textract and "ocr" in row.calls_out:
+    if external_services.textract and "ocr" in row.external_services:
         # Textract does not support resource-level permissions.
         yield iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"])
 

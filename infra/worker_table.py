@@ -106,7 +106,7 @@ class WorkerSpec:
     """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
     """Prefixes of the uploads bucket whose object versions it may delete."""
-    admits: tuple[str, ...] = ()
+    upload_prefixes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket for which it may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
@@ -117,7 +117,7 @@ class WorkerSpec:
     """Whether it may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
     """Workers whose functions it may invoke."""
-    calls_out: tuple[ExternalService, ...] = ()
+    external_services: tuple[ExternalService, ...] = ()
     depends_on: Literal["llm"] | None = None
     """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
@@ -159,7 +159,7 @@ class WorkerSpec:
     @property
     def uses_bucket(self) -> bool:
         """True if it uses the uploads bucket."""
-        return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.admits))
+        return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.upload_prefixes))
 
     @property
     def has_queue(self) -> bool:
@@ -210,7 +210,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         sends_to=("matching",),
         reads=("uploads/", "attachments/", "children/"),
         writes=("children/",),
-        calls_out=("llm", "ocr"),
+        external_services=("llm", "ocr"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
@@ -226,7 +226,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         permits=10,  # a whole batch, because a wait for the language model must not block others
         start_margin=30,
         sends_to=("diagnostics",),
-        calls_out=("llm", "embeddings"),
+        external_services=("llm", "embeddings"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
@@ -258,7 +258,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         start_margin=30,
         reads=("exports/",),
         writes=("exports/",),
-        calls_out=("webhooks",),
+        external_services=("webhooks",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
@@ -275,7 +275,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         start_margin=30,
         retries="requeue",
         reads=("tasks/",),
-        calls_out=("llm", "webhooks"),
+        external_services=("llm", "webhooks"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
@@ -324,7 +324,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         erases=PREFIXES,
         database_user="counterfoil_maintenance",
         measures_queues=True,
-        calls_out=("llm", "notifications"),
+        external_services=("llm", "notifications"),
         pauses_mappings=True,
         alarms=(Alarm.ERRORS,),
     ),
@@ -361,7 +361,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         sends_to=ALL_QUEUES,
         reads=("tasks/", "uploads/", "attachments/", "children/", "dead-letters/"),  # the last for links to exports
         writes=("tasks/",),
-        admits=NOTIFIED_PREFIXES,
+        upload_prefixes=NOTIFIED_PREFIXES,
         measures_queues=True,
         reads_alarms=True,
         invokes=("offers_scheduler",),
@@ -403,12 +403,12 @@ def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     ]
 
 
-def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
+def cap_concurrency(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with at most this maximum concurrency, for small machines."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
-def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
+def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with timeouts of at most `timeout` seconds, for tests that exceed them on purpose."""
 
     def shorten(row: WorkerSpec) -> WorkerSpec:
@@ -424,7 +424,7 @@ def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...
     return tuple(shorten(row) for row in rows)
 
 
-def dependent(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
+def workers_with_dependency(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
     """Return the rows whose mappings are paused while a service that they depend on is unavailable."""
     return [row for row in rows if row.depends_on is not None]
 
@@ -531,7 +531,7 @@ def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> I
 
 
 def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
-    for name in ("reads", "lists", "writes", "removes", "erases", "admits"):
+    for name in ("reads", "lists", "writes", "removes", "erases", "upload_prefixes"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
@@ -545,5 +545,5 @@ def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
         yield 'set retries to "requeue" or remove retry_delays, because they apply only to requeued messages'
     if row.depends_on is not None and not row.has_queue:
         yield "remove depends_on, because it has no queue to pause"
-    if row.depends_on is not None and row.depends_on not in row.calls_out:
-        yield f"add {row.depends_on!r} to calls_out, because depends_on requires it"
+    if row.depends_on is not None and row.depends_on not in row.external_services:
+        yield f"add {row.depends_on!r} to external_services, because depends_on requires it"

@@ -13,7 +13,7 @@ from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimE
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Destination
 from counterfoil.webhooks.payload import HEADER, OutputJob, body, export, signature
-from functions.document_output.lanes import DestinationLimiter
+from functions.document_output.limiter import DestinationLimiter
 
 MIN_SECONDS_LEFT = 2.0
 """Minimum remaining time for a call."""

@@ -99,7 +99,7 @@ def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
 
 def reaches_internet(row: WorkerSpec) -> bool:
     """Return whether a row calls the model or Slack, which are on the internet."""
-    return bool({"llm", "notifications"} & set(row.calls_out))
+    return bool({"llm", "notifications"} & set(row.external_services))
 
 
 def test_app_without_external_services_grants_nothing_extra(aws: Synthesis):
@@ -143,8 +143,10 @@ def test_only_internet_callers_read_the_secret(reaching: Synthesis, row: WorkerS
 def test_only_notifying_workers_get_the_slack_setting(reaching: Synthesis, aws: Synthesis, row: WorkerSpec):
     slack = environment(reaching.app, row).get("SLACK_ENABLED")
 
-    assert slack == ("true" if "notifications" in row.calls_out else None)
-    assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == ("notifications" in row.calls_out)
+    assert slack == ("true" if "notifications" in row.external_services else None)
+    assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == (
+        "notifications" in row.external_services
+    )
     assert "SLACK_ENABLED" not in environment(aws.app, row)
 
 
@@ -169,7 +171,7 @@ def test_existing_secret_is_used_unchanged(paused: Synthesis):
 @rows
 def test_webhooks_get_egress_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: WorkerSpec):
     pipeline = webhooks.app
-    delivers = "webhooks" in row.calls_out
+    delivers = "webhooks" in row.external_services
 
     assert len(webhooks["network"].resources("AWS::EC2::NatGateway")) == 1
     assert not secrets(pipeline)
@@ -184,7 +186,7 @@ def test_webhooks_get_egress_without_a_secret(webhooks: Synthesis, aws: Synthesi
 
 
 def test_webhook_allowlist_is_set_in_local_cloud_only(local: Synthesis, aws: Synthesis):
-    output = next(row for row in WORKERS if "webhooks" in row.calls_out)
+    output = next(row for row in WORKERS if "webhooks" in row.external_services)
     configured = Settings.from_environment(
         {name: environment(local.app, output).get(name, "") for name in ("WEBHOOKS_ENABLED", "WEBHOOK_ALLOWLIST")}
     )
@@ -205,7 +207,7 @@ def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
 def test_only_notifying_workers_may_send_mail(reaching: Synthesis, row: WorkerSpec):
     statements = granted(reaching.app, row, "ses:SendEmail")
 
-    if "notifications" in row.calls_out:
+    if "notifications" in row.external_services:
         (statement,) = statements
         assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "counterfoil@firm.example"}}
     else:
@@ -227,7 +229,7 @@ def test_bedrock_needs_neither_internet_nor_secret(bedrock: Synthesis):
 def test_only_model_callers_may_invoke_configured_model(bedrock: Synthesis, row: WorkerSpec):
     statements = granted(bedrock.app, row, "bedrock:InvokeModel")
 
-    if "llm" not in row.calls_out:
+    if "llm" not in row.external_services:
         assert not statements
         return
     (statement,) = statements
@@ -244,7 +246,7 @@ def test_only_embedding_callers_may_invoke_embedding_model(embedding: Synthesis,
 
     assert not embedding["network"].resources("AWS::EC2::NatGateway")
     assert endpoints(embedding) == ALWAYS | {"bedrock-runtime"}
-    if "embeddings" not in row.calls_out:
+    if "embeddings" not in row.external_services:
         assert not statements
         return
     (statement,) = statements
@@ -270,7 +272,7 @@ def test_language_and_embedding_models_may_use_different_providers():
 def test_only_ocr_workers_may_call_textract(textract: Synthesis, row: WorkerSpec):
     statements = granted(textract.app, row, "textract:DetectDocumentText")
 
-    assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
+    assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.external_services else [])
     assert endpoints(textract) == ALWAYS | {"textract"}
     assert not textract["network"].resources("AWS::EC2::NatGateway")
     assert environment(textract.app, row)["OCR_PROVIDER"] == "textract"

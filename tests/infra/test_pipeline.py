@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.settings import Settings
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import DAY, WORKERS, Alarm, Trigger, WorkerSpec, capped, queue_workers, targets
+from infra.worker_table import DAY, WORKERS, Alarm, Trigger, WorkerSpec, cap_concurrency, queue_workers, targets
 from tests.infra.pipeline import (
     BUCKET,
     environment_of,
@@ -315,5 +315,7 @@ def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, em
     concurrency = {
         m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
     }
-    assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.has_event_source_mapping}
+    assert concurrency == {
+        row.maximum_concurrency for row in cap_concurrency(WORKERS, 2) if row.has_event_source_mapping
+    }
     assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

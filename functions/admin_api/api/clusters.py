@@ -66,7 +66,7 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> ClusterPage:
     """Return a page of a tenant's clusters, and the number of clusters by status."""
-    after = (http.after_number if sort == "amount" else http.decode_cursor)(cursor)
+    after = (http.decode_number_cursor if sort == "amount" else http.decode_cursor)(cursor)
     if status is None:
         statuses = tuple(ClusterStatus)
     else:

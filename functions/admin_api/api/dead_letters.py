@@ -54,8 +54,8 @@ from functions.admin_api.endpoint import (
     Note,
     Routes,
     TenantOrUnassigned,
-    answer_if_changed,
-    versioned,
+    json_response_if_changed,
+    versioned_response,
 )
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
 
@@ -444,7 +444,7 @@ def show_dead_letter(request: Request, job_id: Id, if_none_match: IfNoneMatch = 
     with scope.transaction(request.database) as connection:
         dead_letter = _load(connection, scope, id_)
     shown = replace(dead_letter, previous_failures=dead_letter.previous_failures[-MAX_PREVIOUS_FAILURES:])
-    return answer_if_changed(
+    return json_response_if_changed(
         if_none_match,
         DeadLetter.model_validate(_visible_fields(shown, scope.slug, request.caller)),
         dead_letter.version,
@@ -666,7 +666,9 @@ def _admit_change(
 
 
 def _change_response(scope: Scope, change: ChangeRequest, status: Status, result: ChangeResult) -> Response[Any]:
-    return versioned(DeadLetterChange(job_id=change.job_id, tenant=scope.slug, status=status, version=result.version))
+    return versioned_response(
+        DeadLetterChange(job_id=change.job_id, tenant=scope.slug, status=status, version=result.version)
+    )
 
 
 @routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGE_RESPONSES)
@@ -721,7 +723,7 @@ def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
     scope, id_ = _find_owned(request, job_id)
     _check_editor(request.caller, scope)
     stored = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
-    return versioned(
+    return versioned_response(
         DeadLetterPayload(
             job_id=id_,
             tenant=scope.slug,

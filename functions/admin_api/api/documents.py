@@ -35,8 +35,8 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
-    answer_if_changed,
-    private,
+    json_response_if_changed,
+    private_headers,
 )
 from functions.admin_api.http import NotFoundError, responses
 
@@ -238,7 +238,7 @@ def show_page(
         raise NotFoundError(NO_DOCUMENT)
     *file, content_hash = row
     tag = f"{content_hash}-{number}-{page_images.VERSION}"
-    not_modified: Response[str | None] = answer_if_changed(if_none_match, None, tag)
+    not_modified: Response[str | None] = json_response_if_changed(if_none_match, None, tag)
     if not_modified.status_code == 304:
         return not_modified
     try:
@@ -249,7 +249,7 @@ def show_page(
         image = page_images.render_page(content, number)
     except page_images.PageNotFoundError as error:
         raise NotFoundError(str(error)) from None
-    headers = {**private(tag), "X-Pages": str(image.pages)}
+    headers = {**private_headers(tag), "X-Pages": str(image.pages)}
     response = Response[str | None](200, image.media_type, base64.b64encode(image.content).decode(), headers)
     response.base64_encoded = True  # otherwise, Powertools validates the bytes as text
     return response

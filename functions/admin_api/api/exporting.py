@@ -24,7 +24,7 @@ from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api.api.operations import OperationProgress, owned_operation, progress
 from functions.admin_api.auth import Request, Role
-from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answer, versioned
+from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, json_response, versioned_response
 from functions.admin_api.http import ForbiddenError, NotFoundError, responses
 
 AT_ONCE_BYTES = 4 * 1024 * 1024
@@ -102,7 +102,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         return response
     with request.database.tenant(tenant_id) as connection:
         operation = export.request(connection, tenant_id, filters, file, by=actor, now=request.now)
-    accepted = versioned(progress(operation, slug, request.caller), 202)
+    accepted = versioned_response(progress(operation, slug, request.caller), 202)
     accepted.headers["Location"] = f"/api/admin/operations/{operation.id}"
     return accepted
 
@@ -162,4 +162,4 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
         url=export.presigned_url(bucket, operation, slug),
         url_expires_at=request.now + timedelta(seconds=URL_EXPIRY_SECONDS),
     )
-    return answer(200, link, {"Cache-Control": "no-store"})
+    return json_response(200, link, {"Cache-Control": "no-store"})

@@ -27,7 +27,7 @@ from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
 from functions.admin_api.auth import ALL_TENANTS, Request, TenantSlug, item_id
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, json_response
 from functions.admin_api.http import NotFoundError, responses
 
 NO_POOL = "There is no such pool."
@@ -155,7 +155,7 @@ def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Re
             InvocationType="Event",
             Payload=json.dumps(event).encode(),
         )
-    return answer(202, OffersQueued(date=due.date, timezone=due.zone, tenant=tenant))
+    return json_response(202, OffersQueued(date=due.date, timezone=due.zone, tenant=tenant))
 
 
 @routes.get(

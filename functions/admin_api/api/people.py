@@ -22,13 +22,13 @@ from functions.admin_api import emails
 from functions.admin_api.auth import (
     ALL_TENANTS,
     EDIT_PAYLOADS,
-    LONGEST_ACTOR,
+    MAX_ACTOR_CHARS,
     Request,
     Role,
     Slug,
     TenantSlug,
 )
-from functions.admin_api.endpoint import Cursor, Routes, answer
+from functions.admin_api.endpoint import Cursor, Routes, json_response
 from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundError, responses
 
 NO_PERSON = "There is no such person."
@@ -183,16 +183,16 @@ def _groups(person: Person | NewPerson) -> set[str]:
     return groups | ({person.role} if person.role else set()) | ({EDIT_PAYLOADS} if person.edits_payloads else set())
 
 
-def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
+def _admit(request: Request, action: str, tenants: Iterable[str]) -> None:
     """Check the admin role for every tenant, and charge the change to the rate limit."""
     if ALL_TENANTS in tenants or request.caller.has_role(Role.ADMIN, ALL_TENANTS):
-        request.admit_for_all(doing)
+        request.admit_for_all(action)
     for tenant in sorted(set(tenants) - {ALL_TENANTS}):
-        request.admit(doing, tenant, role=Role.ADMIN)
+        request.admit(action, tenant, role=Role.ADMIN)
     request.caller.require_subject()
 
 
-def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
+def _managed(request: Request, pool: Pool, id_: str, action: str) -> Person:
     """Return a person if the caller may manage them.
 
     Raises:
@@ -204,14 +204,16 @@ def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
     if not any(caller.has_role(Role.VIEWER, tenant) for tenant in [*person.tenants, ALL_TENANTS]):
         raise NotFoundError(NO_PERSON)
     if not all(caller.has_role(Role.ADMIN, tenant) for tenant in person.tenants):
-        raise ForbiddenError(f"{doing} requires the admin role for all tenants of the person. Ask an admin.")
-    _admit(request, doing, person.tenants)
+        raise ForbiddenError(f"{action} requires the admin role for all tenants of the person. Ask an admin.")
+    _admit(request, action, person.tenants)
     return person
 
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
     """Record a change in the audit trail of each tenant. `*` is recorded in the unassigned audit trail."""
-    operation = AuditRecord(request.caller.require_subject()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
+    operation = AuditRecord(
+        request.caller.require_subject()[:MAX_ACTOR_CHARS], action, [id_], request.now, detail=detail
+    )
     for tenant in sorted(set(tenants)):
         if tenant == ALL_TENANTS:
             with request.database.delivery() as connection:
@@ -244,9 +246,9 @@ def list_people(
 ) -> Response[PersonPage]:
     """List the people of a tenant or of all tenants."""
     if tenant is None and request.caller.has_role(Role.ADMIN, ALL_TENANTS):
-        return answer(200, Pool.current().page(None, email, cursor))
+        return json_response(200, Pool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
-    return answer(200, Pool.current().page(slug, email, cursor))
+    return json_response(200, Pool.current().page(slug, email, cursor))
 
 
 @routes.get(
@@ -267,7 +269,7 @@ def find_emails(
     ],
 ) -> Response[Emails]:
     """Find the e-mail addresses of people who made changes in the caller's tenants."""
-    return answer(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
+    return json_response(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
 
 
 @routes.post(
@@ -287,7 +289,7 @@ def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Respons
     id_ = created["User"]["Username"]
     pool.set_groups(id_, (), _groups(asked))
     _record(request, "person added", id_, asked.tenants, {"role": asked.role})
-    return answer(201, pool.find(id_))
+    return json_response(201, pool.find(id_))
 
 
 @routes.patch(
@@ -311,7 +313,7 @@ def change_person(request: Request, person_id: PersonId, asked: Annotated[Person
             pool.call("admin_user_global_sign_out", Username=before.id)
     detail = asked.model_dump(exclude_none=True, exclude={"tenants"})
     _record(request, "person changed", before.id, [*before.tenants, *after.tenants], detail)
-    return answer(200, pool.find(before.id))
+    return json_response(200, pool.find(before.id))
 
 
 @routes.delete(

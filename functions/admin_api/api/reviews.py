@@ -31,7 +31,7 @@ from counterfoil.documents.three_way_match import VarianceCode
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import LONGEST_ACTOR, Request, Role, item_id
+from functions.admin_api.auth import MAX_ACTOR_CHARS, Request, Role, item_id
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenant, Routes
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
@@ -47,7 +47,7 @@ class DecisionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Note | None = None
-    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
+    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.WholeNumber]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
         description="Ids of earlier decisions that this decision may replace; null for any.",
@@ -371,7 +371,7 @@ def _decide(
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
-    context = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", body.reason, body.overrides)
+    context = DecisionContext(request.caller.subject[:MAX_ACTOR_CHARS] or "unknown", body.reason, body.overrides)
     result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
     if isinstance(result, DecisionRejected):
         raise (NotFoundError if result.reason == "gone" else ConflictError)(result.message)

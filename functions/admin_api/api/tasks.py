@@ -19,7 +19,7 @@ from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Caller, Request, Role, Slug
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, json_response
 from functions.admin_api.http import NotFoundError, responses
 
 LONGEST_TYPE = 100
@@ -43,7 +43,7 @@ class TaskBody(BaseModel):
         max_length=MAX_KEY_CHARS,
         description="Requests with the same key create only one task. Default: a new UUID, which is returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole] | None = Field(
+    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.WholeNumber] | None = Field(
         default=None,
         description="Maximum retries after the first attempt. Default: the setting RETRY_MAX_ATTEMPTS.",
     )
@@ -95,7 +95,7 @@ def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response
     )
     submission = store.submit(request.database, tenant_id, new_task, request.now, bucket=settings().uploads_bucket)
     request.send(submission.sends)
-    return answer(202 if submission.is_new else 200, submission.task)
+    return json_response(202 if submission.is_new else 200, submission.task)
 
 
 @routes.get(

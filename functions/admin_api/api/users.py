@@ -29,7 +29,7 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
-    answer,
+    json_response,
 )
 from functions.admin_api.http import NotFoundError, etag, is_current, required_version, responses
 
@@ -50,7 +50,7 @@ Day = Annotated[date, BeforeValidator(_require_date)]
 """Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Number in a body; rejects text and NaN."""
-Age = Annotated[int, Field(ge=18, le=120), http.whole]
+Age = Annotated[int, Field(ge=18, le=120), http.WholeNumber]
 
 
 class ProfileBody(BaseModel):
@@ -73,7 +73,7 @@ class ProfileBody(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.WholeNumber] = Field(
         description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
@@ -185,7 +185,7 @@ def put_profile(
 
     is_new, stored = retry_on_conflict(put)
     assert stored is not None  # it was written in this transaction
-    return answer(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
+    return json_response(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
 
 
 @routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_GET_RESPONSES)
@@ -202,7 +202,7 @@ def show_profile(
     headers = {"ETag": etag(profile.version)}
     if is_current(if_none_match, profile.version):
         return Response(304, headers=headers)
-    return answer(200, _profile(id_, slug, profile), headers)
+    return json_response(200, _profile(id_, slug, profile), headers)
 
 
 @routes.delete(
