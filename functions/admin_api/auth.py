@@ -263,7 +263,7 @@ def item_id(text: str, not_found: str) -> UUID:
     """Return the id in a path.
 
     Raises:
-        NotFoundError: it is not a UUID. The message is `absent`.
+        NotFoundError: it is not a UUID. The message is `not_found`.
     """
     try:
         return UUID(text)
@@ -403,8 +403,9 @@ class _Bucket:
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
         ((left,),) = connection.execute(_SELECT_TOKENS, values).fetchall()
+        limit = f"{self.rate:g} per second, with bursts of {self.burst:g}"
         raise RateLimitedError(
-            f"{self.subject} the rate limit for {self.purpose}s: {self.rate:g} per second, with bursts of {self.burst:g}.",
+            f"{self.subject} the rate limit for {self.purpose}s: {limit}.",
             retry_after=max(1, math.ceil((tokens - left) / self.rate)),
         )
 
@@ -506,7 +507,7 @@ class Request:
         """Return an item of a table by its id, with its tenant. See `owner_of`.
 
         Raises:
-            NotFoundError: it does not exist, or the caller may not view it. The message is `absent` for both.
+            NotFoundError: it does not exist, or the caller may not view it. The message is `not_found` for both.
         """
         id_ = id_ if isinstance(id_, UUID) else item_id(id_, not_found)
         with self.database.delivery() as connection:

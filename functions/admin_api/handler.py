@@ -49,7 +49,7 @@ from functions.admin_api.api import (
     destinations,
     documents,
     erasure,
-    exporting,
+    exports,
     mail,
     offers,
     operations,
@@ -103,7 +103,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 RESOURCES = (
-    *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, uploads, clusters),
+    *(tasks, chat, reviews, dead_letters, exports, queues, operations, documents, uploads, clusters),
     *(users, offers, tenants, destinations, tolerances, people, mail, erasure),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))

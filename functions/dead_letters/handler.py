@@ -69,7 +69,10 @@ class _Function:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
             metrics.emit({Metric.DLQ_RETAINED: 1}, worker=worker)
             logger.warning(
-                "kept", queue=record.event_source_arn, message_id=record.message_id, error=safe_message(error)
+                "retained",
+                queue=record.event_source_arn,
+                message_id=record.message_id,
+                error=safe_message(error),
             )
             raise
         if retry_after is not None:

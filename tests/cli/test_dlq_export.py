@@ -18,7 +18,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import store
-from functions.admin_api.api import exporting
+from functions.admin_api.api import exports
 from tests.cli.test_dlq_changes import run
 from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
@@ -136,7 +136,7 @@ def end(admin: Connection, state: str) -> None:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
     """`slow(state)` makes exports run as operations, which end with `state`."""
-    monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
     def configure(state: str) -> None:
         monkeypatch.setattr("cli.commands.dead_letter_exports.time.sleep", lambda _: end(admin, state))

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message
 from counterfoil.offers import store
-from functions.offers.work import Pools
+from functions.offers.work import PoolCache
 from tests.delivery.harness import rows
 from tests.factories import make_shard
 from tests.offers.harness import offered, queue, user
@@ -83,7 +83,7 @@ def test_capped_shards_are_independent_of_their_order(day: OffersHarness, admin:
     assert max_exposure(admin) <= 4
     assert {len(candidates) for candidates in offered(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    day.pools = Pools()
+    day.pools = PoolCache()
 
     day.deliver(*reversed(day.pin(shards=3, rules=Jsonb(RULES | {"most_offered": 4}))))
 

@@ -11,7 +11,7 @@ from counterfoil.db import Connection
 from counterfoil.documents import files
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import ServiceUnavailableError
-from functions.ingestion.work import COVER
+from functions.ingestion.work import COVER_PAGE
 from tests.delivery.harness import rows
 from tests.functions.test_documents import BUCKET, Pipeline, pipeline
 from tools.sample_generator.bulk import deals
@@ -157,7 +157,7 @@ def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Co
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == cover["id"]]
-    assert (job["status"], job["attempts"], job["skip_reason"]) == (None, 0, COVER)
+    assert (job["status"], job["attempts"], job["skip_reason"]) == (None, 0, COVER_PAGE)
     assert len(pipeline.sqs.sent["ingestion"]) == 3
 
 

@@ -14,8 +14,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import store
 from counterfoil.settings import settings
-from functions.watchdog.parts import StepsFailedError, run_all
 from functions.watchdog.retention import maintain_dead_letters, purge
+from functions.watchdog.steps import StepsFailedError, run_all
 from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, add_llm_calls, add_messages

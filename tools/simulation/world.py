@@ -664,8 +664,8 @@ def _patch_product(world: World) -> Iterator[None]:
         mock.patch.object(recovery, "emit", _discard_metrics),
         mock.patch.object(watchdog_uploads, "emit", world.count_uploads_without_event),
         mock.patch.object(watchdog_uploads, "run_with_deadline", lambda _seconds, call: call()),
-        mock.patch.object(watchdog_uploads, "PAGE", 1),
-        mock.patch.object(watchdog_uploads, "PAGES", 1),
+        mock.patch.object(watchdog_uploads, "VERSIONS_PER_CALL", 1),
+        mock.patch.object(watchdog_uploads, "MAX_CALLS", 1),
         mock.patch.object(parsers, "read", scenario.file_text),
         mock.patch.object(dead_letters, "function", archiver),
         mock.patch.object(matcher, "CACHE", DocumentCache()),  # must not keep documents of an earlier history

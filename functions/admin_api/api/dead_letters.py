@@ -675,11 +675,11 @@ def _change_response(scope: Scope, change: ChangeRequest, status: Status, result
 def retry_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[DeadLetterRetry | None, Body()] = None,
+    body: Annotated[DeadLetterRetry | None, Body()] = None,
     if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Retry the failed work item of a dead letter."""
-    scope, change = _admit_change(request, job_id, asked.notes if asked else None, if_match, "Retrying")
+    scope, change = _admit_change(request, job_id, body.notes if body else None, if_match, "Retrying")
     result = actions.retry(request.database, scope.tenant_id, change, bucket=settings().uploads_bucket)
     request.send(result.sends)
     return _change_response(scope, change, "retried", result)
@@ -698,14 +698,14 @@ def resolve_dead_letter(
 def ignore_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[DeadLetterIgnore | None, Body()] = None,
+    body: Annotated[DeadLetterIgnore | None, Body()] = None,
     reason: Annotated[
         Note | None, Query(description="Reason. Required here or in the body. If it is in both, it must be the same.")
     ] = None,
     if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Close a dead letter without further action."""
-    body_reason = asked.reason if asked else None
+    body_reason = body.reason if body else None
     if body_reason is not None and reason is not None and body_reason != reason:
         raise RejectedRequestError("The body and the URL contain different reasons. Omit one of them.")
     scope, change = _admit_change(request, job_id, reason if body_reason is None else body_reason, if_match, "Ignoring")

@@ -40,8 +40,8 @@ from functions.admin_api.endpoint import (
 )
 from functions.admin_api.http import NotFoundError, responses
 
-LONGEST_TEXT = 200
-HIGHEST_PAGE = 10_000
+MAX_TEXT_CHARS = 200
+MAX_PAGE_NUMBER = 10_000
 NO_DOCUMENT = "There is no such document."
 
 routes = Routes()
@@ -85,7 +85,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         PrintableText | None,
         Query(
             min_length=1,
-            max_length=LONGEST_TEXT,
+            max_length=MAX_TEXT_CHARS,
             description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
@@ -227,7 +227,7 @@ _PAGE_IMAGE_RESPONSES: dict[int, Any] = {
 def show_page(
     request: Request,
     document_id: Id,
-    number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="Page number, from 1.")],
+    number: Annotated[int, Path(ge=1, le=MAX_PAGE_NUMBER, description="Page number, from 1.")],
     if_none_match: IfNoneMatch = None,
 ) -> Response[str | None]:
     """Return an image of a page of the document's file."""

@@ -131,17 +131,17 @@ _DECISION_RESPONSES = responses({200: (MailDecided, "The decision is stored.")},
 @routes.post(
     "/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECISION_RESPONSES
 )
-def release_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
+def release_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Release a held mail: process its attachments."""
-    return _decide(request, mail_id, asked, "released", holds.release)
+    return _decide(request, mail_id, body, "released", holds.release)
 
 
 @routes.post(
     "/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECISION_RESPONSES
 )
-def reject_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
+def reject_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Reject a held mail: ignore its attachments."""
-    return _decide(request, mail_id, asked, "rejected", holds.reject)
+    return _decide(request, mail_id, body, "rejected", holds.reject)
 
 
 def _decide(

@@ -37,7 +37,7 @@ from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 routes = Routes()
 NO_REVIEW = "There is no such review."
-MOST_AT_ONCE = 50
+MAX_ITEMS = 50
 """Maximum candidates to reject, or decisions to override, in one request."""
 
 
@@ -49,7 +49,7 @@ class DecisionBody(BaseModel):
     reason: Note | None = None
     overrides: list[Annotated[int, Field(ge=1, le=2**53), http.WholeNumber]] | None = Field(
         default=[],
-        max_length=MOST_AT_ONCE,
+        max_length=MAX_ITEMS,
         description="Ids of earlier decisions that this decision may replace; null for any.",
     )
 
@@ -63,7 +63,7 @@ class Confirm(DecisionBody):
 class Reject(DecisionBody):
     """Candidates or matches of the document to reject."""
 
-    documents: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    documents: list[UUID] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
 class Merge(DecisionBody):

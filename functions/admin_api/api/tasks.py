@@ -22,7 +22,7 @@ from functions.admin_api.auth import Caller, Request, Role, Slug
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, json_response
 from functions.admin_api.http import NotFoundError, responses
 
-LONGEST_TYPE = 100
+MAX_TYPE_CHARS = 100
 MAX_ATTEMPTS_SHOWN = 200
 """Attempts of a task in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
@@ -35,7 +35,7 @@ class TaskBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
+    task_type: str = Field(min_length=1, max_length=MAX_TYPE_CHARS)
     payload: dict[str, JsonValue] = Field(description="Input for the task type, at most 256 KiB of JSON.")
     idempotency_key: PrintableText | None = Field(
         default=None,
@@ -108,7 +108,7 @@ def list_tasks(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
-    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)] = None,
     created_from: Annotated[
         Moment | None, Query(alias="from", description=f"Submitted at or after this time. {IN_UTC}")
     ] = None,

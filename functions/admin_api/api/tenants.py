@@ -23,12 +23,12 @@ from functions.admin_api.auth import ALL_TENANTS, MAX_ACTOR_CHARS, Request, Role
 from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, json_response
 from functions.admin_api.http import ForbiddenError, responses
 
-MOST_ADDRESSES = 100
+MAX_ADDRESSES = 100
 """Maximum addresses in one list of a request."""
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
-Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.LONGEST_EMAIL)]], Field(max_length=MOST_ADDRESSES)]
+Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.LONGEST_EMAIL)]], Field(max_length=MAX_ADDRESSES)]
 FAILURES = (400, 404, 413, 415, 422, 429)
 
 

@@ -229,10 +229,10 @@ def accept_suggestion(
     request: Request,
     tenant: TenantPath,
     suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the suggestion.")],
-    asked: Annotated[Acceptance | None, Body()] = None,
+    body: Annotated[Acceptance | None, Body()] = None,
 ) -> Response[Recompared]:
     """Set the suggested tolerance, unless decisions or tolerances have changed."""
-    reason = None if asked is None else asked.reason
+    reason = None if body is None else body.reason
     change = request.setup("Accepting a suggestion", tenant)
     if not request.commit(
         change.tenant_id, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)

@@ -34,8 +34,8 @@ from functions.admin_api.endpoint import (
 from functions.admin_api.http import NotFoundError, etag, is_current, required_version, responses
 
 NO_USER = "There is no such user."
-LONGEST_ZONE = 64
-LONGEST_REACH = 20_100
+MAX_TIMEZONE_CHARS = 64
+MAX_DISTANCE_KM = 20_100
 """In kilometers: half of the earth's circumference."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -60,7 +60,7 @@ class ProfileBody(BaseModel):
 
     timezone: str = Field(
         min_length=1,
-        max_length=LONGEST_ZONE,
+        max_length=MAX_TIMEZONE_CHARS,
         description="IANA time zone, such as Europe/Berlin. Offers are made at 9:00 in this time zone.",
     )
     is_active: bool = Field(
@@ -73,7 +73,7 @@ class ProfileBody(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.WholeNumber] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=MAX_DISTANCE_KM), http.WholeNumber] = Field(
         description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
