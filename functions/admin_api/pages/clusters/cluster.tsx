@@ -156,7 +156,7 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
       ))}
       {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
       {cluster.computed_at && (
-        <p class="quiet">
+        <p class="muted">
           Compared on <Time at={cluster.computed_at} both />
         </p>
       )}
@@ -185,9 +185,9 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
         choose={(number) => setChosen(chosen === number ? null : number)}
       />
       {matches.length ? (
-        <ul class="links">
+        <ul class="matches">
           {matches.map((edge, number) => (
-            <li key={`${edge.document_a_id} ${edge.document_b_id}`} class={chosen === number ? "chosen" : ""}>
+            <li key={`${edge.document_a_id} ${edge.document_b_id}`} class={chosen === number ? "selected" : ""}>
               <button
                 type="button"
                 class="link"
@@ -197,7 +197,7 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
                 {title(edge.document_a_id)} ↔ {title(edge.document_b_id)}
               </button>
               {chosen === number && (
-                <div class="why">
+                <div class="match-reasons">
                   {edge.reasoning && <p>{edge.reasoning}</p>}
                   <HowSure
                     match={edge}
@@ -209,7 +209,7 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
           ))}
         </ul>
       ) : (
-        <p class="quiet">No matches yet.</p>
+        <p class="muted">No matches yet.</p>
       )}
       <ShownCount shown={matches.length} total={cluster.matches_total} noun="matches" />
     </section>
@@ -241,7 +241,7 @@ function DocumentTable({
             <th scope="col">File</th>
             {canDecide && (
               <th scope="col">
-                <span class="unseen">Actions</span>
+                <span class="visually-hidden">Actions</span>
               </th>
             )}
           </tr>
@@ -315,7 +315,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
   return (
     <section aria-labelledby="lines">
       <h2 id="lines">Line items</h2>
-      <div class="scrolled" tabindex={0} role="region" aria-label="Table of line items">
+      <div class="scrollable" tabindex={0} role="region" aria-label="Table of line items">
         <table class="rows lines">
           <thead>
             <tr>
@@ -378,7 +378,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
 function ShownCount({ shown, total, noun }: { shown: number; total: number; noun: string }) {
   return (
     total > shown && (
-      <p class="quiet">
+      <p class="muted">
         {formatNumber(shown)} of {formatNumber(total)} {noun} are shown.
       </p>
     )
@@ -386,9 +386,9 @@ function ShownCount({ shown, total, noun }: { shown: number; total: number; noun
 }
 
 const Differing = ({ children }: { children: ComponentChildren }) => (
-  <b class="apart">
+  <b class="differs">
     {children}
-    <span class="unseen"> (differs)</span>
+    <span class="visually-hidden"> (differs)</span>
   </b>
 );
 

@@ -32,7 +32,7 @@ export function Graph({
   const found = layoutNodes(drawn, links);
   const { columns, positions, width, height } = found;
   return (
-    <div class="scrolled" tabindex={0} role="region" aria-label="Graph of documents and matches">
+    <div class="scrollable" tabindex={0} role="region" aria-label="Graph of documents and matches">
       <svg
         class="graph"
         viewBox={`0 0 ${width} ${height}`}
@@ -51,7 +51,7 @@ export function Graph({
             path && (
               // biome-ignore lint/a11y/noStaticElementInteractions: keyboard users select matches in the list below.
               <g
-                class={`link ${links[number].decided_by} ${chosen === number ? "chosen" : ""}`}
+                class={`link ${links[number].decided_by} ${chosen === number ? "selected" : ""}`}
                 onClick={() => choose(number)}
               >
                 <path class="wide" d={path} />
@@ -70,7 +70,7 @@ export function Graph({
         ))}
       </svg>
       {docs.length > drawn.length && (
-        <p class="quiet">
+        <p class="muted">
           The first {MAX_NODES} of {docs.length} documents are drawn.
         </p>
       )}

@@ -131,7 +131,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
 
 function ConflictNotice({ last, deadLetter }: { last: Schemas["DeadLetterEvent"]; deadLetter: DeadLetterSummary }) {
   return (
-    <div class="notice meanwhile">
+    <div class="notice conflict">
       <p>
         <b>
           <UserName value={last.actor} /> {PAST[last.outcome] ?? `changed it (${last.outcome})`}
@@ -176,11 +176,11 @@ export function ActionDialog({
     >
       <p>{description}</p>
       {action === "retry" && seen.status === "pending" && (
-        <p class="quiet">If the payload was edited, the retry uses the edited payload.</p>
+        <p class="muted">If the payload was edited, the retry uses the edited payload.</p>
       )}
       <FactList
         facts={[
-          ["Error", <span class="clip">{error.message || error.type}</span>],
+          ["Error", <span class="line-clamp">{error.message || error.type}</span>],
           ["Type", seen.task_type],
         ]}
       />

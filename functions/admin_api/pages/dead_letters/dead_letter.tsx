@@ -109,7 +109,7 @@ function Actions({
           {offered.map(([name, { verb, key }], at) => (
             <button
               type="button"
-              class={at === 0 ? "main" : undefined}
+              class={at === 0 ? "primary" : undefined}
               aria-keyshortcuts={key}
               aria-disabled={busy}
               onClick={() => open(name)}
@@ -252,7 +252,7 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
               </td>
               <td data-label="Action">
                 <Status status={failure.status} />{" "}
-                {failure.resolution?.notes && <span class="quiet">{failure.resolution.notes}</span>}
+                {failure.resolution?.notes && <span class="muted">{failure.resolution.notes}</span>}
               </td>
             </tr>
           ))}
@@ -298,7 +298,7 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
         <b>
           {which}: {what}
         </b>{" "}
-        <span class="quiet">
+        <span class="muted">
           <Time at={event.at} />, <UserName value={event.actor} />
           {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
@@ -310,7 +310,7 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
         </p>
       )}
       {event.next_attempt_at && (
-        <p class="quiet">
+        <p class="muted">
           Next attempt at <Time at={event.next_attempt_at} />
         </p>
       )}
@@ -363,7 +363,7 @@ function AuditTrail({ deadLetter }: { deadLetter: DeadLetter }) {
       ) : data.entries.length ? (
         <AuditEntries entries={data.entries} tenant={deadLetter.tenant} isSingleTarget />
       ) : (
-        <p class="quiet">No changes.</p>
+        <p class="muted">No changes.</p>
       )}
       <p>
         <a href={navigate.href("audit", query)}>Open in the audit trail</a>

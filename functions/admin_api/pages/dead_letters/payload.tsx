@@ -35,7 +35,7 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
         )}
       </div>
       {hidden > 0 && (
-        <p class="quiet">
+        <p class="muted">
           {hidden === 1 ? "One value is" : `${formatNumber(hidden)} values are`} hidden from your role.
         </p>
       )}
@@ -167,7 +167,7 @@ function Editor({
       <Dialog key="looking" title="Review the change" close={close} busy={busy} wide>
         <Differences before={before} after={pretty(parseJsonExact(text))} />
         <label class="field" for={`${id}-note`}>
-          Reason <span class="quiet">(optional)</span>
+          Reason <span class="muted">(optional)</span>
         </label>
         <textarea
           id={`${id}-note`}
@@ -184,7 +184,7 @@ function Editor({
         )}
         {conflictNotice}
         <div class="buttons">
-          <button class="main" type="button" disabled={busy || isClosed} onClick={save}>
+          <button class="primary" type="button" disabled={busy || isClosed} onClick={save}>
             {busy ? "Working…" : "Save"}
           </button>
           <button type="button" disabled={busy} onClick={() => setLooking(false)}>
@@ -235,7 +235,7 @@ function Editor({
           </p>
         )}
         <div class="buttons">
-          <button class="main" type="submit" disabled={Boolean(wrong) || same}>
+          <button class="primary" type="submit" disabled={Boolean(wrong) || same}>
             Review the change
           </button>
           {payload.edited && (
@@ -263,7 +263,7 @@ function Differences({ before, after }: { before: string; after: string }) {
           <span class="gap">⋯{"\n"}</span>
         ) : (
           <span class={one[0] === "+" ? "added" : one[0] === "-" ? "removed" : undefined}>
-            {PREFIXES[one[0]] && <span class="unseen">{PREFIXES[one[0]]}</span>}
+            {PREFIXES[one[0]] && <span class="visually-hidden">{PREFIXES[one[0]]}</span>}
             {one[0]} {one[1]}
             {"\n"}
           </span>

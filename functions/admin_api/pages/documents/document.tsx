@@ -53,7 +53,7 @@ export function Document({ id }: { id: string }) {
       {error && <ErrorNotice error={error} reload={reload} />}
       <Stages stages={doc.stages} />
       <Facts doc={doc} tenant={tenant} />
-      <div class="beside">
+      <div class="split-view">
         <PageImage image={image} page={page} turn={turn} title={title} />
         <Fields
           fields={doc.fields}
@@ -136,7 +136,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     ]);
   }
   if (doc.missing.length) {
-    facts.push(["Not read", <span class="unsure">{doc.missing.join(", ")}</span>]);
+    facts.push(["Not read", <span class="uncertain">{doc.missing.join(", ")}</span>]);
   }
   return <FactList facts={facts} />;
 }
@@ -161,7 +161,7 @@ function PageImage({
     { key: "z", label: "Switch between full size and page width", act: () => setIsLarge((before) => !before) },
   ]);
   return (
-    <section class="image" aria-labelledby="pages">
+    <section class="page-image" aria-labelledby="pages">
       <h2 id="pages">Page{pages && ` ${formatNumber(page)} of ${formatNumber(pages)}`}</h2>
       {pages && (
         <p class="buttons">
@@ -183,7 +183,7 @@ function PageImage({
       {error ? (
         <p class="no-image">{error.message}</p>
       ) : url ? (
-        <div class={`page ${isLarge ? "large" : ""}`} tabindex={0} role="region" aria-label="Image of the page">
+        <div class={`page-scroller ${isLarge ? "large" : ""}`} tabindex={0} role="region" aria-label="Image of the page">
           <img src={url} alt={`Page ${page} of ${title}`} />
         </div>
       ) : (
@@ -203,11 +203,11 @@ function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null 
   return (
     <section aria-labelledby="partners">
       <h2 id="partners">Matched documents</h2>
-      <ul class="links">
+      <ul class="matches">
         {doc.matches.map((edge) => (
           <li key={edge.document.id}>
             <DocumentLink doc={edge.document} tenant={tenant} />
-            <div class="why">
+            <div class="match-reasons">
               <p>{edge.reasoning}</p>
               <HowSure match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
             </div>
@@ -215,7 +215,7 @@ function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null 
         ))}
       </ul>
       {doc.matches_total > doc.matches.length && (
-        <p class="quiet">
+        <p class="muted">
           The {formatNumber(doc.matches.length)} strongest of {formatNumber(doc.matches_total)} matches are shown.
         </p>
       )}
@@ -306,7 +306,7 @@ function TimelineEvent({
             <a href={navigate.href(`dead-letters/${event.job_id}`, { tenant })}>View dead letter</a>
           </>
         )}
-        <span class="quiet">
+        <span class="muted">
           {" "}
           <Time at={event.at} />, <UserName value={event.actor} />
           {seconds !== null && `, took ${formatDuration(seconds)}`}
@@ -318,9 +318,9 @@ function TimelineEvent({
           {event.error}
         </p>
       )}
-      {typeof reason === "string" && reason && <p class="quiet">{reason}</p>}
+      {typeof reason === "string" && reason && <p class="muted">{reason}</p>}
       {event.next_attempt_at && (
-        <p class="quiet">
+        <p class="muted">
           Next attempt at <Time at={event.next_attempt_at} />
         </p>
       )}

@@ -98,7 +98,7 @@ function Filter({ filter }: { filter: ListFilter }) {
       />
       <Days filter={filter} change={change} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {isFiltered && (
@@ -166,12 +166,12 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
     <tr>
       <td data-label="Document">
         <a href={navigate.href(path, { tenant })}>{doc.type ? documentTitle(doc) : doc.file}</a>
-        {doc.type && <span class="quiet file-name">{doc.file}</span>}
+        {doc.type && <span class="muted file-name">{doc.file}</span>}
       </td>
       <td data-label="Supplier">
         <Seller doc={doc} />
       </td>
-      <td data-label="Date" class="when">
+      <td data-label="Date" class="single-line">
         {doc.date}
       </td>
       <td data-label="Total" class="count">
@@ -184,7 +184,7 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
           <CurrentStage stages={doc.stages} />
         )}
       </td>
-      <td data-label="Cluster" class="when">
+      <td data-label="Cluster" class="single-line">
         {doc.cluster_id && (
           <a href={navigate.href(`clusters/${doc.cluster_id}`, { tenant, document: doc.id })}>cluster</a>
         )}

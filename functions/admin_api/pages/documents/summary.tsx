@@ -44,7 +44,7 @@ export function documentTitle(doc: NamedDocument) {
 
 export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: string | null }) {
   if (!doc.type) {
-    return <span class="quiet">{documentTitle(doc)}</span>;
+    return <span class="muted">{documentTitle(doc)}</span>;
   }
   return <a href={navigate.href(`documents/${doc.id}`, { tenant })}>{documentTitle(doc)}</a>;
 }
@@ -55,7 +55,7 @@ export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> 
   return (
     <>
       {doc.seller}
-      {missing.length > 0 && <span class="unsure file-name">Not read: {missing.join(", ")}</span>}
+      {missing.length > 0 && <span class="uncertain file-name">Not read: {missing.join(", ")}</span>}
     </>
   );
 }
@@ -72,7 +72,7 @@ const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | 
 // Fields of a document. Next to another one, equal values are marked.
 export function DocumentFacts({ doc, beside = null }: { doc: DocumentInfo; beside?: DocumentInfo | null }) {
   return (
-    <dl class="paper-facts">
+    <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
         const value = doc[key];
         const alike = beside && value && key !== "file" && beside[key] === value;
@@ -80,11 +80,11 @@ export function DocumentFacts({ doc, beside = null }: { doc: DocumentInfo; besid
           <div class={alike ? "alike" : ""}>
             <dt>{name}</dt>
             <dd>
-              {value ?? <span class="quiet">not stated</span>}
+              {value ?? <span class="muted">not stated</span>}
               {alike && (
                 <>
                   {" "}
-                  <span class="mark-alike">same</span>
+                  <span class="same-badge">same</span>
                 </>
               )}
             </dd>

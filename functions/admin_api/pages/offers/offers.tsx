@@ -89,7 +89,7 @@ function Filter({ filter }: { filter: ListFilter }) {
       />
       <Days filter={filter} change={change} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {isFiltered(filter) && (
@@ -150,10 +150,10 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPa
 function Row({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <tr>
-      <td data-label="Date" class="when">
+      <td data-label="Date" class="single-line">
         <a href={navigate.href(`offers/${pool.id}`, { tenant: pool.tenant })}>{formatDay(pool.date)}</a>
       </td>
-      <td data-label="Time zone" class="place">
+      <td data-label="Time zone" class="time-zone">
         {pool.timezone}
       </td>
       <td data-label="Users" class="count">
@@ -179,7 +179,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
 function Ended({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>
-      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="quiet">not yet</span>}
+      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="muted">not yet</span>}
       {pool.late_users > 0 && (
         <>
           {" "}

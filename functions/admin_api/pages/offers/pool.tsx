@@ -61,8 +61,8 @@ function Pool({ id }: { id: string }) {
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       <p>{DESCRIPTIONS[pool.state]}</p>
-      <p class="whole">
-        <Progress pool={pool} /> <span class="quiet">of {formatNumber(pool.user_count)}</span>
+      <p class="total-progress">
+        <Progress pool={pool} /> <span class="muted">of {formatNumber(pool.user_count)}</span>
       </p>
       <dl class="counts">
         {(["completed", "running", "pending", "failed", "late_users"] as const).map((name) => (
@@ -174,7 +174,7 @@ function FailedUsers({ path, pool }: { path: string; pool: PoolDetail }) {
               ))}
             </tbody>
           </table>
-          <p class="pages">
+          <p class="pagination">
             {cursor && (
               <a class="button" href={page({})}>
                 First
@@ -218,7 +218,7 @@ function Shards({ pool }: { pool: PoolDetail }) {
         </tbody>
       </table>
       {left > 0 && (
-        <p class="quiet">
+        <p class="muted">
           {formatNumber(left)} more shards are not shown. Failed shards and shards in progress are listed first.
         </p>
       )}
@@ -244,11 +244,11 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         {took !== null && (
           <>
             {" "}
-            <span class="quiet nowrap">after {formatDuration(took)}</span>
+            <span class="muted nowrap">after {formatDuration(took)}</span>
           </>
         )}
         {shard.next_attempt_at && (
-          <span class="quiet">
+          <span class="muted">
             next attempt <Time at={shard.next_attempt_at} />
           </span>
         )}
@@ -258,7 +258,7 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         {shard.quarantined !== null && shard.quarantined > 0 && (
           <>
             {" "}
-            <span class="quiet nowrap">{formatNumber(shard.quarantined)} quarantined</span>
+            <span class="muted nowrap">{formatNumber(shard.quarantined)} quarantined</span>
           </>
         )}
       </td>

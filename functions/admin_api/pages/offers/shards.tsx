@@ -10,7 +10,7 @@ export function Progress({ pool }: { pool: { completed: number; user_count: numb
         max={Math.max(1, pool.user_count)}
         aria-label="Users with computed offers"
       ></progress>
-      <span class="quiet"> {formatNumber(pool.completed)}</span>
+      <span class="muted"> {formatNumber(pool.completed)}</span>
     </>
   );
 }
@@ -33,7 +33,7 @@ export function ShardName({ name }: { name: string }) {
       {aside > 0 && (
         <>
           {" "}
-          <span class="quiet">quarantined{aside > 1 ? ` ${aside} times` : ""}</span>
+          <span class="muted">quarantined{aside > 1 ? ` ${aside} times` : ""}</span>
         </>
       )}
     </>

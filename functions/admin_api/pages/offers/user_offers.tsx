@@ -55,7 +55,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
         {job.offers.length ? (
           <Rows offers={job.offers} />
         ) : (
-          <p class="quiet">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
+          <p class="muted">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
         )}
       </section>
     </>

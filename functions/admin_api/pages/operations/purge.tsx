@@ -95,7 +95,7 @@ export function PurgeDialog({
         <div role="status">
           {ready &&
             (plan === null ? (
-              <p class="quiet">Counting…</p>
+              <p class="muted">Counting…</p>
             ) : "error" in plan ? (
               <p class="failure">{plan.error.message}</p>
             ) : (

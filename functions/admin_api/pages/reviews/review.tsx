@@ -77,7 +77,7 @@ export function Review({ id }: { id: string }) {
       <h1>
         <Status status={review.state} /> {documentTitle(review.document)}
       </h1>
-      <p class="quiet">
+      <p class="muted">
         Review opened on <Time at={review.opened_at} both />
       </p>
       <Question review={review} onDecided={onDecided} reload={reload} />
@@ -89,9 +89,9 @@ export function Review({ id }: { id: string }) {
 function QueueNavigation({ queue, neighbors }: { queue: ReviewFilter; neighbors: ReturnType<typeof useNeighbors> }) {
   const link = (id: string | undefined, text: string) => id && <a href={queueUrl(queue, `reviews/${id}`)}>{text}</a>;
   return (
-    <nav class="way" aria-label="Queue">
+    <nav class="queue-navigation" aria-label="Queue">
       <a href={queueUrl(queue)}>Review queue</a>
-      {neighbors.where && <span class="quiet">{neighbors.where}</span>}
+      {neighbors.where && <span class="muted">{neighbors.where}</span>}
       {link(neighbors.previous, "Previous")} {link(neighbors.next, "Next")}
     </nav>
   );
@@ -130,11 +130,11 @@ function Question({
     <>
       {review.ambiguous_matches.map((doubt) => (
         <section class="doubt" aria-label="Possible matches">
-          <p class="reason">{[doubt.reason || reasonOf(doubt), doubt.unasked].filter(Boolean).join(" ")}</p>
+          <p class="review-reason">{[doubt.reason || reasonOf(doubt), doubt.unasked].filter(Boolean).join(" ")}</p>
           <div class="side-by-side">
             <article class="card">
               <h2>
-                <span class="of">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
+                <span class="card-label">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
               </h2>
               <DocumentFacts doc={review.document} />
             </article>
@@ -156,7 +156,7 @@ function Question({
             })}
           </div>
           {doubt.others && doubt.others.length > 0 && (
-            <p class="quiet">{doubt.others.length} weaker candidates are not shown.</p>
+            <p class="muted">{doubt.others.length} weaker candidates are not shown.</p>
           )}
         </section>
       ))}
@@ -172,7 +172,7 @@ function Question({
           </button>
         </p>
       ) : (
-        <p class="quiet">Deciding requires the operator role.</p>
+        <p class="muted">Deciding requires the operator role.</p>
       )}
       {dialog?.act === "merge" ? (
         <MergeDialog
@@ -241,7 +241,7 @@ function CandidateCard({
       {last && (
         <p>
           <Status status={last.verdict} />{" "}
-          <span class="quiet">
+          <span class="muted">
             by <UserName value={last.by} />, <Time at={last.at} />
           </span>
         </p>
@@ -249,7 +249,7 @@ function CandidateCard({
       {canDecide && (
         <p class="buttons">
           {last?.verdict !== "confirmed" && (
-            <button type="button" class={isChosen ? "main" : ""} onClick={() => begin("confirm")}>
+            <button type="button" class={isChosen ? "primary" : ""} onClick={() => begin("confirm")}>
               Confirm
             </button>
           )}
@@ -314,11 +314,11 @@ function DecideDialog({
         {documentTitle(review.document)} {act === "confirm" ? "belongs to" : "does not belong to"} {names}.
       </p>
       {before.map((one) => (
-        <p class="quiet">
+        <p class="muted">
           Replaces: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
         </p>
       ))}
-      <p class="quiet">The decision applies until a reviewer changes it. Your name is stored with it.</p>
+      <p class="muted">The decision applies until a reviewer changes it. Your name is stored with it.</p>
     </NoteDialog>
   );
 }
@@ -344,7 +344,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
                 <b>
                   <UserName value={one.by} /> {one.verdict} {name}
                 </b>{" "}
-                <span class="quiet">
+                <span class="muted">
                   <Time at={one.at} />
                 </span>
               </p>
@@ -354,7 +354,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
         })}
       </ol>
       {review.state === "decided" && hasRole("operator") && (
-        <p class="quiet">To change a decision, decide again above. The latest decision counts.</p>
+        <p class="muted">To change a decision, decide again above. The latest decision counts.</p>
       )}
     </section>
   );

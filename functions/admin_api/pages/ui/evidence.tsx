@@ -63,7 +63,7 @@ export function HowSure({ match, span, caption }: { match: Match; span?: Span; c
       {match.evidence.length > 0 ? (
         <Waterfall evidence={match.evidence} span={span} total={total} caption={caption} />
       ) : (
-        <p class="quiet">{bits(total)} bits in total.</p>
+        <p class="muted">{bits(total)} bits in total.</p>
       )}
     </details>
   );
@@ -85,8 +85,8 @@ function Waterfall({
   const toX = (value: number) => (value - span.low) * scale;
   return (
     <table class="waterfall">
-      <caption class="unseen">{caption}</caption>
-      <thead class="unseen">
+      <caption class="visually-hidden">{caption}</caption>
+      <thead class="visually-hidden">
         <tr>
           <th scope="col">Feature</th>
           <th scope="col">Running total</th>
@@ -112,11 +112,11 @@ function Waterfall({
 function Step({ step, toX }: { step: Step; toX: (value: number) => number }) {
   const [from, to] = [toX(step.total - step.bits), toX(step.total)];
   const width = Math.max(Math.abs(to - from), MIN_BAR);
-  const kind = step.bits > 0 ? "for" : step.bits < 0 ? "against" : "neither";
+  const kind = step.bits > 0 ? "supporting" : step.bits < 0 ? "contradicting" : "neutral";
   return (
     <tr>
       <th scope="row">
-        {step.label} <span class="quiet">{step.text}</span>
+        {step.label} <span class="muted">{step.text}</span>
       </th>
       <td>
         <svg class="bar" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">

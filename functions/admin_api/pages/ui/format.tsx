@@ -59,7 +59,7 @@ export function Time({ at, both = false }: { at: string; both?: boolean }) {
       {both && (
         <>
           {" "}
-          <span class="quiet">
+          <span class="muted">
             ({formatMoment(moment, other)} {other === "utc" ? "UTC" : "local"})
           </span>
         </>

@@ -59,7 +59,7 @@ function Branch({ name = null, value, depth }: { name?: string | null; value: un
       head={
         <>
           {label}
-          <span class="quiet">{count}</span>
+          <span class="muted">{count}</span>
         </>
       }
       entries={entries}
