@@ -3,12 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
-import { DocumentLink, documentTitle, Seller, toSummary, type WithText } from "../documents/summary";
+import { DocumentLink, documentTitle, Supplier, toSummary, type WithText } from "../documents/summary";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions";
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
-import { HowSure } from "../ui/evidence";
+import { MatchScore } from "../ui/evidence";
 import { formatDecimal, formatMoney, formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
@@ -157,7 +157,7 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
       {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
       {cluster.computed_at && (
         <p class="muted">
-          Compared on <Time at={cluster.computed_at} both />
+          Compared on <Time at={cluster.computed_at} showsUtc />
         </p>
       )}
     </div>
@@ -199,7 +199,7 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
               {chosen === number && (
                 <div class="match-reasons">
                   {edge.reasoning && <p>{edge.reasoning}</p>}
-                  <HowSure
+                  <MatchScore
                     match={edge}
                     caption={`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`}
                   />
@@ -253,7 +253,7 @@ function DocumentTable({
                 <DocumentLink doc={doc} tenant={cluster.tenant} />
               </td>
               <td data-label="Supplier">
-                <Seller doc={doc} />
+                <Supplier doc={doc} />
               </td>
               <td data-label="Date">{doc.date}</td>
               <td data-label="Total" class="count">
@@ -349,7 +349,11 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                   <td data-label="Unit">{line.unit_name}</td>
                   {shown.map((name) => (
                     <td data-label={capitalize(name)} class="count">
-                      {differs(name) ? <Differing>{formatDecimal(line[name])}</Differing> : formatDecimal(line[name])}
+                      {differs(name) ? (
+                        <DifferingValue>{formatDecimal(line[name])}</DifferingValue>
+                      ) : (
+                        formatDecimal(line[name])
+                      )}
                     </td>
                   ))}
                   <td data-label="Price" class="count">
@@ -358,7 +362,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                   {differ && (
                     <td data-label="Billed at" class="count">
                       {billed && billed !== line.price ? (
-                        <Differing>{formatMoney(billed, line.currency)}</Differing>
+                        <DifferingValue>{formatMoney(billed, line.currency)}</DifferingValue>
                       ) : (
                         formatMoney(billed, line.currency)
                       )}
@@ -385,7 +389,7 @@ function ShownCount({ shown, total, noun }: { shown: number; total: number; noun
   );
 }
 
-const Differing = ({ children }: { children: ComponentChildren }) => (
+const DifferingValue = ({ children }: { children: ComponentChildren }) => (
   <b class="differs">
     {children}
     <span class="visually-hidden"> (differs)</span>

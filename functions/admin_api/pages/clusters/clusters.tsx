@@ -99,9 +99,9 @@ function Counts({ filter, counts }: { filter: ListFilter; counts: Record<string,
 
 function Filter({ filter }: { filter: ListFilter }) {
   const [supplier, setSupplier] = useTyped(filter.supplier);
-  const [which, setWhich] = useTyped(filter.number);
+  const [number, setNumber] = useTyped(filter.number);
   const change = (more: Partial<ListFilter>) =>
-    navigate.to(hrefOf({ ...filter, cursor: "", supplier: supplier.trim(), number: which.trim(), ...more }));
+    navigate.to(hrefOf({ ...filter, cursor: "", supplier: supplier.trim(), number: number.trim(), ...more }));
   const submit = (event: Event) => {
     event.preventDefault();
     change({});
@@ -122,8 +122,8 @@ function Filter({ filter }: { filter: ListFilter }) {
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
-          value={which}
-          onInput={(event) => setWhich(event.currentTarget.value)}
+          value={number}
+          onInput={(event) => setNumber(event.currentTarget.value)}
         />
       </label>
       <Choice title="Sort" value={filter.sort} options={SORTS} choose={(sort) => change({ sort })} />

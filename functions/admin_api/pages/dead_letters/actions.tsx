@@ -81,7 +81,7 @@ const PAST: Record<string, string> = {
 export const pathOf = (deadLetter: { job_id: string }) => `admin/dlq/${encodeURIComponent(deadLetter.job_id)}`;
 
 // Returns the current dead letter and its last change, after a 412.
-async function newest(deadLetter: DeadLetterSummary) {
+async function fetchLatest(deadLetter: DeadLetterSummary) {
   const [now, { events }] = await Promise.all([
     get<DeadLetter>(pathOf(deadLetter)),
     get<Schemas["DeadLetterTimeline"]>(`${pathOf(deadLetter)}/timeline`),
@@ -95,7 +95,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
   const [seen, setSeen] = useState(deadLetter);
   const [last, setLast] = useState<Schemas["DeadLetterEvent"] | null>(null);
   const catchUp = async () => {
-    const found = await newest(seen);
+    const found = await fetchLatest(seen);
     if (found.now.version !== seen.version) {
       setSeen(found.now);
       setLast(found.last);

@@ -323,10 +323,10 @@ function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltere
   if (isFiltered) {
     return <Notice title="No results">No dead letters match. Clear the search or choose another status.</Notice>;
   }
-  const only = filter.status.length === 1 && filter.status[0] === "pending";
+  const isPendingOnly = filter.status.length === 1 && filter.status[0] === "pending";
   return (
-    <Notice title={only ? "No pending dead letters" : "No dead letters"}>
-      {only ? "No failed work items need action." : "No dead letter has this status."}
+    <Notice title={isPendingOnly ? "No pending dead letters" : "No dead letters"}>
+      {isPendingOnly ? "No failed work items need action." : "No dead letter has this status."}
     </Notice>
   );
 }

@@ -10,7 +10,7 @@ import { Json } from "../ui/json";
 import { findJsonError, lineAt, positionOfField } from "../ui/json_text";
 import { useShortcuts } from "../ui/shortcuts";
 import { type DeadLetter, pathOf, useVersion } from "./actions";
-import { around, diff } from "./diff";
+import { diff, withContext } from "./diff";
 
 const TASKS = "tasks";
 const MAX_NOTE_LENGTH = 2000;
@@ -60,9 +60,9 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
         <Editing
           deadLetter={deadLetter}
           close={() => setOpen(false)}
-          done={(said) => {
+          done={(sentence) => {
             setOpen(false);
-            done(said);
+            done(sentence);
           }}
         />
       )}
@@ -255,7 +255,7 @@ function Editor({
 const PREFIXES: Record<string, string> = { "-": "removed: ", "+": "added: " };
 
 function Differences({ before, after }: { before: string; after: string }) {
-  const lines = around(diff(before, after));
+  const lines = withContext(diff(before, after));
   return (
     <pre class="diff" tabindex={0} role="region" aria-label="Changes">
       {lines.map((one) =>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { HowSure } from "../ui/evidence";
+import { MatchScore } from "../ui/evidence";
 import { formatDuration, formatNumber, secondsBetween, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
@@ -62,7 +62,7 @@ export function Document({ id }: { id: string }) {
           turn={(image.pages ?? 0) > 1 ? turn : null}
         />
       </div>
-      <Partners doc={doc} tenant={tenant} />
+      <MatchedDocuments doc={doc} tenant={tenant} />
       <Timeline path={`${path}/timeline`} version={data} doc={doc} tenant={tenant} />
     </>
   );
@@ -71,7 +71,7 @@ export function Document({ id }: { id: string }) {
 function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   const { source } = doc;
   const facts: Fact[] = [
-    ["Received", <Time at={doc.received_at} both />],
+    ["Received", <Time at={doc.received_at} showsUtc />],
     ["Source", [source.kind, source.sender, source.subject].filter(Boolean).join(", ")],
     ["File", doc.file],
     ["Document", <CopyableId value={doc.id} />],
@@ -183,7 +183,12 @@ function PageImage({
       {error ? (
         <p class="no-image">{error.message}</p>
       ) : url ? (
-        <div class={`page-scroller ${isLarge ? "large" : ""}`} tabindex={0} role="region" aria-label="Image of the page">
+        <div
+          class={`page-scroller ${isLarge ? "large" : ""}`}
+          tabindex={0}
+          role="region"
+          aria-label="Image of the page"
+        >
           <img src={url} alt={`Page ${page} of ${title}`} />
         </div>
       ) : (
@@ -196,7 +201,7 @@ function PageImage({
 }
 
 // Matches with their evidence.
-function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
+function MatchedDocuments({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   if (!doc.matches.length) {
     return null;
   }
@@ -209,7 +214,7 @@ function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null 
             <DocumentLink doc={edge.document} tenant={tenant} />
             <div class="match-reasons">
               <p>{edge.reasoning}</p>
-              <HowSure match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
+              <MatchScore match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
             </div>
           </li>
         ))}
@@ -283,14 +288,14 @@ function TimelineEvent({
   tenant: string | null;
 }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
-  const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
+  const title = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const reason = event.detail?.reason ?? event.detail?.reasoning;
   const other = event.other && (known.get(event.other) ?? { id: event.other, type: null });
   return (
     <li class={event.kind}>
       <p>
         <b>
-          {which}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
+          {title}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
         </b>
         {other && (
           <>

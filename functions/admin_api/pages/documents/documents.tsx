@@ -9,7 +9,7 @@ import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/compon
 import { ANY, Choice, Days, type Option, useTyped } from "../ui/filters";
 import { startOfDay, Time, toLabel } from "../ui/format";
 import { CurrentStage, isDone, STAGE_LABELS } from "./stages";
-import { documentTitle, KINDS, Seller, toSummary, type WithText } from "./summary";
+import { documentTitle, KINDS, Supplier, toSummary, type WithText } from "./summary";
 import { AddDocuments } from "./upload";
 
 type ListFilter = ReturnType<typeof filterFrom>;
@@ -24,7 +24,7 @@ function filterFrom(route: Route) {
     tenant: tenantOf(route, currentSession()),
     type: knownValue(TYPES, query.get("type")),
     state: knownValue(
-      STAGE_LABELS.map(([which]) => which),
+      STAGE_LABELS.map(([value]) => value),
       query.get("state"),
     ),
     search: query.get("search") ?? "",
@@ -169,7 +169,7 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
         {doc.type && <span class="muted file-name">{doc.file}</span>}
       </td>
       <td data-label="Supplier">
-        <Seller doc={doc} />
+        <Supplier doc={doc} />
       </td>
       <td data-label="Date" class="single-line">
         {doc.date}

@@ -79,14 +79,14 @@ export function Fields({
     <section aria-labelledby="fields">
       <h2 id="fields">Extracted fields</h2>
       {groups.map((group) => {
-        const own = stated.filter(({ path }) => path.split(".").slice(0, -1).join(".") === group);
-        const names = sortNames(own.map(nameOf), FIRST);
+        const groupFields = stated.filter(({ path }) => path.split(".").slice(0, -1).join(".") === group);
+        const names = sortNames(groupFields.map(nameOf), FIRST);
         return (
           <>
             {group && <h3>{toLabel(group)}</h3>}
             <dl class="extracted-fields">
               {names
-                .flatMap((name) => own.filter((one) => nameOf(one) === name).slice(0, 1))
+                .flatMap((name) => groupFields.filter((one) => nameOf(one) === name).slice(0, 1))
                 .map((field) => (
                   <FieldRow field={field} currency={money} turn={turn} />
                 ))}

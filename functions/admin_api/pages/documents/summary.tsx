@@ -50,7 +50,7 @@ export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: stri
 }
 
 // The supplier of a document, and the facts that could not be extracted.
-export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
+export function Supplier({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
   const missing = doc.missing ?? [];
   return (
     <>
@@ -70,18 +70,18 @@ const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | 
 ];
 
 // Fields of a document. Next to another one, equal values are marked.
-export function DocumentFacts({ doc, beside = null }: { doc: DocumentInfo; beside?: DocumentInfo | null }) {
+export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo; comparedWith?: DocumentInfo | null }) {
   return (
     <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
         const value = doc[key];
-        const alike = beside && value && key !== "file" && beside[key] === value;
+        const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === value;
         return (
-          <div class={alike ? "alike" : ""}>
+          <div>
             <dt>{name}</dt>
             <dd>
               {value ?? <span class="muted">not stated</span>}
-              {alike && (
+              {isEqual && (
                 <>
                   {" "}
                   <span class="same-badge">same</span>

@@ -199,7 +199,15 @@ export function AddDocuments({ tenant }: { tenant: string | null }) {
         Add documents…
       </button>
       {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: the button opens it, and Tab skips it. */}
-      <input ref={input} type="file" multiple class="visually-hidden" tabindex={-1} aria-hidden="true" onChange={choose} />
+      <input
+        ref={input}
+        type="file"
+        multiple
+        class="visually-hidden"
+        tabindex={-1}
+        aria-hidden="true"
+        onChange={choose}
+      />
     </span>
   );
 }

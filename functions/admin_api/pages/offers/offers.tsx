@@ -166,7 +166,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
         <span class={pool.failed ? "bad" : ""}>{formatNumber(pool.failed)}</span>
       </td>
       <td data-label="Ended">
-        <Ended pool={pool} />
+        <EndTime pool={pool} />
       </td>
       <td data-label="Status">
         <Status status={pool.state} />
@@ -176,7 +176,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
 }
 
 // End of the pool, and its number of late users. Offers are late after 10:00, or an hour after a late user joined.
-function Ended({ pool }: { pool: Schemas["OfferPool"] }) {
+function EndTime({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>
       {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="muted">not yet</span>}

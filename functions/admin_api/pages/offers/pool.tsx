@@ -91,15 +91,15 @@ function Facts({ pool }: { pool: PoolDetail }) {
   const repeats = `repeated after ${formatNumber(rules.repeat_days)} days at the earliest`;
   const most = rules.most_offered && `each user offered at most ${formatNumber(rules.most_offered)} times`;
   const facts: Fact[] = [
-    ["Offered at", <Time at={pool.offered_at} both />],
-    ["Expires", <Time at={pool.expires_at} both />],
+    ["Offered at", <Time at={pool.offered_at} showsUtc />],
+    ["Expires", <Time at={pool.expires_at} showsUtc />],
     [
       "Pinned",
       <>
         {formatNumber(pool.pool_size)} users, <Time at={pool.pinned_at} />
       </>,
     ],
-    ["Ended", pool.ended_at ? <Time at={pool.ended_at} both /> : "not yet"],
+    ["Ended", pool.ended_at ? <Time at={pool.ended_at} showsUtc /> : "not yet"],
     ["Rules", [candidates, repeats, ...(most ? [most] : [])].join(", ")],
     ["Algorithm", `version ${pool.algorithm_version}`],
     ["Tenant", pool.tenant],
@@ -227,7 +227,7 @@ function Shards({ pool }: { pool: PoolDetail }) {
 }
 
 function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: string }) {
-  const took = shard.ended_at && shard.claimed_at ? secondsBetween(shard.claimed_at, shard.ended_at) : null;
+  const seconds = shard.ended_at && shard.claimed_at ? secondsBetween(shard.claimed_at, shard.ended_at) : null;
   return (
     <tr>
       <td data-label="Shard">
@@ -241,10 +241,10 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
       </td>
       <td data-label="Ended">
         {shard.ended_at && <Time at={shard.ended_at} />}
-        {took !== null && (
+        {seconds !== null && (
           <>
             {" "}
-            <span class="muted nowrap">after {formatDuration(took)}</span>
+            <span class="muted nowrap">after {formatDuration(seconds)}</span>
           </>
         )}
         {shard.next_attempt_at && (

@@ -75,10 +75,10 @@ function Facts({ job }: { job: Schemas["OfferJob"] }) {
     ["Tenant", job.tenant],
   ];
   if (job.started_at) {
-    facts.push(["Started", <Time at={job.started_at} both />]);
+    facts.push(["Started", <Time at={job.started_at} showsUtc />]);
   }
   if (job.completed_at) {
-    facts.push(["Completed", <Time at={job.completed_at} both />]);
+    facts.push(["Completed", <Time at={job.completed_at} showsUtc />]);
   }
   if (job.inputs_hash) {
     facts.push([

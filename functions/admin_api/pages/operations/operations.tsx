@@ -210,7 +210,7 @@ export function Operation({ id }: { id: string }) {
     [
       "Requested",
       <>
-        <Time at={operation.requested_at} both /> by <UserName value={operation.requested_by} />
+        <Time at={operation.requested_at} showsUtc /> by <UserName value={operation.requested_by} />
       </>,
     ],
     ["Tenant", tenant],
@@ -230,7 +230,7 @@ export function Operation({ id }: { id: string }) {
     facts.push(["Note", operation.notes]);
   }
   if (operation.ended_at) {
-    facts.push(["Ended", <Time at={operation.ended_at} both />]);
+    facts.push(["Ended", <Time at={operation.ended_at} showsUtc />]);
   }
   return (
     <>

@@ -24,9 +24,9 @@ const formatCount = (value: number | null) => (value === null ? "–" : formatNu
 export function Overview() {
   const route = useRoute();
   const tenant = tenantOf(route, currentSession());
-  const whole = canSeeAllTenants() && route.query.get("of") !== "tenant";
+  const allTenants = canSeeAllTenants() && route.query.get("of") !== "tenant";
   const { data, error, busy, reload } = useQuery<Schemas["QueuesOverview"]>(
-    ["admin/queues", { tenant: whole ? "" : tenant }],
+    ["admin/queues", { tenant: allTenants ? "" : tenant }],
     {
       every: POLL_FAST_SECONDS,
     },
@@ -36,7 +36,7 @@ export function Overview() {
     <>
       <h1>Overview</h1>
       <p class="lead">Work items that are pending or in progress, and the outcomes of the last hour.</p>
-      {canSeeAllTenants() && tenant && <ScopeSwitch whole={whole} tenant={tenant} />}
+      {canSeeAllTenants() && tenant && <ScopeSwitch allTenants={allTenants} tenant={tenant} />}
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
         <div aria-busy={busy}>
@@ -51,13 +51,13 @@ export function Overview() {
   );
 }
 
-function ScopeSwitch({ whole, tenant }: { whole: boolean; tenant: string }) {
+function ScopeSwitch({ allTenants, tenant }: { allTenants: boolean; tenant: string }) {
   return (
     <nav class="segmented-control" aria-label="Tenants">
-      <a href={navigate.href("overview", { tenant })} aria-current={whole ? "true" : undefined}>
+      <a href={navigate.href("overview", { tenant })} aria-current={allTenants ? "true" : undefined}>
         All tenants
       </a>
-      <a href={navigate.href("overview", { tenant, of: "tenant" })} aria-current={whole ? undefined : "true"}>
+      <a href={navigate.href("overview", { tenant, of: "tenant" })} aria-current={allTenants ? undefined : "true"}>
         Only {tenant}
       </a>
     </nav>
@@ -170,7 +170,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
     return <Notice title="No queues">This deployment has no worker with a queue.</Notice>;
   }
   const canPause = hasRole("admin") && canSeeAllTenants() && data.tenant === null;
-  const whole = data.tenant === null;
+  const allTenants = data.tenant === null;
   return (
     <section aria-labelledby="queues">
       <h2 id="queues">Queues</h2>
@@ -183,7 +183,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
             </th>
             <th scope="col">Oldest</th>
             <th scope="col">In progress</th>
-            {whole && <th scope="col">Messages</th>}
+            {allTenants && <th scope="col">Messages</th>}
             <th scope="col">Ended, last hour</th>
             <th scope="col" class="count">
               Failed
@@ -200,24 +200,31 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
         </thead>
         <tbody>
           {data.queues.map((queue) => (
-            <Row key={queue.worker} queue={queue} whole={whole} canPause={canPause} tenant={tenant} reload={reload} />
+            <Row
+              key={queue.worker}
+              queue={queue}
+              allTenants={allTenants}
+              canPause={canPause}
+              tenant={tenant}
+              reload={reload}
+            />
           ))}
         </tbody>
       </table>
-      {whole && <p class="muted">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
+      {allTenants && <p class="muted">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
     </section>
   );
 }
 
 function Row({
   queue,
-  whole,
+  allTenants,
   canPause,
   tenant,
   reload,
 }: {
   queue: Queue;
-  whole: boolean;
+  allTenants: boolean;
   canPause: boolean;
   tenant: string | null;
   reload: () => void;
@@ -262,7 +269,7 @@ function Row({
         </span>
         {queue.concurrency_limit && <Gauge used={queue.running} of={queue.concurrency_limit} />}
       </td>
-      {whole && (
+      {allTenants && (
         <td data-label="Messages" class="chart-cell">
           <Messages queue={queue} />
         </td>
@@ -281,7 +288,7 @@ function Row({
         {formatNumber(failed)} <span class="muted">{ended > 0 && formatPercent(failed / ended)}</span>
       </td>
       <td data-label="Dead letters" class="count">
-        {queue.dead_letters && !whole ? (
+        {queue.dead_letters && !allTenants ? (
           <a href={navigate.href("dead-letters", { tenant })}>{formatNumber(queue.dead_letters)}</a>
         ) : (
           formatCount(queue.dead_letters)

@@ -8,7 +8,7 @@ import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
-import { Arguments, barSpan, HowSure, type Span } from "../ui/evidence";
+import { barSpan, EvidenceList, MatchScore, type Span } from "../ui/evidence";
 import { formatPercent, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
@@ -47,11 +47,11 @@ export function Review({ id }: { id: string }) {
     { key: "u", label: "Back to the queue", act: () => navigate.to(queueUrl(queue)) },
   ]);
   useTitle(review ? `${documentTitle(review.document)} · Review` : "Review");
-  const way = <QueueNavigation queue={queue} neighbors={neighbors} />;
+  const navigation = <QueueNavigation queue={queue} neighbors={neighbors} />;
   if (!review) {
     return (
       <>
-        {way}
+        {navigation}
         <h1>Review</h1>
         {error?.status === 404 ? (
           <Notice title="Document not found in the review queue">
@@ -71,14 +71,14 @@ export function Review({ id }: { id: string }) {
   };
   return (
     <>
-      {way}
+      {navigation}
       <DecisionNotice />
       {error && <ErrorNotice error={error} reload={reload} />}
       <h1>
         <Status status={review.state} /> {documentTitle(review.document)}
       </h1>
       <p class="muted">
-        Review opened on <Time at={review.opened_at} both />
+        Review opened on <Time at={review.opened_at} showsUtc />
       </p>
       <Question review={review} onDecided={onDecided} reload={reload} />
       <Decisions review={review} />
@@ -139,16 +139,16 @@ function Question({
               <DocumentFacts doc={review.document} />
             </article>
             {doubt.candidates.map((candidate) => {
-              const mine = number++;
+              const ownNumber = number++;
               return (
                 <CandidateCard
                   key={candidate.document.id}
                   candidate={candidate}
-                  number={mine}
+                  number={ownNumber}
                   review={review}
                   span={barSpan(doubt.candidates.map((one) => one.evidence))}
-                  isChosen={mine === at}
-                  choose={() => setChosen(mine)}
+                  isChosen={ownNumber === at}
+                  choose={() => setChosen(ownNumber)}
                   begin={(act) => begin(act, [candidate])}
                   canDecide={canDecide}
                 />
@@ -235,9 +235,9 @@ function CandidateCard({
         <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
         <span class="probability">{formatPercent(candidate.probability)}</span>
       </h2>
-      <DocumentFacts doc={doc} beside={review.document} />
-      <Arguments evidence={candidate.evidence} />
-      <HowSure match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
+      <DocumentFacts doc={doc} comparedWith={review.document} />
+      <EvidenceList evidence={candidate.evidence} />
+      <MatchScore match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
       {last && (
         <p>
           <Status status={last.verdict} />{" "}
@@ -286,14 +286,14 @@ function DecideDialog({
   const before = others.map((one) => lastDecision(review, one.document.id)).filter((one) => one !== null);
   const superseded = useSuperseded(before.map((one) => one.id));
   const names = others.map((one) => documentTitle(one.document)).join(", ");
-  const which =
+  const fields =
     act === "confirm" ? { document: others[0].document.id } : { documents: others.map((one) => one.document.id) };
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
       async () => {
         await send("POST", `admin/reviews/${review.id}/${act}`, {
-          ...which,
+          ...fields,
           reason: reason || null,
           overrides: superseded.ids,
         });

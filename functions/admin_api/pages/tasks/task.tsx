@@ -85,16 +85,16 @@ export function Task({ id }: { id: string }) {
 
 function Facts({ task }: { task: TaskHistory }) {
   const facts: Fact[] = [
-    ["Submitted", <Time at={task.created_at} both />],
+    ["Submitted", <Time at={task.created_at} showsUtc />],
     ["Attempts", `${formatNumber(task.attempts)} of at most ${formatNumber(task.max_retry + 1)}`],
     ["Tenant", task.tenant],
     ["Task", <CopyableId value={task.job_id} />],
   ];
   if (task.next_attempt_at) {
-    facts.push(["Next attempt", <Time at={task.next_attempt_at} both />]);
+    facts.push(["Next attempt", <Time at={task.next_attempt_at} showsUtc />]);
   }
   if (task.ended_at) {
-    facts.push(["Ended", <Time at={task.ended_at} both />]);
+    facts.push(["Ended", <Time at={task.ended_at} showsUtc />]);
   }
   if (task.dead_letter) {
     const href = navigate.href(`dead-letters/${task.dead_letter}`, { tenant: task.tenant });

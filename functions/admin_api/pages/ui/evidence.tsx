@@ -26,7 +26,7 @@ export function barSpan(evidences: Step[][]): Span {
 }
 
 // Reasons for and against a candidate, the strongest first.
-export function Arguments({ evidence }: { evidence: Step[] }) {
+export function EvidenceList({ evidence }: { evidence: Step[] }) {
   const strong = evidence
     .filter((step) => step.feature !== "prior" && Math.abs(step.bits) >= MIN_ARGUMENT)
     .sort((one, other) => Math.abs(other.bits) - Math.abs(one.bits));
@@ -50,7 +50,7 @@ export function Arguments({ evidence }: { evidence: Step[] }) {
 }
 
 // Score of a match, on demand.
-export function HowSure({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
+export function MatchScore({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
   const total = "score" in match ? match.score : match.weight_bits;
   return (
     <details>

@@ -9,11 +9,11 @@ const STORAGE_KEY = "counterfoil.times";
 const listeners = new Set<(zone: Zone) => void>();
 let zone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
 
-export function formatMoment(moment: Date, which: Zone = "local") {
+export function formatMoment(moment: Date, zone: Zone = "local") {
   return new Intl.DateTimeFormat("en-GB", {
     dateStyle: "medium",
     timeStyle: "medium",
-    timeZone: which === "utc" ? "UTC" : undefined,
+    timeZone: zone === "utc" ? "UTC" : undefined,
   }).format(moment);
 }
 
@@ -47,8 +47,8 @@ export function ZoneSwitch() {
   );
 }
 
-// A time in the chosen zone. `both`: in local time and in UTC.
-export function Time({ at, both = false }: { at: string; both?: boolean }) {
+// A time in the chosen zone. `showsUtc`: in local time and in UTC.
+export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean }) {
   const chosen = useZone();
   const moment = new Date(at);
   const text = `${formatMoment(moment, chosen)}${chosen === "utc" ? " UTC" : ""}`;
@@ -56,7 +56,7 @@ export function Time({ at, both = false }: { at: string; both?: boolean }) {
   return (
     <time datetime={at}>
       {text}
-      {both && (
+      {showsUtc && (
         <>
           {" "}
           <span class="muted">
