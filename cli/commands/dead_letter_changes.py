@@ -29,7 +29,7 @@ from cli.commands.operations import Operation
 from cli.commands.tasks import read_payload
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
-from cli.output import Counters, aside, page, print_json, shown_time, tenant_table
+from cli.output import Counters, format_time, print_json, stderr, stdout, tenant_table
 
 Action = Literal["retry", "resolve", "ignore"]
 RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
@@ -138,7 +138,7 @@ def _change(
     if as_json:
         print_json(response)
     else:
-        page().print(f"Dead letter {ids.short_id(response['job_id'])} was {RESULTS[action]}.")
+        stdout().print(f"Dead letter {ids.short_id(response['job_id'])} was {RESULTS[action]}.")
 
 
 def _required_reason(reason: str | None) -> str:
@@ -297,9 +297,9 @@ def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode
     if mode.as_json:
         print_json(operation)
     else:
-        page().print(operations.progress(operation))
+        stdout().print(operations.progress(operation))
         if operation["ended_at"] is None:
-            aside().print(f"To see progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
+            stderr().print(f"To see progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
     if operation["reason"] or operation["failed"]:
         raise typer.Exit(1)
 
@@ -309,12 +309,12 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
         print_json(preview)
         return
     prefix = "" if preview["is_exact"] else "At least "
-    page().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
+    stdout().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
-            page().print("The newest:")
+            stdout().print("The newest:")
         show_list(preview["sample"])
-        aside().print("To apply this, add --yes.")
+        stderr().print("To apply this, add --yes.")
 
 
 def _wait(api: Api, operation: Operation) -> Operation:
@@ -326,7 +326,7 @@ def _wait(api: Api, operation: Operation) -> Operation:
         return updated
 
     short = ids.short_id(operation["operation_id"])
-    aside().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
+    stderr().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
     while operation["selected"] is None and operation["ended_at"] is None:
         operation = poll_operation()
     with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as counters:
@@ -386,10 +386,10 @@ def purge(  # one for each option
         if as_json:
             print_json(plan)
         else:
-            page().print(f"{summary}.")
+            stdout().print(f"{summary}.")
         return
     if confirm is None:
-        aside().print(f"{summary}, and deleted after {RESTORABLE_DAYS} days.")
+        stderr().print(f"{summary}, and deleted after {RESTORABLE_DAYS} days.")
         confirm = typer.prompt("Type the tenant's slug to purge them", err=True)
     if confirm != plan["confirm"]:
         raise UsageError(f"Nothing was purged: '{confirm}' is not the tenant's slug.")
@@ -397,9 +397,9 @@ def purge(  # one for each option
     if as_json:
         print_json(operation)
         return
-    page().print(operations.progress(operation))
-    aside().print(
-        f"To restore them until {shown_time(operation['restorable_until'])} UTC: "
+    stdout().print(operations.progress(operation))
+    stderr().print(
+        f"To restore them until {format_time(operation['restorable_until'])} UTC: "
         f"counterfoil operations restore {ids.short_id(operation['operation_id'])}"
     )
 
@@ -433,7 +433,7 @@ def audit_(
         print_json(entries)
         return
     if not entries:
-        page().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
+        stdout().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
         return
     table, add = tenant_table(
         [entry["tenant"] for entry in entries],
@@ -445,6 +445,6 @@ def audit_(
     for entry in entries:
         targets = [ids.short_id(target) for target in entry["targets"][:3]]
         ellipsis = ["..."] if len(entry["targets"]) > len(targets) else []
-        cells = (str(entry["number"]), shown_time(entry["recorded_at"], seconds=True), entry["action"])
+        cells = (str(entry["number"]), format_time(entry["recorded_at"], seconds=True), entry["action"])
         add(entry["tenant"], *map(Text, (*cells, ", ".join(targets + ellipsis), api.name_of(entry["actor"]))))
-    page().print(table)
+    stdout().print(table)

@@ -228,7 +228,7 @@ class App:
     tuning: DeployOptions = field(default_factory=DeployOptions)
     deployed: list[DeployOptions] = field(default_factory=list)
     error: Exception | None = None
-    place: Any = None
+    paths: Any = None
 
     @property
     def state(self) -> "App":

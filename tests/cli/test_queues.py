@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.client import NotAllowedError
+from cli.client import ForbiddenError
 from cli.commands.queues import app
 from cli.failures import UsageError
 from cli.local import commands
@@ -25,7 +25,7 @@ from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.fake_lambda import MAPPING, FakeLambda
 
-QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
+QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "concurrency_limit": 24}}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")
 
 
@@ -190,7 +190,7 @@ def test_pause_requires_admin_of_all_tenants(
     command: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect_commands(monkeypatch, f"[admin {tenants}]")
-    with pytest.raises(NotAllowedError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
+    with pytest.raises(ForbiddenError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
         run(command, "tasks", "--reason", "It is broken")
     assert lambda_.calls == []
 

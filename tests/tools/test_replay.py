@@ -106,7 +106,7 @@ def with_record(position: int, **changes: Any) -> ReplayData:
         (replace(perfect(), dead_letters=1), {"dead letters"}),
         (replace(perfect(), notifications=1), {"failure notifications"}),
         (replace(perfect(), queued={DEAD_LETTER_QUEUE: 1}), {"messages left in queues and dead-letter queues"}),
-        (replace(perfect(), downloads_at_once=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
+        (replace(perfect(), max_concurrent_downloads=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
     ],
 )
 def test_each_defect_fails_its_check(found: ReplayData, names: set[str]):
@@ -167,7 +167,7 @@ def test_outcomes_are_parsed_from_log():
     ]
     first, second = records(log)
     assert first == Record("ingestion", "m-1", UUID(int=1), "succeeded", 1, at(0), at(1), at(1.5), at(4))
-    assert (first.waited, first.is_in_order) == (1, True)
+    assert (first.permit_wait, first.is_in_order) == (1, True)
     assert (second.work_id, second.claimed, second.is_in_order) == (None, None, False)
 
 

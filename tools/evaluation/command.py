@@ -21,7 +21,7 @@ from rich.table import Table
 
 from cli.local import processes
 from cli.local.postgres import Server, temporary_server
-from cli.output import Checklist, aside, print_json
+from cli.output import Checklist, print_json, stderr
 from counterfoil.db import Database, retry_on_conflict
 from counterfoil.documents import matching
 from counterfoil.documents.matching.score import using
@@ -313,4 +313,4 @@ def _show(figures: Mapping[str, Any]) -> None:
             )
         elif value is not None:
             table.add_row(name.replace("_", " "), str(value))
-    aside().print(table)
+    stderr().print(table)

@@ -52,7 +52,7 @@ def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iter
         CommandError: its queue is not empty or not in the local cloud.
     """
     _check_idle(cloud)
-    with _mapping_changed(cloud, mode), _function_changed(cloud, mode, s3_endpoint):
+    with _change_mapping(cloud, mode), _change_function(cloud, mode, s3_endpoint):
         yield
 
 
@@ -79,7 +79,7 @@ def _check_idle(cloud: Cloud) -> None:
 
 
 @contextmanager
-def _mapping_changed(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
+def _change_mapping(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
     functions, mapping = cloud.client("lambda"), cloud.outputs["IngestionMappingId"]
     with translate_errors():
         original = functions.get_event_source_mapping(UUID=mapping)
@@ -97,7 +97,7 @@ def _mapping_changed(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
 
 
 @contextmanager
-def _function_changed(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
+def _change_function(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     with translate_errors():
         original: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]

@@ -15,12 +15,12 @@ from cli.failures import CloudError
 from cli.local.cloud import State
 from cli.local.deployment import DeployOptions
 from cli.local.emulator import Emulator
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 
 HOLDER = """
 import sys
 from pathlib import Path
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudFolder
 with CloudFolder(Path(sys.argv[1])).locked():
     print("held", flush=True)
     sys.stdin.readline()
@@ -28,8 +28,8 @@ with CloudFolder(Path(sys.argv[1])).locked():
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> CloudFolder:
-    return CloudFolder(tmp_path / "cloud")
+def paths(tmp_path: Path) -> CloudPaths:
+    return CloudPaths(tmp_path / "cloud")
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def state() -> State:
 
 
 @pytest.fixture
-def holder(place: CloudFolder) -> Iterator[IO[str]]:
+def holder(paths: CloudPaths) -> Iterator[IO[str]]:
     """Standard input of a process that holds the lock until it is closed."""
-    command = [sys.executable, "-c", HOLDER, str(place.folder)]
+    command = [sys.executable, "-c", HOLDER, str(paths.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -48,58 +48,58 @@ def holder(place: CloudFolder) -> Iterator[IO[str]]:
         yield process.stdin
 
 
-def test_a_second_command_waits_for_the_first(place: CloudFolder, holder: IO[str]):
-    with place.locked(on_wait=holder.close):
+def test_a_second_command_waits_for_the_first(paths: CloudPaths, holder: IO[str]):
+    with paths.lock(on_wait=holder.close):
         assert holder.closed
 
 
-def test_lock_survives_removal_of_its_folder(place: CloudFolder, holder: IO[str]):
+def test_lock_survives_removal_of_its_folder(paths: CloudPaths, holder: IO[str]):
     def remove() -> None:
-        place.clear()
+        paths.clear()
         holder.close()
 
-    with place.locked(on_wait=remove):
-        assert (place.folder / "lock").exists()
+    with paths.lock(on_wait=remove):
+        assert (paths.folder / "lock").exists()
 
 
-def test_clear_deletes_only_the_clouds_files(place: CloudFolder):
-    place.logs.mkdir(parents=True)
-    precious = place.folder / "precious.txt"
+def test_clear_deletes_only_the_clouds_files(paths: CloudPaths):
+    paths.logs.mkdir(parents=True)
+    precious = paths.folder / "precious.txt"
     precious.write_text("mine")
-    place.clear()
-    assert list(place.folder.iterdir()) == [precious]
+    paths.clear()
+    assert list(paths.folder.iterdir()) == [precious]
 
 
-def test_too_little_disk_space_is_refused(place: CloudFolder, monkeypatch: pytest.MonkeyPatch):
+def test_too_little_disk_space_is_refused(paths: CloudPaths, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
     with pytest.raises(CloudError, match="has only 1 MB of free space"):
-        place.check_space()
+        paths.check_space()
 
 
 def test_unwritable_folder_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CloudError, match="cannot use"), CloudFolder(tmp_path / "file" / "cloud").locked():
+    with pytest.raises(CloudError, match="cannot use"), CloudPaths(tmp_path / "file" / "cloud").lock():
         pass
 
 
-def test_saved_state_is_loaded(place: CloudFolder, state: State):
-    place.folder.mkdir()
-    state.deployed("abc", 1.5, {"Name": "value"}, DeployOptions()).save(place)
-    loaded = State.load(place)
+def test_saved_state_is_loaded(paths: CloudPaths, state: State):
+    paths.folder.mkdir()
+    state.deployed("abc", 1.5, {"Name": "value"}, DeployOptions()).save(paths)
+    loaded = State.load(paths)
     assert loaded is not None
     assert loaded.deployment is not None
     assert (loaded.emulator, loaded.deployment.outputs) == (state.emulator, {"Name": "value"})
 
 
-def test_state_is_readable_by_its_owner_only(place: CloudFolder, state: State):
-    place.folder.mkdir()
-    state.save(place)
-    assert stat.S_IMODE(place.state.stat().st_mode) == 0o600
+def test_state_is_readable_by_its_owner_only(paths: CloudPaths, state: State):
+    paths.folder.mkdir()
+    state.save(paths)
+    assert stat.S_IMODE(paths.state.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "deployment": null}'])
-def test_invalid_state_loads_as_none(place: CloudFolder, content: str):
-    place.folder.mkdir()
-    place.state.write_text(content)
-    assert State.load(place) is None
+def test_invalid_state_loads_as_none(paths: CloudPaths, content: str):
+    paths.folder.mkdir()
+    paths.state.write_text(content)
+    assert State.load(paths) is None

@@ -11,7 +11,7 @@ import pytest
 
 from cli.local import processes
 from cli.local.emulator import Emulator
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.processes import CloudProcess
 
 SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
@@ -65,10 +65,10 @@ def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
 def test_reused_process_id_is_rejected(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
     emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(CloudFolder(tmp_path))
+    assert not emulator.runs_in(CloudPaths(tmp_path))
 
 
 def test_process_with_other_start_time_is_rejected(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(CloudFolder(tmp_path))
+    assert not emulator.runs_in(CloudPaths(tmp_path))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from cli.failures import CloudError
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.sign_in import LocalSignIn, Session, address_of
 from tests.cli.local.test_console import People
 
@@ -36,7 +36,7 @@ class Pool(People):
 @pytest.fixture
 def pool(tmp_path: Path) -> Any:
     made: Any = Pool()
-    made.place = CloudFolder(tmp_path)
+    made.paths = CloudPaths(tmp_path)
     made.state = SimpleNamespace(emulator=SimpleNamespace(secret="a secret"))
     return made
 
@@ -62,10 +62,10 @@ def test_command_signs_in_once_as_admin(pool: Any) -> None:
 
 def test_sessions_are_private_and_deleted_with_the_cloud(pool: Any) -> None:
     sent_tokens(pool)
-    (kept,) = pool.place.folder.iterdir()
-    assert kept == pool.place.sessions
+    (kept,) = pool.paths.folder.iterdir()
+    assert kept == pool.paths.sessions
     assert kept.stat().st_mode & 0o777 == 0o600
-    pool.place.clear()
+    pool.paths.clear()
     assert not kept.exists()
 
 
@@ -98,12 +98,12 @@ def test_each_name_is_a_separate_user(pool: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"kim": {"token": 1}}', '{"kim": 3}'])
 def test_invalid_session_file_is_replaced(pool: Any, text: str) -> None:
-    pool.place.sessions.write_text(text)
+    pool.paths.sessions.write_text(text)
     assert sent_tokens(pool) == pool.issued
 
 
 def test_unwritable_folder_is_reported(pool: Any) -> None:
-    pool.place = CloudFolder(pool.place.folder / "gone")
+    pool.paths = CloudPaths(pool.paths.folder / "gone")
     with pytest.raises(CloudError, match="cannot use"):
         sent_tokens(pool)
 

@@ -7,7 +7,7 @@ type Zone = "local" | "utc";
 
 const STORAGE_KEY = "counterfoil.times";
 const listeners = new Set<(zone: Zone) => void>();
-let zone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
+let currentZone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
 
 export function formatMoment(moment: Date, zone: Zone = "local") {
   return new Intl.DateTimeFormat("en-GB", {
@@ -18,10 +18,10 @@ export function formatMoment(moment: Date, zone: Zone = "local") {
 }
 
 function useZone() {
-  const [chosen, setChosen] = useState(zone);
+  const [chosen, setChosen] = useState(currentZone);
   useEffect(() => {
     listeners.add(setChosen);
-    setChosen(zone);
+    setChosen(currentZone);
     return () => listeners.delete(setChosen);
   }, []);
   return chosen;
@@ -30,10 +30,10 @@ function useZone() {
 export function ZoneSwitch() {
   const chosen = useZone();
   const choose = (event: TargetedEvent<HTMLSelectElement>) => {
-    zone = event.currentTarget.value as Zone;
-    localStorage.setItem(STORAGE_KEY, zone);
+    currentZone = event.currentTarget.value as Zone;
+    localStorage.setItem(STORAGE_KEY, currentZone);
     for (const listener of listeners) {
-      listener(zone);
+      listener(currentZone);
     }
   };
   return (

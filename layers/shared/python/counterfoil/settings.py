@@ -57,7 +57,7 @@ class QueueSettings(BaseModel):
     """The URL of its queue, and of its retry queue if it has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
-    gate: int = Field(ge=1)
+    concurrency_limit: int = Field(ge=1)
     """Maximum number of messages processed concurrently."""
 
 
