@@ -256,8 +256,8 @@ class App:
 def app(monkeypatch: pytest.MonkeyPatch) -> App:
     made = App()
     monkeypatch.setattr(local, "up", made.up)
-    monkeypatch.setattr(Cloud, "at", lambda _place: made)
-    monkeypatch.setattr(State, "load", lambda _place: made)
+    monkeypatch.setattr(Cloud, "at", lambda _paths: made)
+    monkeypatch.setattr(State, "load", lambda _paths: made)
     return made
 
 
@@ -312,7 +312,7 @@ def test_settings_changed_during_a_chat_are_preserved(app: App) -> None:
 
 def test_cloud_removed_during_a_chat_stays_down(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     with chatting(app):
-        monkeypatch.setattr(State, "load", lambda _place: None)
+        monkeypatch.setattr(State, "load", lambda _paths: None)
 
     assert len(app.deployed) == 1
 

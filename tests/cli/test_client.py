@@ -129,7 +129,7 @@ def test_change_sends_its_version_as_if_match() -> None:
 def test_tenants_are_read_page_by_page(make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         make_tenant(f"t{number}")
-    monkeypatch.setattr(api, "PAGE", 2)
+    monkeypatch.setattr(api, "PAGE_SIZE", 2)
     assert in_command(lambda client: client.tenants(None)) == [f"t{number}" for number in range(5)]
     with pytest.raises(UsageError, match="Choose a tenant with --tenant: t0, t1"):
         in_command(lambda client: client.single_tenant(None))

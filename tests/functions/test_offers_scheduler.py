@@ -149,7 +149,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
         return pin(connection, tenant_id, due_pool, *arguments)
 
     monkeypatch.setattr(pinning, "pin", fail)
-    with pytest.raises(UnfinishedError, match="1 pools failed and 0 were not processed$"):
+    with pytest.raises(UnfinishedError, match=r"1 pools failed and 0 were not processed$"):
         harness.run_due()
 
     assert {zone for zone, _ in harness.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
