@@ -107,7 +107,7 @@ def test_average_takes_means_and_adds_counts():
 
 def test_record_numbers_are_reference_and_own_number(folder: Path):
     half = read_half(folder)
-    by_kinds = {(pair.child.kind, pair.parent.kind, pair.true): pair for pair in half.pairs}
+    by_kinds = {(pair.child.kind, pair.parent.kind, pair.is_match): pair for pair in half.pairs}
     child, parent = records(by_kinds["delivery_note", "purchase_order", True])
     assert (child["number"], parent["number"]) == ("4711", "4711")
     assert child.keys() == parent.keys()

@@ -23,7 +23,7 @@ from tools.replay.checks import Check, Document, ExpectedDocuments, ReplayData, 
 from tools.replay.log_records import Record
 from tools.replay.setup import ReplayMode, lower_visibility, replay_environment, replay_modes
 from tools.replay.slow_s3 import slow_s3
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import Bundle, bundle
 
 OUTPUT = ROOT / "build" / "replay"
@@ -143,8 +143,8 @@ def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayRes
 
 
 def _bundle(seed: int, count: int) -> Bundle:
-    generated = list(deals(seed, count, varied=True))
-    return bundle([invoice for _, invoice in generated], sent_by=generated[0][0].written_by)
+    generated = list(orders_with_invoices(seed, count, varied=True))
+    return bundle([invoice for _, invoice in generated], sender=generated[0][0].issuer)
 
 
 def _expected(bundle: Bundle) -> ExpectedDocuments:

@@ -43,12 +43,12 @@ def simulate(
             nonlocal finished
             finished += 1
             counters.show([finished])
-            if result.story:
+            if result.log:
                 _print_history(result, mutant)
 
         seeds = range(first, first + histories)
         summary = run_parallel(
-            seeds, workers or os.cpu_count() or 1, with_story=verbose, mutant=mutant, on_result=on_result
+            seeds, workers or os.cpu_count() or 1, with_log=verbose, mutant=mutant, on_result=on_result
         )
     seconds = time.monotonic() - started
     if as_json:
@@ -62,7 +62,7 @@ def simulate(
 def _print_history(result: History, mutant: str | None) -> None:
     console = stderr()
     console.print(f"History of seed {result.seed}:", style="bold")
-    for line in result.story:
+    for line in result.log:
         console.print(line, soft_wrap=True)
     if result.violation is not None:
         console.print(f"Seed {result.seed}: {result.violation}", style="red", soft_wrap=True)

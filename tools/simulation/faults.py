@@ -103,7 +103,7 @@ class Faults:
         self._remaining = 0
         self.failover_until = -inf
 
-    def strikes(self, fault: Fault) -> bool:
+    def inject(self, fault: Fault) -> bool:
         """Return whether the fault strikes now."""
         if (
             self._remaining <= 0

@@ -75,7 +75,7 @@ class ReviewedTenant(Tenant):
         for pair in self.decided:
             by_child_and_type[pair.child.id, pair.parent.kind].append(pair)
         for pairs in by_child_and_type.values():
-            true = frozenset(pair.parent.id for pair in pairs if pair.true)
+            true = frozenset(pair.parent.id for pair in pairs if pair.is_match)
             claims = {pair.parent.id: pair.claims for pair in pairs}
             yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, claims)
 

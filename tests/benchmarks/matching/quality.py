@@ -120,5 +120,5 @@ def calibration(known: Iterable[Tenant]) -> float:
         for group in tenant.groups():
             found = match_probabilities([score(group.child, other) for other in group.candidates])
             best = max(range(len(found)), key=found.__getitem__)
-            seen.append((found[best], group.candidates[best].id in group.true))
+            seen.append((found[best], group.candidates[best].id in group.matches))
     return calibration_error(seen)
