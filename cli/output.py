@@ -25,7 +25,7 @@ MIN_WIDTH = 100
 """Minimum width without a terminal, so that tables in a file are not wrapped."""
 
 
-class Screen(Console):
+class SafeConsole(Console):
     """A console that replaces control characters in data, so that documents cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
@@ -49,12 +49,12 @@ def _sanitize(text: str) -> str:
 def stdout() -> Console:
     """Return the console of standard output, for tables."""
     width = None if sys.stdout.isatty() else max(MIN_WIDTH, Console().width)
-    return Screen(width=width, highlight=False, markup=False)
+    return SafeConsole(width=width, highlight=False, markup=False)
 
 
 def stderr() -> Console:
     """Return the console of standard error, for progress and notes."""
-    return Screen(stderr=True, highlight=False, markup=False)
+    return SafeConsole(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import UNBOUNDED, ExternalService, WorkerSpec
+from infra.worker_table import SOURCE_PREFIXES, ExternalService, WorkerSpec
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
@@ -357,7 +357,7 @@ def _thresholds(thresholds: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _retention(retention: Mapping[str, Any]) -> dict[str, int]:
-    prefixes = (*UNBOUNDED, NONCURRENT)
+    prefixes = (*SOURCE_PREFIXES, NONCURRENT)
     for name, days in retention.items():
         if name not in prefixes:
             raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(prefixes)}")

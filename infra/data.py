@@ -34,8 +34,8 @@ from infra.worker_table import (
     DEAD_LETTER_RETENTION,
     MAX_RECEIVE_COUNT,
     NOTIFIED_PREFIXES,
+    SOURCE_PREFIXES,
     SOURCE_RETENTION,
-    UNBOUNDED,
     DatabaseUser,
     Trigger,
     WorkerSpec,
@@ -513,7 +513,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
                 expired_object_delete_marker=None if prefix in days else True,
                 abort_incomplete_multipart_upload_after=Duration.days(2),
             )
-            for prefix in UNBOUNDED
+            for prefix in SOURCE_PREFIXES
         ),
     ]
 

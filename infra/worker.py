@@ -75,7 +75,7 @@ class Invocation:
     """Retries of a failed scheduled invocation, and how long it may wait while the function is busy."""
 
     retries: int
-    longest_wait: Duration
+    max_event_age: Duration
 
 
 INVOCATIONS = {
@@ -137,7 +137,7 @@ class Worker(Construct):
             vpc_subnets=network.subnets(row) if network else None,
             security_groups=[network.security_group(row)] if network else None,
             retry_attempts=invocation.retries if invocation else None,
-            max_event_age=invocation.longest_wait if invocation else None,
+            max_event_age=invocation.max_event_age if invocation else None,
         )
 
     def _environment(self) -> dict[str, str]:

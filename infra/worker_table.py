@@ -35,9 +35,9 @@ MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
 """Prefixes of the uploads bucket for whose new objects S3 sends messages."""
-UNBOUNDED = (*NOTIFIED_PREFIXES, "attachments/", "children/")
+SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 """Prefixes of source files: stored permanently unless the deployment sets a retention."""
-PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
+ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 ALL_QUEUES = ("*",)
 """Value of `sends_to` that means every worker with a queue."""
@@ -319,9 +319,9 @@ WORKERS: tuple[WorkerSpec, ...] = (
         memory=512,
         reserved_concurrency=1,
         sends_to=ALL_QUEUES,
-        lists=PREFIXES,
+        lists=ALL_PREFIXES,
         removes=("tasks/",),
-        erases=PREFIXES,
+        erases=ALL_PREFIXES,
         database_user="counterfoil_maintenance",
         measures_queues=True,
         external_services=("llm", "notifications"),
@@ -450,7 +450,7 @@ def validate(rows: Sequence[WorkerSpec]) -> None:
             *_faults_of_polling(rows, row),
             *_faults_of_sending(by_name, row),
             *_faults_of_invoking(by_name, row),
-            *_faults_of_reach(row),
+            *_faults_of_access(row),
         ):
             raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
 
@@ -530,7 +530,7 @@ def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> I
             yield f"invokes names {name!r}, which is not a worker: correct the name or add its row"
 
 
-def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
+def _faults_of_access(row: WorkerSpec) -> Iterator[str]:
     for name in ("reads", "lists", "writes", "removes", "erases", "upload_prefixes"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):

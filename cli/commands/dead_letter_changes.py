@@ -46,7 +46,7 @@ IfVersion = Annotated[
         "--if-version", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False
     ),
 ]
-OneTenant = Annotated[
+SingleTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
 ]
 
@@ -202,7 +202,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Mode:
+class BulkOptions:
     """Options for running an operation."""
 
     reason: str | None
@@ -218,7 +218,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     dead_letters: DeadLetterIds = None,
     *,
-    tenant: OneTenant = None,
+    tenant: SingleTenant = None,
     task_type: OfType = None,
     group: OfGroup = None,
     since: Since = None,
@@ -237,7 +237,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     Later dead letters are excluded. Each dead letter is retried once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
-    _run_bulk(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
+    _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))
 
 
 def _closing_command(action: Action, doc: str) -> Callable[..., None]:
@@ -245,7 +245,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         context: typer.Context,
         dead_letters: DeadLetterIds = None,
         *,
-        tenant: OneTenant = None,
+        tenant: SingleTenant = None,
         task_type: OfType = None,
         group: OfGroup = None,
         since: Since = None,
@@ -259,7 +259,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
-        _run_bulk(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
+        _run_bulk(context, action, selection, BulkOptions(reason, by, rate, None, yes, wait, as_json))
 
     close.__doc__ = doc
     return close
@@ -281,7 +281,7 @@ bulk_ignore = _closing_command(
 )
 
 
-def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
+def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode: BulkOptions) -> None:
     if mode.yes and action != "retry":
         _required_reason(mode.reason)
     api = connect(context, mode.by)
@@ -360,7 +360,7 @@ def purge(  # one for each option
         list[str],
         typer.Option(help=f"Only in this state: {', '.join(CLOSED_STATUSES)}. Can be repeated.", show_default=False),
     ],
-    tenant: OneTenant = None,
+    tenant: SingleTenant = None,
     confirm: Annotated[
         str | None,
         typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),

@@ -83,7 +83,7 @@ def export_(  # noqa: PLR0913  # one for each option
 
 def fetch(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
     *,
     by: By,
@@ -94,7 +94,7 @@ def fetch(
     `counterfoil operations` lists exports.
     """
     api = connect(context, by)
-    operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', which, 'operations')}").json()
+    operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', operation_id, 'operations')}").json()
     if operation["file"] is None:
         raise UsageError(f"Operation {ids.short_id(operation['operation_id'])} is not an export.")
     with _replacement_file(file) as output:

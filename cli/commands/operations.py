@@ -64,7 +64,7 @@ def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20
 @app.command("show")
 def show(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     *,
     items: Annotated[
         int, typer.Option("--items", min=0, max=100_000, help="Maximum number of failed and skipped items.")
@@ -73,7 +73,7 @@ def show(
 ) -> None:
     """Show the progress of an operation, and why items failed or were skipped. --json has all items."""
     api = connect(context)
-    path = _path(api, which)
+    path = _path(api, operation_id)
     operation = api.send("GET", path).json()
     if as_json:
         print_json(operation | {"items": list(api.items(f"{path}/items", "items"))})
@@ -84,30 +84,30 @@ def show(
 
 
 @app.command("pause")
-def pause(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def pause(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. Items that have already started, up to a minute's worth, continue."""
-    _control(context, which, "pause", by, as_json=as_json)
+    _control(context, operation_id, "pause", by, as_json=as_json)
 
 
 @app.command("resume")
-def resume(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def resume(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
-    _control(context, which, "resume", by, as_json=as_json)
+    _control(context, operation_id, "resume", by, as_json=as_json)
 
 
 @app.command("cancel")
-def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def cancel(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently.
 
     Items that have already started continue; the others do not change.
     """
-    _control(context, which, "cancel", by, as_json=as_json)
+    _control(context, operation_id, "cancel", by, as_json=as_json)
 
 
 @app.command("rate")
 def rate_(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Dead letters per second, documents per minute.")],
     *,
     by: By,
@@ -117,13 +117,13 @@ def rate_(
 
     Items that have already started, up to a minute's worth, continue.
     """
-    _control(context, which, "rate", by, as_json=as_json, change={"rate": rate})
+    _control(context, operation_id, "rate", by, as_json=as_json, change={"rate": rate})
 
 
 @app.command("restore")
-def restore(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def restore(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Undo a purge within 7 days. Messages in SQS are not restored."""
-    _control(context, which, "restore", by, as_json=as_json)
+    _control(context, operation_id, "restore", by, as_json=as_json)
 
 
 def processed_count(operation: Operation) -> int:

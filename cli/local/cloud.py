@@ -119,7 +119,7 @@ def up(
     started = time.monotonic()
     wait_note = "Waiting for another command that is starting or stopping this cloud"
     with processes.interruptible(), paths.lock(lambda: steps.note(wait_note)):
-        processes.end_all(paths.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
+        processes.terminate_all(paths.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
         saved = State.load(paths)
         running = saved if saved is not None and _is_running(paths, saved, steps) else None
         try:
@@ -133,8 +133,8 @@ def up(
                 state = _deploy(paths, state, options, fingerprint, steps)
         except BaseException:
             if running is None:
-                with processes.uninterrupted():
-                    _end(paths)
+                with processes.ignore_interrupts():
+                    _terminate(paths)
                 steps.note("All processes of the cloud were ended")
             raise
     return UpResult(Cloud(paths, state), running is None, is_stale, time.monotonic() - started)
@@ -170,7 +170,7 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
 
 def _start(paths: CloudPaths, steps: Steps, port: int | None, database_port: int | None) -> State:
     """Start database and emulator. The state is saved before the deployment, for concurrent readers."""
-    processes.end_all(paths.folder)
+    processes.terminate_all(paths.folder)
     paths.state.unlink(missing_ok=True)
     paths.check_space()
     if port is not None:
@@ -199,9 +199,9 @@ def _deploy(paths: CloudPaths, state: State, tuning: DeployOptions, fingerprint:
     return state
 
 
-def _end(paths: CloudPaths) -> int:
+def _terminate(paths: CloudPaths) -> int:
     """End every process of the cloud. Return their number."""
-    ended = processes.end_all(paths.folder)
+    ended = processes.terminate_all(paths.folder)
     server = PostgresServer(paths.postgres)
     ended += server.running() is not None
     server.stop()
@@ -218,9 +218,9 @@ def down(paths: CloudPaths, steps: Steps) -> bool:
     if not paths.folder.exists():
         return False
     wait_note = "Waiting for another command that is using this cloud"
-    with paths.lock(lambda: steps.note(wait_note)), processes.uninterrupted():
+    with paths.lock(lambda: steps.note(wait_note)), processes.ignore_interrupts():
         steps.begin("Processes")
-        ended = processes.end_all(paths.folder)
+        ended = processes.terminate_all(paths.folder)
         steps.begin("Database")
         had_database = paths.postgres.exists()
         PostgresServer(paths.postgres).remove()
@@ -337,5 +337,5 @@ def running_cloud(paths: CloudPaths, logs: Path, *, keep: bool) -> Iterator[Clou
         raise
     finally:
         if not was_running and not keep:
-            with processes.uninterrupted(), steps.live():
+            with processes.ignore_interrupts(), steps.live():
                 down(paths, steps)

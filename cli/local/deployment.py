@@ -173,7 +173,7 @@ def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, st
         try:
             _follow(paths, process, progress)
         finally:
-            processes.end_group(process)
+            processes.terminate_group(process)
     if process.returncode != 0:
         reason = _reason(log(paths).read_bytes()[start:].decode(errors="replace"))
         raise CloudError(f"The deployment failed: {reason} Its complete output is in {log(paths)}.")

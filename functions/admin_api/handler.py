@@ -127,7 +127,7 @@ _HEADERS = {
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request. Only the console's routes are answered without a token."""
     if event["routeKey"] in console.ROUTES:
-        return console.console().answer(event, settings())
+        return console.console().respond(event, settings())
     try:
         request = normalize_body(verify_token(event, settings().oidc, datetime.now(UTC)))
         response = add_etag(request, api.resolve(request, context))

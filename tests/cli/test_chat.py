@@ -157,7 +157,7 @@ def test_conversations_of_other_users_are_not_found(conversation: Conversation, 
 
 def application() -> typer.Typer:
     app = typer.Typer()
-    app.command()(command.talk)
+    app.command()(command.chat)
     return app
 
 

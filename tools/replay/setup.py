@@ -92,7 +92,7 @@ def _change_mapping(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
         change(mode.batch_size, {"MaximumConcurrency": mode.maximum_concurrency})
         yield
     finally:
-        with processes.uninterrupted():
+        with processes.ignore_interrupts():
             change(original["BatchSize"], original["ScalingConfig"])
 
 
@@ -117,7 +117,7 @@ def _change_function(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterat
         change(modified, mode.invocations)
         yield
     finally:
-        with processes.uninterrupted():
+        with processes.ignore_interrupts():
             change(original, reserved)
 
 
@@ -140,5 +140,5 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(visibility)})
         yield
     finally:
-        with processes.uninterrupted(), translate_errors():
+        with processes.ignore_interrupts(), translate_errors():
             sqs.set_queue_attributes(QueueUrl=url, Attributes=original)

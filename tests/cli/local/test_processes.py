@@ -44,20 +44,20 @@ def start() -> Iterator[Start]:
 def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     start(tmp_path, program=WITH_CHILD)
     assert len(processes.find_processes(tmp_path)) == 2
-    assert processes.end_all(tmp_path) == 2
+    assert processes.terminate_all(tmp_path) == 2
     assert processes.find_processes(tmp_path) == []
 
 
 def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
     start(tmp_path / "one")
     other = start(tmp_path / "other")
-    processes.end_all(tmp_path / "one")
+    processes.terminate_all(tmp_path / "one")
     assert other.poll() is None
 
 
 def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
     emulator, deployment = start(tmp_path), start(tmp_path, CloudProcess.DEPLOYMENT)
-    assert processes.end_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
+    assert processes.terminate_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
     deployment.wait(timeout=10)
     assert emulator.poll() is None
 

@@ -83,7 +83,7 @@ def test_rejected_candidates_of_a_document_count_once(office: TenantHarness, tmp
     billed = office.file(invoice("R-9999", 9))
     for number in range(60):
         office.decide(billed, office.file(order(f"PX-{number:04}", number)), "rejected")
-    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected of others"):
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without one"):
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
