@@ -281,7 +281,7 @@ class Queues(Construct):
         self._enforce_tls = enforce_tls
         # The visibility timeout of the DLQs is set in the row of the worker that consumes them.
         visibility = max(
-            (worker.visibility for worker in rows if worker.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30
+            (worker.visibility for worker in rows if worker.trigger is Trigger.DEAD_LETTER_QUEUES), default=30
         )
         self.dead_letters = sqs.Queue(
             self,
@@ -330,7 +330,7 @@ class State(Construct):
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
-            if row.fed_by is Trigger.S3_EVENTS
+            if row.trigger is Trigger.S3_EVENTS
         }
         self.api = Api(
             self,

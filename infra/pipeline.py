@@ -34,7 +34,7 @@ class Schedules(Construct):
         """Create a schedule for each scheduled worker."""
         super().__init__(scope, id_)
         for worker in workers:
-            if worker.row.fed_by is not Trigger.SCHEDULE:
+            if worker.row.trigger is not Trigger.SCHEDULE:
                 continue
             scheduler.Schedule(
                 self,
@@ -133,7 +133,7 @@ class PipelineStack(Stack):
                 continue
             worker.grant_pause([mapping for row in queue_workers(rows) for mapping in self.workers[row.name].mappings])
             worker.function.add_environment("QUEUES", self.to_json_string(queues))
-            if ids and worker.row.fed_by is Trigger.SCHEDULE:
+            if ids and worker.row.trigger is Trigger.SCHEDULE:
                 worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
 
     def _layers(self) -> list[lambda_.LayerVersion]:
@@ -156,7 +156,7 @@ class PipelineStack(Stack):
         """Route the gateway to its function, and set the console's URL for notifications."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
-            if worker.row.fed_by is Trigger.HTTP_API:
+            if worker.row.trigger is Trigger.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
@@ -172,7 +172,7 @@ class PipelineStack(Stack):
 
         Alarms with a grace period are created after the migration, because it counts the deployment.
         """
-        migrators = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
+        migrators = [worker for worker in self.workers.values() if worker.row.trigger is Trigger.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in migrators]
         for worker in migrators:
             triggers.Trigger(

@@ -111,7 +111,7 @@ class Worker(Construct):
 
     def _function(self, code: lambda_.Code) -> lambda_.Function:
         row, network = self.row, self._shared.stage.network
-        invocation = INVOCATIONS[row.every] if row.fed_by is Trigger.SCHEDULE else None
+        invocation = INVOCATIONS[row.every] if row.trigger is Trigger.SCHEDULE else None
         return lambda_.Function(
             self,
             "Function",
@@ -157,7 +157,7 @@ class Worker(Construct):
         retry_delays = {target.name: target.retry_delays for target in targets(shared.rows, row) if target.retry_delays}
         if retry_delays:
             environment["RETRY_DELAYS"] = json.dumps(retry_delays)
-        if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        if row.trigger is Trigger.DEAD_LETTER_QUEUES:
             sources = {
                 shared.queues[worker.name].dead_letters.queue_arn: worker.name for worker in queue_workers(shared.rows)
             }
@@ -272,7 +272,7 @@ class Worker(Construct):
     def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
         """Return the queues of `source` that feed this worker, by the names of their mappings."""
         queues = self._shared.queues[source.name]
-        if self.row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        if self.row.trigger is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
         return dict(zip(("Mapping", "RetryMapping"), queues.sources, strict=False))
 

@@ -73,7 +73,7 @@ class WorkerSpec:
     name: str
     """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     description: str
-    fed_by: Trigger
+    trigger: Trigger
     timeout: int
     memory: int
     """Megabytes. 1,769 MB give a function one full vCPU."""
@@ -164,7 +164,7 @@ class WorkerSpec:
     @property
     def has_queue(self) -> bool:
         """True if it has a queue and a dead-letter queue."""
-        return self.fed_by in {Trigger.S3_EVENTS, Trigger.OUTBOX}
+        return self.trigger in {Trigger.S3_EVENTS, Trigger.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
@@ -174,14 +174,14 @@ class WorkerSpec:
     @property
     def has_event_source_mapping(self) -> bool:
         """True if event source mappings feed it."""
-        return self.has_queue or self.fed_by is Trigger.DEAD_LETTER_QUEUES
+        return self.has_queue or self.trigger is Trigger.DEAD_LETTER_QUEUES
 
 
 WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="acquisition",
         description="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
-        fed_by=Trigger.S3_EVENTS,
+        trigger=Trigger.S3_EVENTS,
         timeout=120,
         memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
@@ -198,7 +198,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="ingestion",
         description="recognizes documents and extracts their structured data",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=300,
         memory=2048,
         reserved_concurrency=10,
@@ -216,7 +216,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="matching",
         description="finds candidates, scores and decides, writes matches and clusters",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=1769,
         reserved_concurrency=10,
@@ -232,7 +232,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="diagnostics",
         description="compares the documents of a cluster: quantities, prices, totals, duplicates",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=60,
         memory=1024,
         reserved_concurrency=10,
@@ -247,7 +247,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="document_output",
         description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=10,
@@ -264,7 +264,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="tasks",
         description="runs submitted tasks: conversations with a language model, HTTP calls, ...",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=6,
@@ -281,7 +281,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="offers",
         description="computes and stores a day's offers for a shard of users, and notifies destinations",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=300,
         memory=3538,  # two vCPUs; a pool of a million people needs a gigabyte
         reserved_concurrency=4,
@@ -297,7 +297,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="dead_letters",
         description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
-        fed_by=Trigger.DEAD_LETTER_QUEUES,
+        trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
         reserved_concurrency=14,  # the mappings of seven queues
@@ -314,7 +314,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         description=(
             "every minute: sends overdue and lost messages and notifications, emits metrics, deletes expired data"
         ),
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         timeout=57,
         memory=512,
         reserved_concurrency=1,
@@ -331,7 +331,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="bulk",
         description="every minute: runs operations on dead letters and documents",
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         timeout=57,
         memory=1769,  # signs and sends 500 messages per second
         reserved_concurrency=1,
@@ -342,7 +342,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="offers_scheduler",
         description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
         memory=512,
@@ -353,7 +353,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="admin_api",
         description="serves the HTTP API and the console",
-        fed_by=Trigger.HTTP_API,
+        trigger=Trigger.HTTP_API,
         timeout=29,
         memory=1024,
         reserved_concurrency=10,
@@ -372,7 +372,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="migrate",
         description="migrates the database schema before a deployment updates any other function",
-        fed_by=Trigger.DEPLOYMENT,
+        trigger=Trigger.DEPLOYMENT,
         timeout=600,
         memory=512,
         reserved_concurrency=1,
@@ -389,7 +389,7 @@ def queue_workers(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
 
 def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     """Return the workers whose queues feed `row`: itself, or all workers for the DLQ consumer."""
-    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+    if row.trigger is Trigger.DEAD_LETTER_QUEUES:
         return queue_workers(rows)
     return [row] if row.has_queue else []
 
@@ -475,7 +475,7 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         if row.maximum_concurrency or row.batch_size or row.batching_window or row.visibility:
             yield (
                 "leave maximum_concurrency, batch_size, batching_window and visibility at 0, "
-                f"because no queue feeds it ({row.fed_by})"
+                f"because no queue feeds it ({row.trigger})"
             )
         return
     if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
@@ -520,7 +520,7 @@ def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> It
         yield "remove Alarm.DEAD_LETTERS from alarms, because it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
-    if (row.fed_by is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
+    if (row.trigger is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
         yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other waiting work is also in PostgreSQL"
 
 
@@ -537,7 +537,7 @@ def _faults_of_access(row: WorkerSpec) -> Iterator[str]:
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
         yield f"remove {prefix} from writes, because S3 sends an upload event for every object there"
-    if row.every != "minute" and row.fed_by is not Trigger.SCHEDULE:
+    if row.every != "minute" and row.trigger is not Trigger.SCHEDULE:
         yield "remove every, because no schedule starts it"
     if row.retries == "requeue" and not row.has_queue:
         yield "remove retries, because it has no queue with messages to retry"

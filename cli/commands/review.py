@@ -315,7 +315,7 @@ def reject(
         typer.Argument(metavar="CANDIDATE", help="Documents that do not match.", show_default=False),
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
+    all_candidates: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
     reason: Reason = None,
     by: By,
     override: Override = False,
@@ -325,11 +325,11 @@ def reject(
 
     The document is then matched again: of two candidates, the other one may become certain.
     """
-    if every == bool(candidates):
+    if all_candidates == bool(candidates):
         raise UsageError("Give either the candidates to reject, or --all.")
     api = connect(context, by)
     id_, *rejected_ids = _ids(api, document, *candidates or ())
-    if every:
+    if all_candidates:
         review = api.send("GET", f"{PATH}/{id_}").json()
         rejected_ids = [
             candidate["document"]["id"]

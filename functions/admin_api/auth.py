@@ -462,21 +462,21 @@ class Request:
             raise NotFoundError("There is no such tenant.")
         return Tenant(tenant_id, slug)
 
-    def scope(self, named: str | None) -> Scope:
+    def scope(self, slug: str | None) -> Scope:
         """Return the scope of the named tenant like `tenant`, or of all unassigned data for `-`."""
-        if named != UNASSIGNED:
-            return Scope(*self.tenant(named))
+        if slug != UNASSIGNED:
+            return Scope(*self.tenant(slug))
         self.check(Role.VIEWER, UNASSIGNED)
         return Scope(None, UNASSIGNED)
 
-    def slug(self, named: str | None) -> str:
+    def slug(self, slug: str | None) -> str:
         """Return the named slug, or that of the token's only tenant, without checking rights.
 
         Raises:
             RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
         """
-        if named is not None:
-            return named
+        if slug is not None:
+            return slug
         if len(self.caller.tenants) != 1 or ALL_TENANTS in self.caller.tenants:
             raise RejectedRequestError("tenant is required, because the token is not for exactly one tenant.")
         (slug,) = self.caller.tenants

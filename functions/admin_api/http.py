@@ -331,7 +331,7 @@ def problem_response(status: int) -> dict[str, Any]:
     """Return the OpenAPI response of a problem."""
     content = {
         media_type: {"schema": {"$ref": f"#/components/schemas/{content['model'].__name__}"}}
-        for media_type, content in _models(status, ours=True).items()
+        for media_type, content in _models(status, from_api=True).items()
     }
     return {"description": STATUS_DESCRIPTIONS[status], "content": content}
 
@@ -349,7 +349,7 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
     for status in sorted({*ours, *GATEWAY_STATUSES}):
         documented[status] = {
             "description": STATUS_DESCRIPTIONS[status],
-            "content": _models(status, ours=status in ours),
+            "content": _models(status, from_api=status in ours),
         }
         if status in {429, 503}:
             documented[status]["headers"] = {
@@ -363,10 +363,10 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
     return documented
 
 
-def _models(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
+def _models(status: int, *, from_api: bool) -> dict[str, dict[str, type[BaseModel]]]:
     """Return the models of a status by media type."""
     models: dict[str, dict[str, type[BaseModel]]] = {}
-    if ours:
+    if from_api:
         models[MEDIA_TYPE] = {"model": Problem}
     if status in GATEWAY_STATUSES:
         models[GATEWAY_MEDIA_TYPE] = {"model": GatewayError}

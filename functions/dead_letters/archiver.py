@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_
 class RetryAfter:
     """The work item is in progress in another process: keep the message, invisible for some seconds."""
 
-    visible_in: float
+    seconds: float
 
 
 class Archiver:
@@ -145,7 +145,7 @@ class Archiver:
             metrics.emit({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
         if lost:
             metrics.emit({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST_ERROR_TYPE)
-        return max(running, key=lambda retry: retry.visible_in, default=None)
+        return max(running, key=lambda retry: retry.seconds, default=None)
 
     def _settle_work(  # `lost` and `unattempted` collect claims
         self,

@@ -77,7 +77,7 @@ class _Function:
             raise
         if retry_after is not None:
             now = datetime.now(UTC)
-            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), retry_after.visible_in, now)
+            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), retry_after.seconds, now)
             raise StillRunningError("The work item is in progress; its message stays in the queue")
 
 

@@ -230,7 +230,7 @@ class PauseStep:
         action = decide(state, row, outage, now=now, pause_after=self._pause_after)
         if action is Action.PAUSE and outage is not None:
             self._execute(_MARK_PAUSING, mapping=mapping, opened_at=outage.since, now=now)
-            if self._switch(mapping, on=False):
+            if self._switch(mapping, enabled=False):
                 self._execute(_MARK_PAUSED, mapping=mapping, opened_at=outage.since)
                 result.paused.append(worker)
         elif action is Action.NOTE and outage is not None:
@@ -249,7 +249,7 @@ class PauseStep:
             if is_paused:
                 logger.warning("A queue stays paused because a person paused it", worker=worker)
                 return True
-            is_enabled = self._switch(mapping, on=True)
+            is_enabled = self._switch(mapping, enabled=True)
         if is_enabled:
             result.resumed.append(worker)
         return is_enabled
@@ -259,10 +259,10 @@ class PauseStep:
             connection.execute(statement.encode(), parameters)
 
     @staticmethod
-    def _switch(mapping: UUID, *, on: bool) -> bool:
+    def _switch(mapping: UUID, *, enabled: bool) -> bool:
         """Enable or disable a mapping. Return False if it is being changed; the next run retries."""
         busy_codes = ("ResourceInUseException", "ResourceConflictException")
-        return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=on) is not None
+        return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=enabled) is not None
 
 
 def _call_lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:

@@ -363,7 +363,7 @@ def test_thresholds_are_reachable(aws: Synthesis, row: WorkerSpec):
 def test_permanent_archiver_failure_keeps_the_alarm_raised(aws: Synthesis):
     alarm = alarms(aws.app)["counterfoil-dlq-consumer-failing"]
     hidden_for = Settings.model_fields["min_visibility_seconds"].default
-    (row,) = (row for row in WORKERS if row.fed_by is Trigger.DEAD_LETTER_QUEUES)
+    (row,) = (row for row in WORKERS if row.trigger is Trigger.DEAD_LETTER_QUEUES)
 
     assert alarm["Period"] >= max(hidden_for, row.visibility) + row.timeout + row.batching_window
 

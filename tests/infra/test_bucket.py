@@ -18,7 +18,7 @@ def rules(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
+    (row,) = [row for row in WORKERS if row.trigger is Trigger.S3_EVENTS]
     bucket = pipeline.the("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
 

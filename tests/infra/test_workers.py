@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = WorkerSpec(
     name="source",
     description="feeds another worker",
-    fed_by=Trigger.OUTBOX,
+    trigger=Trigger.OUTBOX,
     timeout=60,
     memory=512,
     reserved_concurrency=4,
@@ -37,12 +37,12 @@ SOURCE = WorkerSpec(
 )
 SINK = replace(SOURCE, name="sink")
 CLOCK = WorkerSpec(
-    name="clock", description="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1
+    name="clock", description="ticks", trigger=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1
 )
 DLQ_CONSUMER = replace(
     SOURCE,
     name="dlq_consumer",
-    fed_by=Trigger.DEAD_LETTER_QUEUES,
+    trigger=Trigger.DEAD_LETTER_QUEUES,
     maximum_concurrency=2,
     alarms=(),
     sends_to=ALL_QUEUES,

@@ -62,7 +62,7 @@ class CalibrationCase(NamedTuple):
     """The best candidate's score for a document, and whether any candidate is a match."""
 
     child: UUID
-    named: bool
+    names_parent: bool
     """Whether the document refers to the best candidate's number, which selects the calibration."""
     bits: float
     """Score of the best candidate."""
@@ -112,7 +112,7 @@ def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
     """Return the cases of calibrations that have enough cases of each answer."""
     by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in FOUND}
     for case in cases:
-        by_calibration[case.named].append(case)
+        by_calibration[case.names_parent].append(case)
     return [
         case
         for group in by_calibration.values()
@@ -144,7 +144,7 @@ def _fold(case: CalibrationCase) -> int:
 
 
 def _probability(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
-    offset, scale = calibration[case.named]
+    offset, scale = calibration[case.names_parent]
     return probability(offset + scale * case.bits)
 
 
@@ -306,7 +306,9 @@ def _fit_calibration(
 ) -> dict[bool, tuple[float, float]]:
     observations: dict[bool, list[Observation]] = {named: [] for named in FOUND}
     for case in cases:
-        observations[case.named].append(Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.is_match)))
+        observations[case.names_parent].append(
+            Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.is_match))
+        )
     return {named: _platt(group, *prior[named]) for named, group in observations.items()}
 
 

@@ -90,7 +90,7 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
     cases = calibration_cases(parse(known), tenants)
     if not sufficient_cases(cases):
         by_number, by_content = (
-            "{} confirmed and {} rejected".format(*count_answers(case for case in cases if case.named is named))
+            "{} confirmed and {} rejected".format(*count_answers(case for case in cases if case.names_parent is named))
             for named in (True, False)
         )
         message = (

@@ -87,9 +87,9 @@ def _mean(agreements: Sequence[Agreement]) -> Agreement:
         fmean(one.precision for one in agreements),
         fmean(one.recall for one in agreements),
         fmean(one.f1 for one in agreements),
-        sum(one.found for one in agreements),
-        sum(one.true for one in agreements),
-        sum(one.both for one in agreements),
+        sum(one.predicted for one in agreements),
+        sum(one.expected for one in agreements),
+        sum(one.correct for one in agreements),
     )
 
 
