@@ -115,7 +115,7 @@ TUNABLE = frozenset(
 )
 """Settings that a deployment may change."""
 NONCURRENT = "noncurrent"
-"""Name of the retention for replaced and deleted object versions under UNBOUNDED."""
+"""Name of the retention for replaced and deleted object versions under SOURCE_PREFIXES."""
 
 
 _TRUE = {"1", "on", "t", "true", "y", "yes"}

@@ -476,7 +476,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
 
     | prefix | current objects | noncurrent versions |
     |---|---|---|
-    | UNBOUNDED | permanent, or `days` | 30 days, or `days[NONCURRENT]` |
+    | SOURCE_PREFIXES | permanent, or `days` | 30 days, or `days[NONCURRENT]` |
     | `tasks/` | until the watchdog deletes them with their task | 1 day |
     | `dead-letters/` | 7 days | 1 day |
     | `exports/` | until the tenant deletes them | 1 day |

@@ -280,7 +280,7 @@ LAYOUTS = st.builds(
     page_numbers=st.sampled_from(("none", "place", "place of count")),
     letterhead_on_every_page=st.booleans(),
     names_itself_on_every_page=st.booleans(),
-    carries_sums=st.booleans(),
+    carries_subtotals=st.booleans(),
 )
 COUNTRIES = st.sampled_from(("DE", "FR", "IT", "NL", "GB"))
 rendering = bounded(

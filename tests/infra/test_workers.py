@@ -122,7 +122,7 @@ def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
         ({"writes": ("uploads/",)}, r"remove uploads/ from writes, because S3 sends"),
         ({"writes": ("inbox/",)}, r"remove inbox/ from writes, because S3 sends"),
         ({"depends_on": "llm"}, r"add 'llm' to external_services, because depends_on requires it"),
-        ({"fed_by": Trigger.S3_EVENTS}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
+        ({"trigger": Trigger.S3_EVENTS}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
         ({"alarms": (Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE)}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],

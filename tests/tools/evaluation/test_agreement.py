@@ -75,7 +75,7 @@ def test_pair_agreement_ignores_cluster_names() -> None:
     found = {"a": "1", "b": "1", "c": "1", "d": "2"}
     true = {"a": "x", "b": "x", "c": "y", "d": "y"}
     assert pairs_agreement(found, true) == Agreement(
-        precision=0.3333, recall=0.5, f1=0.4, found=3, expected=2, correct=1
+        precision=0.3333, recall=0.5, f1=0.4, predicted=3, expected=2, correct=1
     )
 
 
