@@ -104,7 +104,7 @@ class Faults:
         self.failover_until = -inf
 
     def inject(self, fault: Fault) -> bool:
-        """Return whether the fault strikes now."""
+        """Decide whether to inject the fault now, and record it. Returns the decision."""
         if (
             self._remaining <= 0
             or fault not in self._kinds

@@ -55,11 +55,11 @@ def run(
     violation = None
     try:
         world.run()
-        story = _format_log(world) if with_log else []  # before the checks, which write to the same database
+        log = _format_log(world) if with_log else []  # before the checks, which write to the same database
         invariants.check(world)
     except ViolationError as error:
         violation = str(error)
-        story = _format_log(world)
+        log = _format_log(world)
     return History(
         seed,
         violation,
@@ -68,7 +68,7 @@ def run(
         dict(world.faults.injected),
         len(world.attempts),
         time.perf_counter() - started,
-        story,
+        log,
     )
 
 

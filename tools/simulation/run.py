@@ -139,11 +139,11 @@ def _run_worker(
     try:
         with open_store() as store:
             if mutant is None:
-                _run_histories(seeds, store, results, stop, with_story=with_log)
+                _run_histories(seeds, store, results, stop, with_log=with_log)
             else:
                 (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
                 with selected.patch():
-                    _run_histories(seeds, store, results, stop, with_story=with_log, prepare=selected.prepare)
+                    _run_histories(seeds, store, results, stop, with_log=with_log, prepare=selected.prepare)
     except BaseException as error:  # noqa: BLE001  # raised again by the parent
         results.put(RuntimeError(f"{type(error).__name__}: {error}"))
 
