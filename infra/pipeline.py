@@ -119,7 +119,7 @@ class PipelineStack(Stack):
             row.name: {
                 "urls": [queue.queue_url for queue in self.queues[row.name].sources],
                 "mappings": [mapping.event_source_mapping_id for mapping in self.workers[row.name].mappings],
-                "concurrency_limit": row.concurrency_limit,
+                "limit": row.concurrency_limit,
             }
             for row in queue_workers(rows)
         }

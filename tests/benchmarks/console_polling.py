@@ -70,7 +70,7 @@ def run(
 
 def deploy(url: str) -> None:
     """Set the environment of the function."""
-    queues = {worker: {"urls": [], "mappings": [], "concurrency_limit": 24} for worker in WORKERS}
+    queues = {worker: {"urls": [], "mappings": [], "limit": 24} for worker in WORKERS}
     # One process sends far more requests than the rate limit of a tenant allows.
     variables = {"DATABASE_URL": url, "OIDC": SIGN_IN, "QUEUES": queues, "READS_AT_ONCE": "1000000"}
     os.environ |= {name: value if isinstance(value, str) else json.dumps(value) for name, value in variables.items()}

@@ -25,7 +25,7 @@ from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.fake_lambda import MAPPING, FakeLambda
 
-QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "concurrency_limit": 24}}
+QUEUES = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "limit": 24}}
 REASON = ("--reason", "The model is being exchanged", "--by", "kim")
 
 

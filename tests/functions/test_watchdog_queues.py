@@ -17,7 +17,7 @@ from functions.watchdog.steps import StepsFailedError
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.functions.fake_lambda import MAPPING, FakeLambda, refusal
 
-QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), concurrency_limit=100)}
+QUEUES = {"matching": QueueSettings(urls=(QUEUE_URL,), mappings=(MAPPING,), limit=100)}
 Run = Callable[[], dict[str, int]]
 
 

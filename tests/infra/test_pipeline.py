@@ -112,7 +112,7 @@ def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: W
         of.name: {
             "urls": [pipeline.id_of("AWS::SQS::Queue", name) for name in queues_of([of])],
             "mappings": [ids[name] for name in queues_of([of])],
-            "concurrency_limit": of.reserved_concurrency * of.permits,
+            "limit": of.reserved_concurrency * of.permits,
         }
         for of in queue_workers(WORKERS)
     }

@@ -217,7 +217,7 @@ def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth 
         "paused": None if pause is None else _pause_info(pause),
         "is_applied": True if pause is None else pause.is_applied,
         "version": 0 if pause is None else pause.version,
-        "concurrency_limit": queue.concurrency_limit,
+        "concurrency_limit": queue.limit,
         "approximate_visible": depth and depth.visible,
         "approximate_delayed": depth and depth.delayed,
         "approximate_in_flight": depth and depth.in_flight,

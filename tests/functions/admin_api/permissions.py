@@ -511,7 +511,7 @@ def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         aws, "client", lambda service: FakeLambda() if service == "lambda" else original_client(service)
     )
-    queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "concurrency_limit": 24}}
+    queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "limit": 24}}
     monkeypatch.setenv("QUEUES", json.dumps(queues))
     monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "scheduler"}))
     monkeypatch.setenv("RATE_LIMIT_BURST", "1000000")

@@ -427,7 +427,7 @@ def test_read_limit_does_not_affect_changes(
     settings.cache_clear()
 
     monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # the machine may be slow
-    monkeypatch.setattr(endpoint, "reads_of_process", ReadTokens())
+    monkeypatch.setattr(endpoint, "read_tokens", ReadTokens())
 
     responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
 

@@ -24,8 +24,8 @@ ADMIN, OPERATOR, VIEWER = (f"[{role} tenant:*]" for role in ("admin", "operator"
 OURS = "[admin tenant:acme]"
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 QUEUES = {
-    "tasks": {"urls": ["q/tasks", "q/tasks-retry"], "mappings": [str(MAPPING), str(OTHER)], "concurrency_limit": 24},
-    "matching": {"urls": ["q/matching"], "mappings": [str(UUID(int=1))], "concurrency_limit": 100},
+    "tasks": {"urls": ["q/tasks", "q/tasks-retry"], "mappings": [str(MAPPING), str(OTHER)], "limit": 24},
+    "matching": {"urls": ["q/matching"], "mappings": [str(UUID(int=1))], "limit": 100},
 }
 SINCE = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Switch = Callable[..., ApiResponse]

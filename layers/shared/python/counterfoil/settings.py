@@ -57,8 +57,8 @@ class QueueSettings(BaseModel):
     """The URL of its queue, and of its retry queue if it has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
-    concurrency_limit: int = Field(ge=1)
-    """Maximum number of messages processed concurrently."""
+    limit: int = Field(ge=1)
+    """Concurrency limit. The name is short because Lambda limits the environment to 4 KB."""
 
 
 class OidcSettings(BaseModel):
