@@ -432,7 +432,7 @@ def test_read_limit_does_not_affect_changes(
     responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
 
     assert [response.status for response in responses] == [200] * 4 + [429]
-    assert "rate limit of reads" in responses[-1].body["detail"]
+    assert "rate limit for reads" in responses[-1].body["detail"]
     assert int(responses[-1].headers["Retry-After"]) > 100
     export = call_api(
         "", method="GET", path="/api/admin/dlq/export", query={"tenant": "acme", "format": "json"}, groups=ADMIN

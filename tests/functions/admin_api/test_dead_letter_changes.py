@@ -42,7 +42,7 @@ def change(call_api: CallApi, job_id: UUID) -> Change:
         *,
         if_match: str | None = VERSION_1,
         groups: str = OPERATOR,
-        version: object = None,
+        target: object = None,
         **options: Any,
     ) -> ApiResponse:
         headers = {} if if_match is None else {"if-match": if_match}
@@ -51,7 +51,7 @@ def change(call_api: CallApi, job_id: UUID) -> Change:
         return call_api(
             content,
             method=method,
-            path=f"{PATH}/{version or job_id}/{action}",
+            path=f"{PATH}/{target or job_id}/{action}",
             groups=groups,
             headers=headers,
             **options,
@@ -203,8 +203,8 @@ def test_changes_require_operator_of_the_tenant(
 
 @pytest.mark.parametrize("action", BODIES)
 def test_change_of_unknown_dead_letter_returns_404(action: str, change: Change) -> None:
-    assert change(action, of=uuid4()).status == 404
-    assert change(action, of="no-id").status == 404
+    assert change(action, target=uuid4()).status == 404
+    assert change(action, target="no-id").status == 404
 
 
 def test_token_without_subject_changes_nothing(change: Change) -> None:
@@ -257,7 +257,7 @@ def test_edited_payload_must_match_the_task_type(change: Change, admin: Connecti
 
 def test_only_tasks_have_an_editable_payload(change: Change, database: Database, acme: UUID, call_api: CallApi) -> None:
     document = dead_letter_factory(database, acme)()
-    assert edit(change, of=document).status == 409
+    assert edit(change, target=document).status == 409
     assert call_api("", method="GET", path=f"{PATH}/{document}/payload", groups=ADMIN).status == 409
 
 
