@@ -61,7 +61,7 @@ COMMANDS = {
         WORK,
     ),
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
-    "chat": Command("cli.commands.chat:talk", "Chat with the language model.", TASKS),
+    "chat": Command("cli.commands.chat:chat", "Chat with the language model.", TASKS),
     "offers": Command(
         "cli.commands.offers:app", "List daily offers by date and time zone; queue the offers of a date.", TASKS
     ),

@@ -19,35 +19,35 @@ import typer
 from cli import ids
 from cli.failures import CommandError, UsageError
 
-URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
+URL_VARIABLE, TOKEN_VARIABLE = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
 TIMEOUT_SECONDS = 60.0
 """Long enough for the first response of the local cloud, which waits for a process to start."""
 UNAVAILABLE_RETRY_SECONDS = 300.0
 """Retry period of a waiting command while the API is unavailable."""
-PAGE = 100
+PAGE_SIZE = 100
 """Maximum items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-READER = "counterfoil"
+DEFAULT_USER = "counterfoil"
 """User name for reads if the system user is unknown."""
 UNASSIGNED = "-"
 """Slug of dead letters without a tenant."""
 PROBLEM = "application/problem+json"
-LONGEST_NAME, LONGEST_REASON = 254, 2000
+MAX_NAME_CHARS, MAX_REASON_CHARS = 254, 2000
 """Maximum lengths in the audit trail, in characters."""
 Kind = Literal["dead_letter", "operation", "group", "task", "document"]
 T = TypeVar("T")
 Query = Mapping[str, Any]
 
 
-class NotAllowedError(UsageError):
+class ForbiddenError(UsageError):
     """The caller lacks a permission."""
 
 
-class TooOftenError(UsageError):
+class RateLimitedError(UsageError):
     """The rate limit is exceeded."""
 
 
-class NotNowError(CommandError):
+class UnavailableError(CommandError):
     """The API is temporarily unavailable."""
 
 
@@ -97,9 +97,11 @@ class Api:
         try:
             response = self.client.request(method, path, params=params, json=body, headers=headers)
         except httpx.TimeoutException:
-            raise NotNowError("The API timed out. The change may have been applied; check before retrying.") from None
+            raise UnavailableError(
+                "The API timed out. The change may have been applied; check before retrying."
+            ) from None
         except httpx.HTTPError as error:
-            raise NotNowError(f"The API cannot be reached: {type(error).__name__}.") from None
+            raise UnavailableError(f"The API cannot be reached: {type(error).__name__}.") from None
         _raise_for_status(response)
         return response
 
@@ -107,7 +109,11 @@ class Api:
         """Yield pages until they contain `limit` items in the field `name`. Raises the same errors as `send`."""
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
-            parameters = {**query, "limit": PAGE if remaining is None else min(remaining, PAGE), "cursor": cursor}
+            parameters = {
+                **query,
+                "limit": PAGE_SIZE if remaining is None else min(remaining, PAGE_SIZE),
+                "cursor": cursor,
+            }
             page = read(self.send("GET", path, query=parameters), name, "next_cursor")
             yield page
             cursor = page["next_cursor"]
@@ -168,10 +174,10 @@ class Api:
             UsageError: no id matches, or several do.
         """
         part = text.strip().lower()
-        if ids.WHOLE.fullmatch(part) and kind != "group":
+        if ids.FULL_ID.fullmatch(part) and kind != "group":
             return part
         matches = []
-        if ids.PART.fullmatch(part):
+        if ids.PARTIAL_ID.fullmatch(part):
             response = self.send("GET", "/api/admin/dlq/lookup", query={"kind": kind, "part": part})
             matches = read(response, "found")["found"]
         if len(matches) != 1:
@@ -189,17 +195,17 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
         CloudError: the local cloud is not running.
         UsageError: the environment's settings for a deployment are invalid or incomplete.
     """
-    url, local = os.environ.get(URL), context.obj
+    url, local = os.environ.get(URL_VARIABLE), context.obj
     if url is not None and local is not None:
-        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) are mutually exclusive.")
+        raise UsageError(f"{URL_VARIABLE} and --local (or COUNTERFOIL_LOCAL) are mutually exclusive.")
     deployment = _deployment(url) if local is None else None
     if deployment is None:
         from cli.local.cloud import Cloud  # slow to import
-        from cli.local.place import cloud_folder
+        from cli.local.paths import cloud_paths
         from cli.local.sign_in import LocalSignIn
 
-        cloud = Cloud.at(cloud_folder(local))
-        auth = LocalSignIn(cloud, by or _reader_name())
+        cloud = Cloud.at(cloud_paths(local))
+        auth = LocalSignIn(cloud, by or _user_or_default())
         client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=TIMEOUT_SECONDS)
         return Api(context.with_resource(client), auth.name_of)
     source = context.get_parameter_source("by")
@@ -214,15 +220,17 @@ def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
     from cli.logins import Logins, StoredLogin  # imports this module
 
     if url is not None:
-        url = address(url, URL)
-        if TOKEN in os.environ:
+        url = normalize_url(url, URL_VARIABLE)
+        if TOKEN_VARIABLE in os.environ:
             return url, BearerAuth(_token())
     logins = Logins.read()
     chosen = url or logins.default
     if chosen in logins.by_url:
         return chosen, StoredLogin(chosen, logins.by_url[chosen])
     if url is not None:
-        raise UsageError(f"You are not signed in to {url}. Run 'counterfoil login --url {url}', or set {TOKEN}.")
+        raise UsageError(
+            f"You are not signed in to {url}. Run 'counterfoil login --url {url}', or set {TOKEN_VARIABLE}."
+        )
     return None
 
 
@@ -237,7 +245,7 @@ def poll(
     While the API is unavailable or the rate limit is exceeded, retry for up to UNAVAILABLE_RETRY_SECONDS.
 
     Raises:
-        NotNowError, TooOftenError: the last retry failed.
+        UnavailableError, RateLimitedError: the last retry failed.
         Other errors of `request`.
     """
     sleep(seconds)
@@ -245,7 +253,7 @@ def poll(
     while True:
         try:
             return request()
-        except (NotNowError, TooOftenError):
+        except (UnavailableError, RateLimitedError):
             if clock() - started >= UNAVAILABLE_RETRY_SECONDS:
                 raise
         sleep(seconds)
@@ -270,18 +278,18 @@ def _raise_for_status(response: httpx.Response) -> None:
     if response.status_code == 401:  # the message must not contain the token
         raise UsageError(
             "The API rejected the token: it has expired, or is not an ID token of the API's issuer. "
-            f"Run 'counterfoil login', or renew {TOKEN}."
+            f"Run 'counterfoil login', or renew {TOKEN_VARIABLE}."
         )
     if response.is_success:
         return
     sentence = _rejection_reason(response)
     if response.status_code == httpx.codes.FORBIDDEN:
-        raise NotAllowedError(sentence)
+        raise ForbiddenError(sentence)
     if response.is_client_error:
         wait = response.headers.get("Retry-After", "")
-        kind = TooOftenError if response.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
+        kind = RateLimitedError if response.status_code == httpx.codes.TOO_MANY_REQUESTS else UsageError
         raise kind(f"{sentence} Try again in {wait} s." if wait.isdigit() else sentence)
-    failure = NotNowError if response.is_server_error else CommandError
+    failure = UnavailableError if response.is_server_error else CommandError
     raise failure(f"The API failed ({response.status_code}): {sentence}")
 
 
@@ -295,18 +303,18 @@ def _rejection_reason(response: httpx.Response) -> str:
         return f"The response {response.status_code} {response.reason_phrase} did not come from the API."
 
 
-def _reader_name() -> str:
+def _user_or_default() -> str:
     try:
-        return user()
+        return system_user()
     except UsageError:
-        return READER
+        return DEFAULT_USER
 
 
 def _query_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def address(url: str, name: str) -> str:
+def normalize_url(url: str, name: str) -> str:
     """Return the normalized address of an API for the address of the API or its console.
 
     Raises:
@@ -330,13 +338,13 @@ def is_private(url: str) -> bool:
 
 
 def _token() -> str:
-    token = os.environ.get(TOKEN, "").strip()
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise UsageError(f"{TOKEN} must be an ID token from the issuer of {URL}.")
+        raise UsageError(f"{TOKEN_VARIABLE} must be an ID token from the issuer of {URL_VARIABLE}.")
     return token
 
 
-def user() -> str:
+def system_user() -> str:
     """Return the name of the system user.
 
     Raises:
@@ -349,11 +357,11 @@ def user() -> str:
 
 
 def _name(value: str) -> str:
-    return _checked_text("--by", value, LONGEST_NAME)
+    return _checked_text("--by", value, MAX_NAME_CHARS)
 
 
 def _reason(value: str | None) -> str | None:
-    return None if value is None else _checked_text("--reason", value, LONGEST_REASON)
+    return None if value is None else _checked_text("--reason", value, MAX_REASON_CHARS)
 
 
 def _checked_text(option: str, text: str, max_length: int) -> str:
@@ -367,7 +375,7 @@ By = Annotated[
     typer.Option(
         "--by",
         help="Your name, for the audit trail.",
-        default_factory=user,
+        default_factory=system_user,
         show_default="your user name",
         callback=_name,
     ),

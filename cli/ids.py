@@ -5,9 +5,9 @@ from uuid import UUID
 
 SHORT_ID_LENGTH = 8
 """Characters of an id in tables."""
-LEAST = 4
-PART = re.compile(rf"[0-9a-f-]{{{LEAST},36}}")
-WHOLE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+MIN_LENGTH = 4
+PARTIAL_ID = re.compile(rf"[0-9a-f-]{{{MIN_LENGTH},36}}")
+FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def short_id(id_: UUID | str | None) -> str:

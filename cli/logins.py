@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, Field, ValidationError
 
-from cli.client import TIMEOUT_SECONDS, NotNowError
+from cli.client import TIMEOUT_SECONDS, UnavailableError
 from cli.failures import CommandError, UsageError
 
 MIN_SECONDS_LEFT = 60
@@ -89,7 +89,7 @@ class Logins(BaseModel):
             raise CommandError(f"{_path()} is damaged. Delete it, and run 'counterfoil login'.") from None
 
 
-class RefusedError(CommandError):
+class IssuerRejectedError(CommandError):
     """The issuer rejected a request."""
 
 
@@ -113,7 +113,7 @@ class StoredLogin(httpx.Auth):
 
 
 @contextmanager
-def changed() -> Iterator[Logins]:
+def edit_logins() -> Iterator[Logins]:
     """Yield the stored logins under a lock, and save them at the end of the block.
 
     Raises:
@@ -173,7 +173,7 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
 
     Raises:
         RefusedError: the issuer rejected the request.
-        NotNowError: the issuer is unavailable.
+        UnavailableError: the issuer is unavailable.
     """
     host = httpx.URL(endpoint).host
     try:
@@ -181,12 +181,12 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
             endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS
         )
     except httpx.HTTPError as error:
-        raise NotNowError(f"The issuer {host} cannot be reached: {type(error).__name__}.") from None
+        raise UnavailableError(f"The issuer {host} cannot be reached: {type(error).__name__}.") from None
     if response.is_success:
         return response
     if response.is_client_error and response.status_code != httpx.codes.TOO_MANY_REQUESTS:
-        raise RefusedError(f"The issuer {host} rejected the request: {_error_code(response)}.")
-    raise NotNowError(f"The issuer {host} returned status {response.status_code}.")
+        raise IssuerRejectedError(f"The issuer {host} rejected the request: {_error_code(response)}.")
+    raise UnavailableError(f"The issuer {host} returned status {response.status_code}.")
 
 
 def error_code(text: str) -> str:
@@ -204,7 +204,7 @@ def _error_code(response: httpx.Response) -> str:
 def _refresh(url: str, now: float) -> Login:
     """Return the login with a valid token. Under the lock, only one of several commands refreshes it."""
     expired = f"The login to {url} has expired. Run 'counterfoil login --url {url}'."
-    with changed() as logins:
+    with edit_logins() as logins:
         login = logins.by_url.get(url)
         if login is None:
             raise UsageError(expired)
@@ -214,7 +214,7 @@ def _refresh(url: str, now: float) -> Login:
             form = {"grant_type": "refresh_token", "client_id": login.client, "refresh_token": login.refresh_token}
             try:
                 tokens = request_tokens(login.token_endpoint, form)
-            except RefusedError as error:
+            except IssuerRejectedError as error:
                 raise UsageError(f"{expired} {error}") from None
             login = login.model_copy(update=tokens.model_dump(exclude_none=True))
             logins.by_url[url] = login

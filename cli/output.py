@@ -25,7 +25,7 @@ MIN_WIDTH = 100
 """Minimum width without a terminal, so that tables in a file are not wrapped."""
 
 
-class Screen(Console):
+class SafeConsole(Console):
     """A console that replaces control characters in data, so that documents cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
@@ -46,15 +46,15 @@ def _sanitize(text: str) -> str:
     )
 
 
-def page() -> Console:
+def stdout() -> Console:
     """Return the console of standard output, for tables."""
     width = None if sys.stdout.isatty() else max(MIN_WIDTH, Console().width)
-    return Screen(width=width, highlight=False, markup=False)
+    return SafeConsole(width=width, highlight=False, markup=False)
 
 
-def aside() -> Console:
+def stderr() -> Console:
     """Return the console of standard error, for progress and notes."""
-    return Screen(stderr=True, highlight=False, markup=False)
+    return SafeConsole(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -78,7 +78,7 @@ class Checklist:
 
     def __init__(self) -> None:
         """Create an empty checklist."""
-        self._console = aside()
+        self._console = stderr()
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -137,7 +137,7 @@ class Counters:
 
     def __init__(self, names: Sequence[str], total: int) -> None:
         """Create a bar for each name, with `total` items each."""
-        self._console = aside()
+        self._console = stderr()
         self._names, self._total = names, total
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
@@ -182,7 +182,7 @@ def tenant_table(slugs: Sequence[str], *columns: Column) -> tuple[Table, Callabl
     return table, add
 
 
-def label(type_: str | None) -> str:
+def type_label(type_: str | None) -> str:
     """Return the name of a document type."""
     return (type_ or "").replace("_", " ")
 
@@ -197,7 +197,7 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def shown_time(text: str, *, seconds: bool = False) -> str:
+def format_time(text: str, *, seconds: bool = False) -> str:
     """Format a time of the API, ISO 8601 in UTC, as date and time of day."""
     return text[: 19 if seconds else 16].replace("T", " ")
 
@@ -210,7 +210,7 @@ def bars(numbers: Sequence[int], count: int) -> str:
     return "".join(BARS[-(-total * (len(BARS) - 1) // highest)] if highest else BARS[0] for total in sums)
 
 
-def is_wanted(context: typer.Context, list_name: str) -> bool:
+def is_list_requested(context: typer.Context, list_name: str) -> bool:
     """Return True if the group must list `list_name`, because no subcommand follows its name.
 
     Raises:

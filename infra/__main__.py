@@ -15,7 +15,7 @@ from infra.data import LocalDatabase, NetworkStack, RdsDatabase, Stage, State, e
 from infra.dependencies import dependency_layer
 from infra.packaging import LAMBDA, UNZIPPED_LIMIT, Package, PackagingError, code_layer, local_target, unzipped_size
 from infra.pipeline import PipelineStack
-from infra.worker_table import WORKERS, WorkerTableError, capped, shortened
+from infra.worker_table import WORKERS, WorkerTableError, cap_concurrency, shorten_timeouts
 
 LOCAL_MAXIMUM_CONCURRENCY = 2
 """Maximum concurrency of each queue in the local cloud, where each invocation is a process on the developer's machine.
@@ -36,11 +36,11 @@ def build(app: App, dependencies: Package) -> None:
     """
     deployment = Deployment.of(app.node.try_get_context)
     if deployment.stage == "local":
-        rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)
+        rows = cap_concurrency(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)
         PipelineStack(
             app,
             "counterfoil-pipeline",
-            rows=shortened(rows, deployment.timeout) if deployment.timeout else rows,
+            rows=shorten_timeouts(rows, deployment.timeout) if deployment.timeout else rows,
             stage=Stage(deployment, LocalDatabase(deployment.database_url or ""), None, local_target(), dependencies),
             # The emulator denies the bootstrap roles access to the bootstrap bucket, but allows it to the caller.
             synthesizer=CliCredentialsStackSynthesizer(),

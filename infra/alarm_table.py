@@ -12,7 +12,7 @@ from enum import StrEnum
 from infra.worker_table import WorkerSpec
 
 NAMESPACE = "Counterfoil"
-LEAST_ENDED = 20
+MIN_ENDED = 20
 """Minimum number of ended work items for a failure rate. With fewer, one damaged file would exceed the threshold."""
 ENDED = "FILL(m0, 0) + FILL(m1, 0)"
 """Number of failed and succeeded work items. FILL is needed because CloudWatch has no data points for zero."""
@@ -129,11 +129,11 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="failure-rate",
-        summary=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
+        summary=f"More than {{threshold}} % of {MIN_ENDED} or more work items of {{worker}} failed in 15 minutes.",
         scope=Scope.WORKER,
         metrics=("Failed", "Succeeded"),
         statistic="Sum",
-        expression=f"IF({ENDED} >= {LEAST_ENDED}, 100 * FILL(m0, 0) / ({ENDED}), 0)",
+        expression=f"IF({ENDED} >= {MIN_ENDED}, 100 * FILL(m0, 0) / ({ENDED}), 0)",
         threshold=1,
         minutes=15,
     ),

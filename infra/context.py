@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import UNBOUNDED, ExternalService, WorkerSpec
+from infra.worker_table import SOURCE_PREFIXES, ExternalService, WorkerSpec
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
@@ -115,7 +115,7 @@ TUNABLE = frozenset(
 )
 """Settings that a deployment may change."""
 NONCURRENT = "noncurrent"
-"""Name of the retention for replaced and deleted object versions under UNBOUNDED."""
+"""Name of the retention for replaced and deleted object versions under SOURCE_PREFIXES."""
 
 
 _TRUE = {"1", "on", "t", "true", "y", "yes"}
@@ -190,15 +190,15 @@ class ExternalServices:
 
     def needs_secret(self, row: WorkerSpec) -> bool:
         """Return whether `row` calls a service that needs the secret."""
-        return not self._internet_models.isdisjoint(row.calls_out) or self.notifies_slack(row)
+        return not self._internet_models.isdisjoint(row.external_services) or self.notifies_slack(row)
 
     def notifies_slack(self, row: WorkerSpec) -> bool:
         """Return whether `row` sends notifications to the Slack webhook."""
-        return self.slack and "notifications" in row.calls_out
+        return self.slack and "notifications" in row.external_services
 
     def calls_webhooks(self, row: WorkerSpec) -> bool:
         """Return whether `row` delivers results to tenants' webhooks."""
-        return self.webhooks and "webhooks" in row.calls_out
+        return self.webhooks and "webhooks" in row.external_services
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ def _thresholds(thresholds: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _retention(retention: Mapping[str, Any]) -> dict[str, int]:
-    prefixes = (*UNBOUNDED, NONCURRENT)
+    prefixes = (*SOURCE_PREFIXES, NONCURRENT)
     for name, days in retention.items():
         if name not in prefixes:
             raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(prefixes)}")

@@ -34,8 +34,8 @@ from infra.worker_table import (
     DEAD_LETTER_RETENTION,
     MAX_RECEIVE_COUNT,
     NOTIFIED_PREFIXES,
+    SOURCE_PREFIXES,
     SOURCE_RETENTION,
-    UNBOUNDED,
     DatabaseUser,
     Trigger,
     WorkerSpec,
@@ -281,7 +281,7 @@ class Queues(Construct):
         self._enforce_tls = enforce_tls
         # The visibility timeout of the DLQs is set in the row of the worker that consumes them.
         visibility = max(
-            (worker.visibility for worker in rows if worker.fed_by is Trigger.DEAD_LETTER_QUEUES), default=30
+            (worker.visibility for worker in rows if worker.trigger is Trigger.DEAD_LETTER_QUEUES), default=30
         )
         self.dead_letters = sqs.Queue(
             self,
@@ -330,7 +330,7 @@ class State(Construct):
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
-            if row.fed_by is Trigger.S3_EVENTS
+            if row.trigger is Trigger.S3_EVENTS
         }
         self.api = Api(
             self,
@@ -476,7 +476,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
 
     | prefix | current objects | noncurrent versions |
     |---|---|---|
-    | UNBOUNDED | permanent, or `days` | 30 days, or `days[NONCURRENT]` |
+    | SOURCE_PREFIXES | permanent, or `days` | 30 days, or `days[NONCURRENT]` |
     | `tasks/` | until the watchdog deletes them with their task | 1 day |
     | `dead-letters/` | 7 days | 1 day |
     | `exports/` | until the tenant deletes them | 1 day |
@@ -513,7 +513,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
                 expired_object_delete_marker=None if prefix in days else True,
                 abort_incomplete_multipart_upload_after=Duration.days(2),
             )
-            for prefix in UNBOUNDED
+            for prefix in SOURCE_PREFIXES
         ),
     ]
 

@@ -63,7 +63,7 @@ def dependency_layer(target: Target) -> Package:
         if not layer.exists():
             _build(layer, target, compiler)
         link = f"python/lib/python{target.python}/site-packages/{LINK}"
-        return pack({link: layer / LINK}, target, name="dependencies", runs_in="/opt")
+        return pack({link: layer / LINK}, target, name="dependencies", target_folder="/opt")
     package = Package(layer.with_suffix(".zip"), digest)
     if not package.path.exists():
         if compiler is None:
@@ -83,7 +83,7 @@ def _build(folder: Path, target: Target, compiler: str | None) -> None:
         site = Path(partial) / "layer" / "python"
         _install(site, target)
         trim(site)
-        compile_all(site.parent, compiler, runs_in="/opt")
+        compile_all(site.parent, compiler, target_folder="/opt")
         if target.platform is None:
             (site.parent / LINK).write_text(f"{folder / 'python'}\n")
         with suppress(OSError):  # another process was faster

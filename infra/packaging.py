@@ -80,7 +80,7 @@ def interpreter(version: str) -> str | None:
 
 def code_layer(target: Target, *, root: Path = ROOT) -> Package:
     """Return the layer of shared code: `python/counterfoil/`."""
-    return pack(files_under(root / "layers" / "shared", ["python"]), target, name="code", runs_in="/opt")
+    return pack(files_under(root / "layers" / "shared", ["python"]), target, name="code", target_folder="/opt")
 
 
 def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
@@ -98,7 +98,7 @@ def function(name: str, extra_files: Iterable[str], target: Target, *, root: Pat
         )
     paths = ["functions/__init__.py", f"functions/{name}", *extra_files]
     files = _with_pages(files_under(root, paths), f"functions/{name}/{pages.FOLDER}", root)
-    return pack(files, target, name=f"function-{name}", runs_in="/var/task")
+    return pack(files, target, name=f"function-{name}", target_folder="/var/task")
 
 
 def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Path]:
@@ -133,13 +133,13 @@ def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
     return dict(sorted(files.items()))
 
 
-def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) -> Package:
+def pack(files: Mapping[str, Path], target: Target, *, name: str, target_folder: str) -> Package:
     """Pack `files` (path in the package -> file), or return the existing package.
 
-    `runs_in` is the folder where the package will be unpacked, for tracebacks.
+    `target_folder` is the folder where the package will be unpacked, for tracebacks.
     """
     compiler = interpreter(target.python)
-    digest = hashlib.sha256(f"{_FORMAT}\n{target.python}\n{compiler is not None}\n{runs_in}\n".encode())
+    digest = hashlib.sha256(f"{_FORMAT}\n{target.python}\n{compiler is not None}\n{target_folder}\n".encode())
     for relative, path in files.items():
         digest.update(f"{relative}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     package = Package(BUILD / f"{name}-{digest.hexdigest()[:16]}.zip", digest.hexdigest())
@@ -149,12 +149,12 @@ def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) 
                 copy = Path(folder) / relative
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
-            compile_all(Path(folder), compiler, runs_in=runs_in)
+            compile_all(Path(folder), compiler, target_folder=target_folder)
             archive(Path(folder), package.path)
     return package
 
 
-def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
+def compile_all(folder: Path, compiler: str | None, *, target_folder: str) -> None:
     """Compile the files in `folder` in place. Files with syntax errors are skipped."""
     if compiler is None:
         return
@@ -171,7 +171,7 @@ def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
         "-s",
         str(folder),
         "-p",
-        runs_in,
+        target_folder,
     ]
     subprocess.run(  # noqa: S603 - our own arguments
         [compiler, *arguments, str(folder)], env=environment, stdout=subprocess.DEVNULL, check=False

@@ -18,7 +18,7 @@ from infra.api import Routes
 from infra.data import INBOX, RETRY_SUFFIX, RULE, RULE_SET, Queues, Stage, State, output
 from infra.packaging import Package
 from infra.worker import Worker, WorkerResources
-from infra.worker_table import Trigger, WorkerSpec, dependent, queue_workers, validate
+from infra.worker_table import Trigger, WorkerSpec, queue_workers, validate, workers_with_dependency
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
@@ -34,7 +34,7 @@ class Schedules(Construct):
         """Create a schedule for each scheduled worker."""
         super().__init__(scope, id_)
         for worker in workers:
-            if worker.row.fed_by is not Trigger.SCHEDULE:
+            if worker.row.trigger is not Trigger.SCHEDULE:
                 continue
             scheduler.Schedule(
                 self,
@@ -125,7 +125,7 @@ class PipelineStack(Stack):
         }
         ids = {
             f"{row.name}{suffix}": mapping.event_source_mapping_id
-            for row in dependent(rows)
+            for row in workers_with_dependency(rows)
             for suffix, mapping in zip(("", RETRY_SUFFIX), self.workers[row.name].mappings, strict=False)
         }
         for worker in self.workers.values():
@@ -133,7 +133,7 @@ class PipelineStack(Stack):
                 continue
             worker.grant_pause([mapping for row in queue_workers(rows) for mapping in self.workers[row.name].mappings])
             worker.function.add_environment("QUEUES", self.to_json_string(queues))
-            if ids and worker.row.fed_by is Trigger.SCHEDULE:
+            if ids and worker.row.trigger is Trigger.SCHEDULE:
                 worker.function.add_environment("MAPPINGS", self.to_json_string(ids))
 
     def _layers(self) -> list[lambda_.LayerVersion]:
@@ -156,7 +156,7 @@ class PipelineStack(Stack):
         """Route the gateway to its function, and set the console's URL for notifications."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
-            if worker.row.fed_by is Trigger.HTTP_API:
+            if worker.row.trigger is Trigger.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
@@ -164,7 +164,7 @@ class PipelineStack(Stack):
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)
-            if "notifications" in worker.row.calls_out:
+            if "notifications" in worker.row.external_services:
                 worker.function.add_environment("CONSOLE_URL", api.console)
 
     def _migrate_first(self, alarms: Alarms) -> None:
@@ -172,7 +172,7 @@ class PipelineStack(Stack):
 
         Alarms with a grace period are created after the migration, because it counts the deployment.
         """
-        migrators = [worker for worker in self.workers.values() if worker.row.fed_by is Trigger.DEPLOYMENT]
+        migrators = [worker for worker in self.workers.values() if worker.row.trigger is Trigger.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in migrators]
         for worker in migrators:
             triggers.Trigger(

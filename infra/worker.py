@@ -75,7 +75,7 @@ class Invocation:
     """Retries of a failed scheduled invocation, and how long it may wait while the function is busy."""
 
     retries: int
-    longest_wait: Duration
+    max_event_age: Duration
 
 
 INVOCATIONS = {
@@ -111,7 +111,7 @@ class Worker(Construct):
 
     def _function(self, code: lambda_.Code) -> lambda_.Function:
         row, network = self.row, self._shared.stage.network
-        invocation = INVOCATIONS[row.every] if row.fed_by is Trigger.SCHEDULE else None
+        invocation = INVOCATIONS[row.every] if row.trigger is Trigger.SCHEDULE else None
         return lambda_.Function(
             self,
             "Function",
@@ -137,7 +137,7 @@ class Worker(Construct):
             vpc_subnets=network.subnets(row) if network else None,
             security_groups=[network.security_group(row)] if network else None,
             retry_attempts=invocation.retries if invocation else None,
-            max_event_age=invocation.longest_wait if invocation else None,
+            max_event_age=invocation.max_event_age if invocation else None,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -157,7 +157,7 @@ class Worker(Construct):
         retry_delays = {target.name: target.retry_delays for target in targets(shared.rows, row) if target.retry_delays}
         if retry_delays:
             environment["RETRY_DELAYS"] = json.dumps(retry_delays)
-        if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        if row.trigger is Trigger.DEAD_LETTER_QUEUES:
             sources = {
                 shared.queues[worker.name].dead_letters.queue_arn: worker.name for worker in queue_workers(shared.rows)
             }
@@ -227,7 +227,7 @@ class Worker(Construct):
             ),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
             (READ, self._objects(row.reads)),
-            (["s3:PutObject"], self._objects(row.writes + row.admits)),
+            (["s3:PutObject"], self._objects(row.writes + row.upload_prefixes)),
             (["s3:DeleteObject"], self._objects(row.removes)),
             (ERASE if shared.stage.is_aws else [*ERASE, DELETE_LOCALLY], self._objects(row.erases)),
             (["s3:ListBucketMultipartUploads"], [shared.state.uploads.bucket_arn] if row.erases else []),
@@ -272,7 +272,7 @@ class Worker(Construct):
     def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
         """Return the queues of `source` that feed this worker, by the names of their mappings."""
         queues = self._shared.queues[source.name]
-        if self.row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+        if self.row.trigger is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
         return dict(zip(("Mapping", "RetryMapping"), queues.sources, strict=False))
 
@@ -321,16 +321,16 @@ def service_statements(row: WorkerSpec, external_services: ExternalServices) -> 
     """Yield the permissions of `row` for the AWS services that it calls outside the network."""
     model_settings: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
     for kind, setting in model_settings.items():
-        if external_services.models.get(kind) == "bedrock" and kind in row.calls_out:
+        if external_services.models.get(kind) == "bedrock" and kind in row.external_services:
             yield _invoke_statement(external_services.settings.get(setting, "*"))
-    if external_services.email and "notifications" in row.calls_out:
+    if external_services.email and "notifications" in row.external_services:
         yield iam.PolicyStatement(
             actions=["ses:SendEmail"],
             # Either the address or its domain may be the verified identity, so only the sender is restricted.
             resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
             conditions={"StringEquals": {"ses:FromAddress": external_services.settings["EMAIL_FROM"]}},
         )
-    if external_services.textract and "ocr" in row.calls_out:
+    if external_services.textract and "ocr" in row.external_services:
         # Textract does not support resource-level permissions.
         yield iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"])
 

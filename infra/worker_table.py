@@ -35,9 +35,9 @@ MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
 """Prefixes of the uploads bucket for whose new objects S3 sends messages."""
-UNBOUNDED = (*NOTIFIED_PREFIXES, "attachments/", "children/")
+SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 """Prefixes of source files: stored permanently unless the deployment sets a retention."""
-PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
+ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 ALL_QUEUES = ("*",)
 """Value of `sends_to` that means every worker with a queue."""
@@ -73,7 +73,7 @@ class WorkerSpec:
     name: str
     """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     description: str
-    fed_by: Trigger
+    trigger: Trigger
     timeout: int
     memory: int
     """Megabytes. 1,769 MB give a function one full vCPU."""
@@ -106,7 +106,7 @@ class WorkerSpec:
     """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
     """Prefixes of the uploads bucket whose object versions it may delete."""
-    admits: tuple[str, ...] = ()
+    upload_prefixes: tuple[str, ...] = ()
     """Prefixes of the uploads bucket for which it may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
@@ -117,7 +117,7 @@ class WorkerSpec:
     """Whether it may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
     """Workers whose functions it may invoke."""
-    calls_out: tuple[ExternalService, ...] = ()
+    external_services: tuple[ExternalService, ...] = ()
     depends_on: Literal["llm"] | None = None
     """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
@@ -159,12 +159,12 @@ class WorkerSpec:
     @property
     def uses_bucket(self) -> bool:
         """True if it uses the uploads bucket."""
-        return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.admits))
+        return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.upload_prefixes))
 
     @property
     def has_queue(self) -> bool:
         """True if it has a queue and a dead-letter queue."""
-        return self.fed_by in {Trigger.S3_EVENTS, Trigger.OUTBOX}
+        return self.trigger in {Trigger.S3_EVENTS, Trigger.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
@@ -174,14 +174,14 @@ class WorkerSpec:
     @property
     def has_event_source_mapping(self) -> bool:
         """True if event source mappings feed it."""
-        return self.has_queue or self.fed_by is Trigger.DEAD_LETTER_QUEUES
+        return self.has_queue or self.trigger is Trigger.DEAD_LETTER_QUEUES
 
 
 WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="acquisition",
         description="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
-        fed_by=Trigger.S3_EVENTS,
+        trigger=Trigger.S3_EVENTS,
         timeout=120,
         memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
@@ -198,7 +198,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="ingestion",
         description="recognizes documents and extracts their structured data",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=300,
         memory=2048,
         reserved_concurrency=10,
@@ -210,13 +210,13 @@ WORKERS: tuple[WorkerSpec, ...] = (
         sends_to=("matching",),
         reads=("uploads/", "attachments/", "children/"),
         writes=("children/",),
-        calls_out=("llm", "ocr"),
+        external_services=("llm", "ocr"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
         name="matching",
         description="finds candidates, scores and decides, writes matches and clusters",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=1769,
         reserved_concurrency=10,
@@ -226,13 +226,13 @@ WORKERS: tuple[WorkerSpec, ...] = (
         permits=10,  # a whole batch, because a wait for the language model must not block others
         start_margin=30,
         sends_to=("diagnostics",),
-        calls_out=("llm", "embeddings"),
+        external_services=("llm", "embeddings"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
         name="diagnostics",
         description="compares the documents of a cluster: quantities, prices, totals, duplicates",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=60,
         memory=1024,
         reserved_concurrency=10,
@@ -247,7 +247,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="document_output",
         description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=10,
@@ -258,13 +258,13 @@ WORKERS: tuple[WorkerSpec, ...] = (
         start_margin=30,
         reads=("exports/",),
         writes=("exports/",),
-        calls_out=("webhooks",),
+        external_services=("webhooks",),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
         name="tasks",
         description="runs submitted tasks: conversations with a language model, HTTP calls, ...",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=6,
@@ -275,13 +275,13 @@ WORKERS: tuple[WorkerSpec, ...] = (
         start_margin=30,
         retries="requeue",
         reads=("tasks/",),
-        calls_out=("llm", "webhooks"),
+        external_services=("llm", "webhooks"),
         alarms=(Alarm.DEAD_LETTERS,),
     ),
     WorkerSpec(
         name="offers",
         description="computes and stores a day's offers for a shard of users, and notifies destinations",
-        fed_by=Trigger.OUTBOX,
+        trigger=Trigger.OUTBOX,
         timeout=300,
         memory=3538,  # two vCPUs; a pool of a million people needs a gigabyte
         reserved_concurrency=4,
@@ -297,7 +297,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="dead_letters",
         description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
-        fed_by=Trigger.DEAD_LETTER_QUEUES,
+        trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
         reserved_concurrency=14,  # the mappings of seven queues
@@ -314,24 +314,24 @@ WORKERS: tuple[WorkerSpec, ...] = (
         description=(
             "every minute: sends overdue and lost messages and notifications, emits metrics, deletes expired data"
         ),
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         timeout=57,
         memory=512,
         reserved_concurrency=1,
         sends_to=ALL_QUEUES,
-        lists=PREFIXES,
+        lists=ALL_PREFIXES,
         removes=("tasks/",),
-        erases=PREFIXES,
+        erases=ALL_PREFIXES,
         database_user="counterfoil_maintenance",
         measures_queues=True,
-        calls_out=("llm", "notifications"),
+        external_services=("llm", "notifications"),
         pauses_mappings=True,
         alarms=(Alarm.ERRORS,),
     ),
     WorkerSpec(
         name="bulk",
         description="every minute: runs operations on dead letters and documents",
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         timeout=57,
         memory=1769,  # signs and sends 500 messages per second
         reserved_concurrency=1,
@@ -342,7 +342,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="offers_scheduler",
         description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
-        fed_by=Trigger.SCHEDULE,
+        trigger=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
         memory=512,
@@ -353,7 +353,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="admin_api",
         description="serves the HTTP API and the console",
-        fed_by=Trigger.HTTP_API,
+        trigger=Trigger.HTTP_API,
         timeout=29,
         memory=1024,
         reserved_concurrency=10,
@@ -361,7 +361,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         sends_to=ALL_QUEUES,
         reads=("tasks/", "uploads/", "attachments/", "children/", "dead-letters/"),  # the last for links to exports
         writes=("tasks/",),
-        admits=NOTIFIED_PREFIXES,
+        upload_prefixes=NOTIFIED_PREFIXES,
         measures_queues=True,
         reads_alarms=True,
         invokes=("offers_scheduler",),
@@ -372,7 +372,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     WorkerSpec(
         name="migrate",
         description="migrates the database schema before a deployment updates any other function",
-        fed_by=Trigger.DEPLOYMENT,
+        trigger=Trigger.DEPLOYMENT,
         timeout=600,
         memory=512,
         reserved_concurrency=1,
@@ -389,7 +389,7 @@ def queue_workers(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
 
 def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     """Return the workers whose queues feed `row`: itself, or all workers for the DLQ consumer."""
-    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+    if row.trigger is Trigger.DEAD_LETTER_QUEUES:
         return queue_workers(rows)
     return [row] if row.has_queue else []
 
@@ -403,12 +403,12 @@ def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
     ]
 
 
-def capped(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
+def cap_concurrency(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with at most this maximum concurrency, for small machines."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
-def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
+def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
     """Return the rows with timeouts of at most `timeout` seconds, for tests that exceed them on purpose."""
 
     def shorten(row: WorkerSpec) -> WorkerSpec:
@@ -424,7 +424,7 @@ def shortened(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...
     return tuple(shorten(row) for row in rows)
 
 
-def dependent(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
+def workers_with_dependency(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
     """Return the rows whose mappings are paused while a service that they depend on is unavailable."""
     return [row for row in rows if row.depends_on is not None]
 
@@ -450,7 +450,7 @@ def validate(rows: Sequence[WorkerSpec]) -> None:
             *_faults_of_polling(rows, row),
             *_faults_of_sending(by_name, row),
             *_faults_of_invoking(by_name, row),
-            *_faults_of_reach(row),
+            *_faults_of_access(row),
         ):
             raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
 
@@ -475,7 +475,7 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         if row.maximum_concurrency or row.batch_size or row.batching_window or row.visibility:
             yield (
                 "leave maximum_concurrency, batch_size, batching_window and visibility at 0, "
-                f"because no queue feeds it ({row.fed_by})"
+                f"because no queue feeds it ({row.trigger})"
             )
         return
     if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
@@ -520,7 +520,7 @@ def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> It
         yield "remove Alarm.DEAD_LETTERS from alarms, because it has no dead-letter queue"
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
-    if (row.fed_by is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
+    if (row.trigger is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
         yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other waiting work is also in PostgreSQL"
 
 
@@ -530,14 +530,14 @@ def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> I
             yield f"invokes names {name!r}, which is not a worker: correct the name or add its row"
 
 
-def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
-    for name in ("reads", "lists", "writes", "removes", "erases", "admits"):
+def _faults_of_access(row: WorkerSpec) -> Iterator[str]:
+    for name in ("reads", "lists", "writes", "removes", "erases", "upload_prefixes"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
                 yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
     for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
         yield f"remove {prefix} from writes, because S3 sends an upload event for every object there"
-    if row.every != "minute" and row.fed_by is not Trigger.SCHEDULE:
+    if row.every != "minute" and row.trigger is not Trigger.SCHEDULE:
         yield "remove every, because no schedule starts it"
     if row.retries == "requeue" and not row.has_queue:
         yield "remove retries, because it has no queue with messages to retry"
@@ -545,5 +545,5 @@ def _faults_of_reach(row: WorkerSpec) -> Iterator[str]:
         yield 'set retries to "requeue" or remove retry_delays, because they apply only to requeued messages'
     if row.depends_on is not None and not row.has_queue:
         yield "remove depends_on, because it has no queue to pause"
-    if row.depends_on is not None and row.depends_on not in row.calls_out:
-        yield f"add {row.depends_on!r} to calls_out, because depends_on requires it"
+    if row.depends_on is not None and row.depends_on not in row.external_services:
+        yield f"add {row.depends_on!r} to external_services, because depends_on requires it"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.commands.audit import Broken
+from cli.commands.audit import ChainError
 from counterfoil import audit
 from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection, Database
@@ -44,15 +44,15 @@ def record(database: Database, tenant_id: UUID) -> Record:
 
 
 @pytest.fixture
-def verify(database: Database, tenant_id: UUID) -> Callable[[], Broken | None]:
-    def verify_chain() -> Broken | None:
+def verify(database: Database, tenant_id: UUID) -> Callable[[], ChainError | None]:
+    def verify_chain() -> ChainError | None:
         with database.tenant(tenant_id) as connection:
             return first_broken_entry(connection, tenant_id)
 
     return verify_chain
 
 
-Verify = Callable[[], Broken | None]
+Verify = Callable[[], ChainError | None]
 
 
 @pytest.fixture

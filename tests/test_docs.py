@@ -37,7 +37,7 @@ def anchors(text: str) -> set[str]:
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 def test_readme_lists_every_worker_with_its_concurrency_limit(row: WorkerSpec) -> None:
-    assert f"| `{row.name}` | {row.fed_by} | {row.description} | {row.concurrency_limit or '-'} |\n" in README
+    assert f"| `{row.name}` | {row.trigger} | {row.description} | {row.concurrency_limit or '-'} |\n" in README
 
 
 def test_readme_names_only_existing_workers() -> None:

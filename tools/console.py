@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cli.local.place import search_path
+from cli.local.paths import search_path
 from functions.admin_api.handler import document
 
 ROOT = Path(__file__).parent.parent

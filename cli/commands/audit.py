@@ -11,7 +11,7 @@ import typer
 from cli.client import Api, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 SUMMARY = "Verify that the audit trail is unchanged."
 PATH = "/api/admin/dlq/audit"
@@ -54,7 +54,7 @@ def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson
     else:
         for result in results:
             entries, broken = result["entries"], result["broken"]
-            page().print(
+            stdout().print(
                 f"{result['tenant']}: intact, {entries} {'entry' if entries == 1 else 'entries'}"
                 if broken is None
                 else f"{result['tenant']}: broken at entry {broken['number']}. {broken['reason']}",
@@ -83,7 +83,7 @@ def _verify_tenant(api: Api, slug: str) -> dict[str, Any]:
 # -- hash chain -------------------------------------------------------------------------------------------------------
 
 
-class Broken(NamedTuple):
+class ChainError(NamedTuple):
     """First broken entry of a chain."""
 
     number: int
@@ -93,7 +93,7 @@ class Broken(NamedTuple):
 
 def verify(
     tenant_id: str | None, entries: Iterable[Entry], head: Callable[[], Mapping[str, Any] | None]
-) -> Broken | None:
+) -> ChainError | None:
     """Return the first broken entry of a chain, or None if the chain is intact.
 
     `entries` are all entries in order. `head` is called before and after reading them, because the trail can grow.
@@ -107,13 +107,13 @@ def verify(
         if reason is None and number == initial_head["number"] and entry["hash"] != initial_head["hash"]:
             reason = "The entry does not match the chain head."
         if reason is not None:
-            return Broken(number, reason)
+            return ChainError(number, reason)
         previous = entry["hash"]
     if number < initial_head["number"]:
-        return Broken(number + 1, "The latest entries are missing.")
+        return ChainError(number + 1, "The latest entries are missing.")
     final_number = (head() or no_head)["number"]
     return (
-        Broken(final_number + 1, "The entry was added without updating the chain head.")
+        ChainError(final_number + 1, "The entry was added without updating the chain head.")
         if number > final_number
         else None
     )

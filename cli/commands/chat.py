@@ -14,23 +14,23 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.client import URL, Api, connect, poll
+from cli.client import URL_VARIABLE, Api, connect, poll
 from cli.commands import tasks
 from cli.failures import UsageError
 from cli.local import fake_llm
 from cli.local.cloud import Cloud
-from cli.local.place import cloud_folder
-from cli.output import aside, page, print_json
+from cli.local.paths import cloud_paths
+from cli.output import print_json, stderr, stdout
 
 PATH = "/api/chat/sessions"
 POLL_SECONDS = 0.25
-LISTED = 20
+MAX_LISTED = 20
 """Conversations in a list."""
 _SPEAKERS = {"user": "you", "assistant": "bot"}
 _HELP = "Type a message and press Enter. /history shows all messages, /quit exits, Ctrl-C cancels a message."
 
 
-def talk(  # one for each option
+def chat(  # one for each option
     context: typer.Context,
     session: Annotated[
         str | None,
@@ -71,7 +71,7 @@ def talk(  # one for each option
         api = connect(context)
         session_id = Conversation(api, api.single_tenant(tenant)).find(session or "")
         api.send("DELETE", f"{PATH}/{session_id}")
-        aside().print("The conversation and all its messages were deleted.")
+        stderr().print("The conversation and all its messages were deleted.")
         return
     with _model(context, is_fake=is_fake) as options:
         api = connect(context)
@@ -84,12 +84,12 @@ def talk(  # one for each option
 @contextmanager
 def _model(context: typer.Context, *, is_fake: bool) -> Iterator[str]:
     """Provide a model in the local cloud. Yield the options required to continue a conversation with it."""
-    if URL not in os.environ:
-        with fake_llm.available(Cloud.at(cloud_folder(context.obj)), requested=is_fake) as cloud:
+    if URL_VARIABLE not in os.environ:
+        with fake_llm.available(Cloud.at(cloud_paths(context.obj)), requested=is_fake) as cloud:
             yield " --fake-llm" if fake_llm.port_of(cloud.state.tuning) else ""
         return
     if is_fake:
-        raise UsageError(f"--fake-llm requires the local cloud: unset {URL}, or remove --fake-llm.")
+        raise UsageError(f"--fake-llm requires the local cloud: unset {URL_VARIABLE}, or remove --fake-llm.")
     yield ""
 
 
@@ -97,7 +97,7 @@ def _lines() -> Iterator[str]:
     """Read lines from standard input until its end."""
     while True:
         if sys.stdin.isatty():
-            aside().print("you> ", end="", style="bold")
+            stderr().print("you> ", end="", style="bold")
         line = sys.stdin.readline()
         if not line:
             return
@@ -126,7 +126,9 @@ class Conversation:
             session["session_id"] for session in self.api.items(PATH, "sessions", limit=1000, tenant=self.tenant)
         ]
         suffix = text.strip().lower()
-        matches: list[str] = [id_ for id_ in session_ids if id_.endswith(suffix)] if len(suffix) >= ids.LEAST else []
+        matches: list[str] = (
+            [id_ for id_ in session_ids if id_.endswith(suffix)] if len(suffix) >= ids.MIN_LENGTH else []
+        )
         if len(matches) != 1:
             count = "No" if not matches else "More than one"
             raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' to list them.")
@@ -170,7 +172,7 @@ def run_conversation(conversation: Conversation, lines: Iterator[str], *, option
 
     `options` are required to continue the conversation later.
     """
-    aside().print(_HELP, style="dim")
+    stderr().print(_HELP, style="dim")
     if conversation.session_id is not None:
         _show(conversation.entries())
     with suppress(KeyboardInterrupt):  # Ctrl-C at the prompt exits
@@ -180,11 +182,11 @@ def run_conversation(conversation: Conversation, lines: Iterator[str], *, option
             if line == "/history":
                 _show(conversation.entries())
             elif line.startswith("/"):
-                aside().print(f"Unknown command {line.split()[0]}. {_HELP}", style="yellow")
+                stderr().print(f"Unknown command {line.split()[0]}. {_HELP}", style="yellow")
             elif line:
                 _send_message(conversation, line)
     if conversation.session_id is not None:
-        aside().print(
+        stderr().print(
             f"To continue: counterfoil chat {conversation.session_id[-ids.SHORT_ID_LENGTH :]}{options}", style="dim"
         )
 
@@ -193,7 +195,7 @@ def _send_message(conversation: Conversation, text: str) -> None:
     try:
         job_id = conversation.send(text)
     except UsageError as error:
-        aside().print(f"The message was rejected: {error}", style="red")
+        stderr().print(f"The message was rejected: {error}", style="red")
         return
     try:
         task = wait_for(conversation, job_id)
@@ -201,16 +203,16 @@ def _send_message(conversation: Conversation, text: str) -> None:
         conversation.cancel(job_id)
         task = conversation.fetch_task(job_id)
     if task["status"] == "succeeded" and isinstance(task["result"], dict):
-        page().print(Text("bot  ", "bold").append(str(task["result"]["message"]), "none"))
+        stdout().print(Text("bot  ", "bold").append(str(task["result"]["message"]), "none"))
     elif task["status"] == "failed":
-        aside().print(f"The message failed: {task['error']}", style="red")
+        stderr().print(f"The message failed: {task['error']}", style="red")
     else:
-        aside().print("Canceled: the message will not be answered.", style="yellow")
+        stderr().print("Canceled: the message will not be answered.", style="yellow")
 
 
 def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
     """Poll a task until it ends, and show why it waits."""
-    console = aside()
+    console = stderr()
     last_error = ""
     task = conversation.fetch_task(job_id)
     with console.status("waiting for a worker") as status:
@@ -239,16 +241,18 @@ def _show(entries: Sequence[Mapping[str, Any]]) -> None:
     for entry in entries:
         note = f"  ({entry['status']})" if entry["role"] == "user" and entry["status"] in {"failed", "canceled"} else ""
         style = "bold" if entry["role"] == "assistant" else "dim"
-        page().print(Text(f"{_SPEAKERS[entry['role']]:<5}", style).append(entry["content"], "none").append(note, "red"))
+        stdout().print(
+            Text(f"{_SPEAKERS[entry['role']]:<5}", style).append(entry["content"], "none").append(note, "red")
+        )
 
 
 def _list(api: Api, tenant: str, *, as_json: bool) -> None:
-    sessions = list(api.items(PATH, "sessions", limit=LISTED, tenant=tenant))
+    sessions = list(api.items(PATH, "sessions", limit=MAX_LISTED, tenant=tenant))
     if as_json:
         print_json(sessions)
         return
     if not sessions:
-        page().print("There are no conversations yet.")
+        stdout().print("There are no conversations yet.")
         return
     columns = [Column("id", no_wrap=True), Column("started", no_wrap=True), Column("messages", justify="right")]
     table = Table(*columns, Column("first message", overflow="fold"), box=None, pad_edge=False)
@@ -257,5 +261,5 @@ def _list(api: Api, tenant: str, *, as_json: bool) -> None:
         table.add_row(
             session["session_id"][-ids.SHORT_ID_LENGTH :], started, str(session["messages"]), Text(session["preview"])
         )
-    page().print(table)
-    page().print("To continue one: counterfoil chat ID")
+    stdout().print(table)
+    stdout().print("To continue one: counterfoil chat ID")

@@ -14,7 +14,7 @@ from cli import ids
 from cli.client import Api, By, Reason, connect
 from cli.commands.documents import DocumentType, name_of, total_of
 from cli.options import AnyTenant, AsJson, Limit, Override
-from cli.output import aside, is_wanted, page, print_json
+from cli.output import is_list_requested, print_json, stderr, stdout
 
 PATH = "/api/admin/clusters"
 SUMMARY = "List clusters by status. Show one with its variances; accept or dispute them."
@@ -35,7 +35,7 @@ ORDER_OF_TYPES = get_args(DocumentType)
 OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
 """Style of each three-way match status."""
 QUANTITIES = ("ordered", "delivered", "received", "rejected", "billed", "credited")
-SHOWN = 100
+MAX_SHOWN = 100
 """Maximum number of documents shown for a cluster."""
 
 Cluster = Mapping[str, Any]
@@ -75,7 +75,7 @@ def clusters(  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """List clusters by status. Default: open clusters, oldest first."""
-    if not is_wanted(context, "clusters"):
+    if not is_list_requested(context, "clusters"):
         return
     api = connect(context)
     filters = {"status": None if status == "all" else status, "supplier": supplier, "number": number, "sort": sort}
@@ -95,12 +95,12 @@ def clusters(  # one for each option
         return
     _show_list(listed)
     if len(merged) > limit:
-        aside().print("There are more. Add filter options, or raise --limit.")
+        stderr().print("There are more. Add filter options, or raise --limit.")
 
 
 def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
     if not listed:
-        page().print("No clusters found. To list all: counterfoil clusters --status all")
+        stdout().print("No clusters found. To list all: counterfoil clusters --status all")
         return
     shows_tenant = len({cluster["tenant"] for cluster in listed}) > 1
     amounts = (Column(name, justify="right") for name in ("ordered", "delivered", "billed", "at stake"))
@@ -130,7 +130,7 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
             Text(cluster["waiting_since"][:10]),
             Text(cluster["reason"] + (" It is being recomputed." if cluster["is_computing"] else "")),
         )
-    page().print(table)
+    stdout().print(table)
 
 
 def _status(status: str) -> Text:
@@ -144,10 +144,10 @@ def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(cluster)
         return
-    show_cluster(page(), cluster)
+    show_cluster(stdout(), cluster)
     if cluster["comparison"] is not None and cluster["comparison"]["can_be_accepted"]:
         suffix = ids.short_id(cluster["id"])
-        page().print(f"\nTo decide: counterfoil clusters accept {suffix}, or dispute {suffix}")
+        stdout().print(f"\nTo decide: counterfoil clusters accept {suffix}, or dispute {suffix}")
 
 
 def read(api: Api, id_: str) -> Cluster:
@@ -157,7 +157,7 @@ def read(api: Api, id_: str) -> Cluster:
         UsageError: the document does not exist or has no cluster.
     """
     path = f"{PATH}/{api.find_by_id_suffix('document', id_, 'documents')}"
-    cluster: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
+    cluster: Cluster = api.send("GET", path, query={"limit": MAX_SHOWN}).json()
     return cluster
 
 
@@ -391,7 +391,7 @@ def _decide(
         print_json(response)
         return
     for sentence in response["differences"]:
-        page().print(Text(f"{response['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
+        stdout().print(Text(f"{response['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
     for sentence in response["open"]:
-        page().print(Text(f"Still open: {sentence}"))
-    page().print("The cluster is being recomputed: counterfoil clusters show ID")
+        stdout().print(Text(f"Still open: {sentence}"))
+    stdout().print("The cluster is being recomputed: counterfoil clusters show ID")

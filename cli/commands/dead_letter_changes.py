@@ -29,7 +29,7 @@ from cli.commands.operations import Operation
 from cli.commands.tasks import read_payload
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
-from cli.output import Counters, aside, page, print_json, shown_time, tenant_table
+from cli.output import Counters, format_time, print_json, stderr, stdout, tenant_table
 
 Action = Literal["retry", "resolve", "ignore"]
 RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
@@ -46,7 +46,7 @@ IfVersion = Annotated[
         "--if-version", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False
     ),
 ]
-OneTenant = Annotated[
+SingleTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
 ]
 
@@ -138,7 +138,7 @@ def _change(
     if as_json:
         print_json(response)
     else:
-        page().print(f"Dead letter {ids.short_id(response['job_id'])} was {RESULTS[action]}.")
+        stdout().print(f"Dead letter {ids.short_id(response['job_id'])} was {RESULTS[action]}.")
 
 
 def _required_reason(reason: str | None) -> str:
@@ -202,7 +202,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Mode:
+class BulkOptions:
     """Options for running an operation."""
 
     reason: str | None
@@ -218,7 +218,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     context: typer.Context,
     dead_letters: DeadLetterIds = None,
     *,
-    tenant: OneTenant = None,
+    tenant: SingleTenant = None,
     task_type: OfType = None,
     group: OfGroup = None,
     since: Since = None,
@@ -237,7 +237,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
     Later dead letters are excluded. Each dead letter is retried once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
-    _run_bulk(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
+    _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))
 
 
 def _closing_command(action: Action, doc: str) -> Callable[..., None]:
@@ -245,7 +245,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         context: typer.Context,
         dead_letters: DeadLetterIds = None,
         *,
-        tenant: OneTenant = None,
+        tenant: SingleTenant = None,
         task_type: OfType = None,
         group: OfGroup = None,
         since: Since = None,
@@ -259,7 +259,7 @@ def _closing_command(action: Action, doc: str) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
-        _run_bulk(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
+        _run_bulk(context, action, selection, BulkOptions(reason, by, rate, None, yes, wait, as_json))
 
     close.__doc__ = doc
     return close
@@ -281,7 +281,7 @@ bulk_ignore = _closing_command(
 )
 
 
-def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
+def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode: BulkOptions) -> None:
     if mode.yes and action != "retry":
         _required_reason(mode.reason)
     api = connect(context, mode.by)
@@ -297,9 +297,9 @@ def _run_bulk(context: typer.Context, action: Action, selection: Selection, mode
     if mode.as_json:
         print_json(operation)
     else:
-        page().print(operations.progress(operation))
+        stdout().print(operations.progress(operation))
         if operation["ended_at"] is None:
-            aside().print(f"To see progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
+            stderr().print(f"To see progress: counterfoil operations show {ids.short_id(operation['operation_id'])}")
     if operation["reason"] or operation["failed"]:
         raise typer.Exit(1)
 
@@ -309,12 +309,12 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
         print_json(preview)
         return
     prefix = "" if preview["is_exact"] else "At least "
-    page().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
+    stdout().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
-            page().print("The newest:")
+            stdout().print("The newest:")
         show_list(preview["sample"])
-        aside().print("To apply this, add --yes.")
+        stderr().print("To apply this, add --yes.")
 
 
 def _wait(api: Api, operation: Operation) -> Operation:
@@ -326,7 +326,7 @@ def _wait(api: Api, operation: Operation) -> Operation:
         return updated
 
     short = ids.short_id(operation["operation_id"])
-    aside().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
+    stderr().print(f"Operation {short} starts within a minute, and continues if this command is interrupted.")
     while operation["selected"] is None and operation["ended_at"] is None:
         operation = poll_operation()
     with Counters([RESULTS[operation["action"]]], operation["selected"] or 0) as counters:
@@ -360,7 +360,7 @@ def purge(  # one for each option
         list[str],
         typer.Option(help=f"Only in this state: {', '.join(CLOSED_STATUSES)}. Can be repeated.", show_default=False),
     ],
-    tenant: OneTenant = None,
+    tenant: SingleTenant = None,
     confirm: Annotated[
         str | None,
         typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
@@ -386,10 +386,10 @@ def purge(  # one for each option
         if as_json:
             print_json(plan)
         else:
-            page().print(f"{summary}.")
+            stdout().print(f"{summary}.")
         return
     if confirm is None:
-        aside().print(f"{summary}, and deleted after {RESTORABLE_DAYS} days.")
+        stderr().print(f"{summary}, and deleted after {RESTORABLE_DAYS} days.")
         confirm = typer.prompt("Type the tenant's slug to purge them", err=True)
     if confirm != plan["confirm"]:
         raise UsageError(f"Nothing was purged: '{confirm}' is not the tenant's slug.")
@@ -397,9 +397,9 @@ def purge(  # one for each option
     if as_json:
         print_json(operation)
         return
-    page().print(operations.progress(operation))
-    aside().print(
-        f"To restore them until {shown_time(operation['restorable_until'])} UTC: "
+    stdout().print(operations.progress(operation))
+    stderr().print(
+        f"To restore them until {format_time(operation['restorable_until'])} UTC: "
         f"counterfoil operations restore {ids.short_id(operation['operation_id'])}"
     )
 
@@ -433,7 +433,7 @@ def audit_(
         print_json(entries)
         return
     if not entries:
-        page().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
+        stdout().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
         return
     table, add = tenant_table(
         [entry["tenant"] for entry in entries],
@@ -445,6 +445,6 @@ def audit_(
     for entry in entries:
         targets = [ids.short_id(target) for target in entry["targets"][:3]]
         ellipsis = ["..."] if len(entry["targets"]) > len(targets) else []
-        cells = (str(entry["number"]), shown_time(entry["recorded_at"], seconds=True), entry["action"])
+        cells = (str(entry["number"]), format_time(entry["recorded_at"], seconds=True), entry["action"])
         add(entry["tenant"], *map(Text, (*cells, ", ".join(targets + ellipsis), api.name_of(entry["actor"]))))
-    page().print(table)
+    stdout().print(table)

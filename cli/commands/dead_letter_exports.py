@@ -28,7 +28,7 @@ from cli.commands.operations import PATH as OPERATIONS
 from cli.commands.operations import Operation, OperationId
 from cli.failures import CommandError, UsageError
 from cli.options import AnyTenant, AsJson
-from cli.output import aside, page, print_json
+from cli.output import print_json, stderr, stdout
 
 FILE_EXTENSIONS = {"csv": "csv", "json": "jsonl"}
 """File extension of each format."""
@@ -83,7 +83,7 @@ def export_(  # noqa: PLR0913  # one for each option
 
 def fetch(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
     *,
     by: By,
@@ -94,7 +94,7 @@ def fetch(
     `counterfoil operations` lists exports.
     """
     api = connect(context, by)
-    operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', which, 'operations')}").json()
+    operation = api.send("GET", f"{OPERATIONS}/{api.find_by_id_suffix('operation', operation_id, 'operations')}").json()
     if operation["file"] is None:
         raise UsageError(f"Operation {ids.short_id(operation['operation_id'])} is not an export.")
     with _replacement_file(file) as output:
@@ -108,7 +108,7 @@ def _report(file: Path, format_: str, dead_letters: int, size: int, *, as_json: 
         print_json({"file": str(file), "format": format_, "dead_letters": dead_letters, "bytes": size})
     else:
         count = "1 dead letter" if dead_letters == 1 else f"{dead_letters:,} dead letters"
-        page().print(f"Wrote {count} to {file}.", soft_wrap=True)
+        stdout().print(f"Wrote {count} to {file}.", soft_wrap=True)
 
 
 def _format(file: Path, chosen: str | None) -> str:
@@ -171,10 +171,10 @@ def _fetch_ready(api: Api, export: Operation, output: BinaryIO) -> Operation:
         Other errors of `Api.send`.
     """
     if export["ended_at"] is None:
-        aside().print(
+        stderr().print(
             f"The export of {export['tenant']} is large: it is written to S3 first, starting within a minute."
         )
-        aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short_id(export['operation_id'])} FILE")
+        stderr().print(f"To fetch it later: counterfoil dlq fetch {ids.short_id(export['operation_id'])} FILE")
     path = f"{OPERATIONS}/{export['operation_id']}"
     while export["ended_at"] is None:
         export = poll(POLL_SECONDS, lambda: api.send("GET", path).json(), time.sleep)

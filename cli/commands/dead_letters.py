@@ -15,32 +15,32 @@ from cli import ids
 from cli.client import Api, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, moment
-from cli.output import aside, bars, facts_table, page, print_json, shown_time, tenant_table
+from cli.output import bars, facts_table, format_time, print_json, stderr, stdout, tenant_table
 
 PATH = "/api/admin/dlq"
 STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
 """Style of each status."""
-FINGERPRINT_SHOWN = 8
+FINGERPRINT_CHARS = 8
 MAX_ERROR_CHARS = 200
 """Maximum characters of an error in tables."""
-LONGEST_PAYLOAD = 4000
+MAX_PAYLOAD_CHARS = 4000
 """Maximum characters of a payload without --json."""
-BARS_SHOWN = 12
+BAR_COUNT = 12
 """Bars of a trend, each for two hours."""
-TRACES_AT_ONCE = 5
+TRACES_PER_COMMAND = 5
 """Maximum number of traces in one request to X-Ray."""
 
-Letter = Mapping[str, Any]
+DeadLetter = Mapping[str, Any]
 """A dead letter as returned by the API."""
 Event = Mapping[str, Any]
 """An event of a dead letter as returned by the API."""
 
 # -- options ----------------------------------------------------------------------------------------------------------
 
-SEVERAL_STATES = f"{', '.join(STATUSES)}. Can be repeated."
+STATES_HELP = f"{', '.join(STATUSES)}. Can be repeated."
 States = Annotated[
     list[str] | None,
-    typer.Option("--status", help=f"Only in this state: {SEVERAL_STATES}", show_default=False),
+    typer.Option("--status", help=f"Only in this state: {STATES_HELP}", show_default=False),
 ]
 OfType = Annotated[str | None, typer.Option("--type", help="Only this task type.", show_default=False)]
 OfGroup = Annotated[
@@ -153,7 +153,7 @@ def groups_(
     tenant: AnyTenant = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only groups with dead letters in this state: {SEVERAL_STATES}", show_default=False),
+        typer.Option(help=f"Only groups with dead letters in this state: {STATES_HELP}", show_default=False),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -185,10 +185,10 @@ def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson =
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def show_list(dead_letters: Sequence[Letter]) -> None:
+def show_list(dead_letters: Sequence[DeadLetter]) -> None:
     """Print dead letters as a table."""
     if not dead_letters:
-        page().print("No dead letters found.")
+        stdout().print("No dead letters found.")
         return
     table, add = tenant_table(
         [dead_letter["tenant"] for dead_letter in dead_letters],
@@ -202,19 +202,19 @@ def show_list(dead_letters: Sequence[Letter]) -> None:
             Text(ids.short_id(dead_letter["job_id"])),
             Text(dead_letter["task_type"]),
             _status(dead_letter),
-            Text(shown_time(dead_letter["dlq_timestamp"])),
+            Text(format_time(dead_letter["dlq_timestamp"])),
             file_name.append(_truncate(_error(dead_letter["metadata"]["last_error"])), "default"),
         )
-    page().print(table)
+    stdout().print(table)
 
 
-def _status(dead_letter: Letter) -> Text:
+def _status(dead_letter: DeadLetter) -> Text:
     return Text(dead_letter["status"], STATUSES[dead_letter["status"]])
 
 
 def _show_groups(groups: Sequence[Mapping[str, Any]], now: datetime) -> None:
     if not groups:
-        page().print("No dead letters found.")
+        stdout().print("No dead letters found.")
         return
     table, add = tenant_table(
         [group["tenant"] for group in groups],
@@ -226,21 +226,21 @@ def _show_groups(groups: Sequence[Mapping[str, Any]], now: datetime) -> None:
     for group in groups:
         add(
             group["tenant"],
-            Text(group["fingerprint"][:FINGERPRINT_SHOWN]),
+            Text(group["fingerprint"][:FINGERPRINT_CHARS]),
             Text(str(group["count"])),
             Text(str(group["pending"]), STATUSES["pending"] if group["pending"] else "dim"),
             Text(_age(now - datetime.fromisoformat(group["last_seen"]))),
-            Text(bars(group["trend"], BARS_SHOWN)),
+            Text(bars(group["trend"], BAR_COUNT)),
             Text(f"{group['worker']} ", "dim").append(
                 _truncate(f"{group['error_type']}: {group['message']}"), "default"
             ),
         )
-    page().print(table)
+    stdout().print(table)
 
 
 def _show_stats(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
-        page().print("There are no dead letters.")
+        stdout().print("There are no dead letters.")
         return
     table, add = tenant_table(
         [counts["tenant"] for counts in rows],
@@ -254,7 +254,7 @@ def _show_stats(rows: Sequence[Mapping[str, Any]]) -> None:
     if len(rows) > 1:
         table.add_section()
         add("", Text("all", "bold"), *_counts(total))
-    page().print(table)
+    stdout().print(table)
 
 
 def _counts(counts: Mapping[str, int]) -> list[Text]:
@@ -262,22 +262,22 @@ def _counts(counts: Mapping[str, int]) -> list[Text]:
     return [*cells, Text(f"{sum(counts[state] for state in STATUSES):,}")]
 
 
-def _show(api: Api, dead_letter: Letter, events: Sequence[Event]) -> None:
+def _show(api: Api, dead_letter: DeadLetter, events: Sequence[Event]) -> None:
     heading = Text(dead_letter["task_type"], "bold").append(
         f"  {dead_letter['tenant']}  {dead_letter['job_id']}  ", "dim"
     )
-    page().print(heading.append(_status(dead_letter)))
-    page().print(Text(_error(dead_letter["metadata"]["last_error"])))
-    page().print(facts_table(_facts(api, dead_letter)))
+    stdout().print(heading.append(_status(dead_letter)))
+    stdout().print(Text(_error(dead_letter["metadata"]["last_error"])))
+    stdout().print(facts_table(_facts(api, dead_letter)))
     payload = json.dumps(dead_letter["payload"], ensure_ascii=False, indent=1)
-    page().print(Text(payload[:LONGEST_PAYLOAD]))
-    if len(payload) > LONGEST_PAYLOAD:
-        aside().print(f"The payload has {len(payload)} characters. To see all of it, use --json.")
+    stdout().print(Text(payload[:MAX_PAYLOAD_CHARS]))
+    if len(payload) > MAX_PAYLOAD_CHARS:
+        stderr().print(f"The payload has {len(payload)} characters. To see all of it, use --json.")
     _show_events(api, events)
 
 
-def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
-    created = shown_time(dead_letter["dlq_timestamp"], seconds=True)
+def _facts(api: Api, dead_letter: DeadLetter) -> list[tuple[str, str]]:
+    created = format_time(dead_letter["dlq_timestamp"], seconds=True)
     attempts, work_id = dead_letter["attempts"], dead_letter["work_id"]
     facts = [
         ("created", f"{created} UTC ({dead_letter['dlq_reason'].replace('_', ' ')})"),
@@ -288,7 +288,7 @@ def _facts(api: Api, dead_letter: Letter) -> list[tuple[str, str]]:
         ("group", dead_letter["fingerprint"]),
     ]
     if dead_letter["resolved_at"] is not None:
-        resolution = shown_time(dead_letter["resolved_at"], seconds=True)
+        resolution = format_time(dead_letter["resolved_at"], seconds=True)
         resolution = f"{resolution} UTC by {api.name_of(dead_letter['resolved_by'] or '')}"
         notes = (dead_letter["resolution"] or {}).get("notes")
         facts.append((dead_letter["status"], f"{resolution}: {notes}" if notes else resolution))
@@ -303,10 +303,10 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
             event["kind"], event["outcome"]
         )
         cells = (str(title), api.name_of(event["actor"]), _truncate(_note(event)))
-        table.add_row(shown_time(event["at"], seconds=True), *map(Text, cells))
-    page().print(table)
+        table.add_row(format_time(event["at"], seconds=True), *map(Text, cells))
+    stdout().print(table)
     for command in (*_log_commands(events), *_trace_commands(events)):
-        page().print(Text(command), soft_wrap=True)
+        stdout().print(Text(command), soft_wrap=True)
 
 
 def _log_commands(events: Sequence[Event]) -> list[str]:
@@ -332,8 +332,8 @@ def _trace_commands(events: Sequence[Event]) -> list[str]:
     """Return commands that read the traces of attempts from X-Ray."""
     traces = list(dict.fromkeys(event["trace_id"] for event in events if event["trace_id"] is not None))
     return [
-        shlex.join(["aws", "xray", "batch-get-traces", "--trace-ids", *traces[first : first + TRACES_AT_ONCE]])
-        for first in range(0, len(traces), TRACES_AT_ONCE)
+        shlex.join(["aws", "xray", "batch-get-traces", "--trace-ids", *traces[first : first + TRACES_PER_COMMAND]])
+        for first in range(0, len(traces), TRACES_PER_COMMAND)
     ]
 
 

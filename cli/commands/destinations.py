@@ -7,7 +7,7 @@ from rich.table import Table
 
 from cli.client import By, connect
 from cli.options import AsJson
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 app = typer.Typer(
     help="Add, list and remove destinations of a tenant's results: signed webhooks and exports to S3.",
@@ -32,7 +32,7 @@ def list_(context: typer.Context, slug: Slug, *, as_json: AsJson = False) -> Non
         print_json(listed)
         return
     if not listed:
-        page().print(
+        stdout().print(
             f"Tenant '{slug}' has no destinations. To add one: counterfoil tenants destinations add-webhook {slug} "
             "office https://example.com/hook"
         )
@@ -42,7 +42,7 @@ def list_(context: typer.Context, slug: Slug, *, as_json: AsJson = False) -> Non
         table.add_row(
             destination["name"], destination["kind"], destination["address"], ", ".join(destination["events"])
         )
-    page().print(table)
+    stdout().print(table)
 
 
 @app.command("add-webhook")
@@ -79,7 +79,7 @@ def add_s3(  # one for each option
 def remove(context: typer.Context, slug: Slug, name: Name, *, by: By) -> None:
     """Remove a destination."""
     connect(context, by).send("DELETE", f"{_path(slug)}/{name}")
-    page().print(f"Destination '{name}' was removed.")
+    stdout().print(f"Destination '{name}' was removed.")
 
 
 @app.command("rotate-secret")
@@ -106,8 +106,8 @@ def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -
     if as_json:
         print_json(destination)
         return
-    page().print(sentence)
+    stdout().print(sentence)
     if destination["secret"] is not None:
-        page().print("Its secret, which is not shown again:")
-        page().print(destination["secret"], soft_wrap=True)
-        page().print("To verify calls with it, see docs/webhooks.md")
+        stdout().print("Its secret, which is not shown again:")
+        stdout().print(destination["secret"], soft_wrap=True)
+        stdout().print("To verify calls with it, see docs/webhooks.md")

@@ -13,7 +13,7 @@ from cli.client import Api, By, Reason, connect
 from cli.commands import uploads
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Since, Until
-from cli.output import aside, facts_table, is_wanted, label, page, print_json, shown_time
+from cli.output import facts_table, format_time, is_list_requested, print_json, stderr, stdout, type_label
 
 PATH = "/api/admin/documents"
 SUMMARY = "Show uploads; list, show, delete and replace documents."
@@ -30,7 +30,7 @@ DocumentType = Literal[
 """Document types in the usual order of business."""
 STAGES = ("source", "ingestion", "matching", "output")
 STAGE_STATES = ("none", "pending", "in-progress", "succeeded", "skipped", "failed")
-LINES_SHOWN = 20
+MAX_LINES_SHOWN = 20
 
 app = typer.Typer(
     help=f"""{SUMMARY}
@@ -55,7 +55,7 @@ def documents(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of every upload, in the order of arrival."""
-    if not is_wanted(context, "documents"):
+    if not is_list_requested(context, "documents"):
         return
     api = connect(context)
     listed = [
@@ -103,12 +103,12 @@ def list_(  # noqa: PLR0913  # one for each option
         return
     _show_list(listed)
     if len(merged) > limit:
-        aside().print("There are more. Add filter options, or raise --limit.")
+        stderr().print("There are more. Add filter options, or raise --limit.")
 
 
 def _show_list(listed: Sequence[dict[str, Any]]) -> None:
     if not listed:
-        page().print("No documents found.")
+        stdout().print("No documents found.")
         return
     total = Column("total", justify="right")
     table = Table("id", "tenant", "document", "supplier", total, "status", "not read", box=None)
@@ -125,14 +125,14 @@ def _show_list(listed: Sequence[dict[str, Any]]) -> None:
             status,
         )
         table.add_row(*map(Text, (*cells, ", ".join(document["missing"]))))
-    page().print(table)
+    stdout().print(table)
 
 
 def name_of(document: dict[str, Any]) -> str:
     """Return the display name of a document: its type and number, or its file and failure."""
     if document["dead_letter"] is not None:
         return f"{document['file_name']} (failed: {document['stages'][0]['reason']})"
-    return f"{label(document['type'] or 'other')} {document['number'] or ''}".strip()
+    return f"{type_label(document['type'] or 'other')} {document['number'] or ''}".strip()
 
 
 def total_of(document: dict[str, Any]) -> str:
@@ -149,8 +149,8 @@ def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = Fals
     if as_json:
         print_json(details)
         return
-    page().print(Text(name_of(details), "bold").append(f"  {details['tenant']}  {details['id']}", "dim"))
-    page().print(facts_table(_facts(details)))
+    stdout().print(Text(name_of(details), "bold").append(f"  {details['tenant']}  {details['id']}", "dim"))
+    stdout().print(facts_table(_facts(details)))
     _show_progress(details)
     _show_fields(details)
     _show_matches(details)
@@ -170,7 +170,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("file", f"{document['file_name']}, {document['size']:,} bytes"),
         (
             "received",
-            f"{shown_time(document['received_at'])} UTC by {source['kind']}{f' from {sender}' if sender else ''}",
+            f"{format_time(document['received_at'])} UTC by {source['kind']}{f' from {sender}' if sender else ''}",
         ),
     ]
     if source["kind"] == "mail":
@@ -179,7 +179,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("sender check", ", ".join(known_results) or "none"))
     if document["duplicate_uploads"]:
         facts.append(
-            ("duplicates", f"{document['duplicate_uploads']}, last {shown_time(document['last_duplicate_at'])} UTC")
+            ("duplicates", f"{document['duplicate_uploads']}, last {format_time(document['last_duplicate_at'])} UTC")
         )
     if document["method"]:
         facts.append(("extracted by", document["method"]))
@@ -208,15 +208,15 @@ def _show_progress(document: dict[str, Any]) -> None:
     table = Table("stage", "state", Column("attempts", justify="right"), Column("reason", overflow="fold"), box=None)
     for stage in document["progress"]:
         next_attempt = (
-            f"next attempt at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
+            f"next attempt at {format_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
         )
         reason = ", ".join(filter(None, (stage["reason"], next_attempt)))
         table.add_row(*map(Text, (stage["stage"], stage["state"], str(stage["attempts"]), reason)))
-    page().print(table)
+    stdout().print(table)
 
 
 def _show_fields(document: dict[str, Any]) -> None:
-    lines = [field for line in document["lines"][:LINES_SHOWN] for field in line]
+    lines = [field for line in document["lines"][:MAX_LINES_SHOWN] for field in line]
     if not document["fields"] and not lines:
         return
     table = Table(
@@ -227,25 +227,25 @@ def _show_fields(document: dict[str, Any]) -> None:
         value = field["unit_name"] or str(field["value"])
         cells = (field["path"], value, field["source"] or "", confidence, str(field["page"] or ""))
         table.add_row(*map(Text, cells))
-    page().print(table)
-    if document["lines_total"] > LINES_SHOWN:
-        aside().print(
+    stdout().print(table)
+    if document["lines_total"] > MAX_LINES_SHOWN:
+        stderr().print(
             f"It has {document['lines_total']} line items. To see {len(document['lines'])} of them, use --json."
         )
 
 
 def _show_matches(document: dict[str, Any]) -> None:
     if not document["matches"]:
-        page().print("It has no matches.")
+        stdout().print("It has no matches.")
         return
     table = Table("id", "matched document", Column("bits", justify="right"), "confidence", "decided by", box=None)
     for edge in document["matches"]:
         other = edge["document"]
         cells = (ids.short_id(other["id"]), name_of(other), f"{edge['score']:.1f}", edge["confidence"])
         table.add_row(*map(Text, (*cells, edge["decided_by"])))
-    page().print(table)
+    stdout().print(table)
     if document["matches_total"] > len(document["matches"]):
-        aside().print(f"It has {document['matches_total']} matches. These are the strongest.")
+        stderr().print(f"It has {document['matches_total']} matches. These are the strongest.")
 
 
 @app.command("timeline")
@@ -262,8 +262,8 @@ def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = 
     for event in events:
         note = event["error"] or ", ".join(f"{name} {value}" for name, value in event["detail"].items())
         cells = (Text(f"{event['kind']} {event['outcome']}"), Text(api.name_of(event["actor"])), Text(note))
-        table.add_row(shown_time(event["at"], seconds=True), *cells)
-    page().print(table)
+        table.add_row(format_time(event["at"], seconds=True), *cells)
+    stdout().print(table)
 
 
 @app.command("delete")
@@ -285,13 +285,13 @@ def delete(
         return
     id_, *parts = erased["documents"]
     split = f" with {len(parts)} part{'' if len(parts) == 1 else 's'} split from it" if parts else ""
-    page().print(f"Document {ids.short_id(id_)} of tenant '{erased['tenant']}' was deleted{split}.")
+    stdout().print(f"Document {ids.short_id(id_)} of tenant '{erased['tenant']}' was deleted{split}.")
     if erased["rematched"]:
-        page().print(f"Documents to match again: {erased['rematched']}.")
+        stdout().print(f"Documents to match again: {erased['rematched']}.")
     if erased["retained_documents"]:
-        page().print(f"Parts kept because another file contains them: {len(erased['retained_documents'])}.")
+        stdout().print(f"Parts kept because another file contains them: {len(erased['retained_documents'])}.")
     if erased["retained_files"]:
-        page().print(f"Files kept because other documents need them: {erased['retained_files']}.")
+        stdout().print(f"Files kept because other documents need them: {erased['retained_files']}.")
 
 
 @app.command("replace")
@@ -317,5 +317,5 @@ def replace(
     if as_json:
         print_json({"tenant": old["tenant"], "replaced": old["id"], "file": str(path), "key": key})
     else:
-        page().print(f"Uploaded {path.name}. It replaces {ids.short_id(old['id'])} when it has been extracted.")
-        page().print(f"To see its state: counterfoil documents --tenant {old['tenant']}")
+        stdout().print(f"Uploaded {path.name}. It replaces {ids.short_id(old['id'])} when it has been extracted.")
+        stdout().print(f"To see its state: counterfoil documents --tenant {old['tenant']}")

@@ -9,7 +9,7 @@ from cli.client import connect
 from cli.commands import uploads
 from cli.failures import ExitCode, UsageError
 from cli.options import AsJson
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 
 def ingest(
@@ -41,7 +41,7 @@ def ingest(
             print_json([{"file": str(path), "key": key} for path, key in zip(files, keys, strict=True)])
         else:
             option = f" --tenant {tenant}" if tenant else ""
-            page().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{option}")
+            stdout().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{option}")
         return
     results = uploads.wait_for(api, keys, timeout)
     if as_json:

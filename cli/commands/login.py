@@ -22,10 +22,10 @@ import httpx
 import typer
 from pydantic import BaseModel, ValidationError
 
-from cli.client import TIMEOUT_SECONDS, URL, NotNowError, address, is_private
+from cli.client import TIMEOUT_SECONDS, URL_VARIABLE, UnavailableError, is_private, normalize_url
 from cli.failures import CommandError, UsageError
-from cli.logins import Claims, Login, Logins, RefusedError, changed, error_code, post, request_tokens
-from cli.output import aside, page
+from cli.logins import Claims, IssuerRejectedError, Login, Logins, edit_logins, error_code, post, request_tokens
+from cli.output import stderr, stdout
 
 PORTS = (18400, 18401, 18402)
 """`infra/api.py` registers redirects to these ports, because an issuer compares the complete address."""
@@ -46,7 +46,7 @@ Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        envvar=URL,
+        envvar=URL_VARIABLE,
         help="Address of the deployment's API or console.",
         show_default="the last login's",
     ),
@@ -120,7 +120,7 @@ class Listener(TCPServer):
         if query:
             self.query = query
         elif line.strip():
-            aside().print(f"Paste the complete address. It starts with {self.redirect}?")
+            stderr().print(f"Paste the complete address. It starts with {self.redirect}?")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a connection that the browser closes early."""
@@ -162,14 +162,14 @@ def login(
     base_url = _choose_url(url)
     if base_url is None:
         raise UsageError("--url is required: counterfoil login --url https://counterfoil.example.com")
-    with changed():
+    with edit_logins():
         pass  # fail before the sign-in if logins cannot be stored
     client, issuer = _discover(base_url)
     with _open_listener() as listener:
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         sign_in = _sign_in_address(issuer, client, listener.redirect, state, verifier)
-        aside().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
-        aside().print("If the browser cannot reach this machine, paste the address that it shows after the sign-in.")
+        stderr().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
+        stderr().print("If the browser cannot reach this machine, paste the address that it shows after the sign-in.")
         if browse:
             threading.Thread(target=webbrowser.open, args=(sign_in,), daemon=True).start()  # some browsers block
         query = listener.wait(wait, sys.stdin)
@@ -178,9 +178,9 @@ def login(
         tokens = request_tokens(
             issuer.token_endpoint, form | {"redirect_uri": listener.redirect, "code_verifier": verifier}
         )
-    except RefusedError as error:
+    except IssuerRejectedError as error:
         raise CommandError(f"{error} The code may have expired: run 'counterfoil login' again.") from None
-    with changed() as logins:
+    with edit_logins() as logins:
         logins.by_url[base_url] = Login(
             **tokens.model_dump(),
             client=client,
@@ -189,7 +189,7 @@ def login(
         )
         logins.default = base_url
     claims = Claims.of(tokens.id_token)
-    page().print(f"Signed in to {base_url} as {claims.email or claims.sub}.", soft_wrap=True)
+    stdout().print(f"Signed in to {base_url} as {claims.email or claims.sub}.", soft_wrap=True)
 
 
 def logout(*, url: Url = None) -> None:
@@ -199,18 +199,18 @@ def logout(*, url: Url = None) -> None:
     """
     base_url = _choose_url(url)
     if base_url is None or base_url not in Logins.read().by_url:
-        page().print(
+        stdout().print(
             "You are not signed in." if base_url is None else f"You are not signed in to {base_url}.", soft_wrap=True
         )
         return
-    with changed() as logins:
+    with edit_logins() as logins:
         removed = logins.by_url.pop(base_url, None)
         if logins.default == base_url:
             logins.default = None
     if others := ", ".join(logins.by_url):
-        aside().print(f"Other logins: {others}. To use one, set {URL}.", soft_wrap=True)
+        stderr().print(f"Other logins: {others}. To use one, set {URL_VARIABLE}.", soft_wrap=True)
     if removed is None or removed.refresh_token is None or removed.revocation_endpoint is None:
-        page().print(f"Deleted the login to {base_url}. It had no token that can be revoked.", soft_wrap=True)
+        stdout().print(f"Deleted the login to {base_url}. It had no token that can be revoked.", soft_wrap=True)
         return
     try:
         post(removed.revocation_endpoint, {"token": removed.refresh_token, "client_id": removed.client})
@@ -218,11 +218,11 @@ def logout(*, url: Url = None) -> None:
         raise CommandError(
             f"Deleted the login to {base_url}, but could not revoke its refresh token. {error}"
         ) from None
-    page().print(f"Deleted the login to {base_url}, and revoked its refresh token.", soft_wrap=True)
+    stdout().print(f"Deleted the login to {base_url}, and revoked its refresh token.", soft_wrap=True)
 
 
 def _choose_url(url: str | None) -> str | None:
-    return Logins.read().default if url is None else address(url, "--url")
+    return Logins.read().default if url is None else normalize_url(url, "--url")
 
 
 def _discover(url: str) -> tuple[str, _Issuer]:
@@ -245,9 +245,9 @@ def _fetch(address: str, model: type[M], owner: str) -> M:
     try:
         response = httpx.get(address, headers={"Accept": "application/json"}, timeout=TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise NotNowError(f"{address} cannot be reached: {type(error).__name__}.") from None
+        raise UnavailableError(f"{address} cannot be reached: {type(error).__name__}.") from None
     if response.is_server_error:
-        raise NotNowError(f"{address} returned status {response.status_code}.")
+        raise UnavailableError(f"{address} returned status {response.status_code}.")
     try:
         return model.model_validate_json(response.content)
     except ValidationError:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cli.client import Api, By, Reason, connect
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import page, print_json, shown_time, tenant_table
+from cli.output import format_time, print_json, stdout, tenant_table
 
 SUMMARY = "List mail that failed DMARC; release or reject it."
 PATH = "/api/admin/mail"
@@ -44,7 +44,7 @@ def list_(
         print_json(mails)
         return
     if not mails:
-        page().print(f"There is no {hold} mail.")
+        stdout().print(f"There is no {hold} mail.")
         return
     columns = (Column("id", no_wrap=True), Column("received", no_wrap=True), Column("sender", overflow="fold"))
     table, add = tenant_table(
@@ -55,8 +55,8 @@ def list_(
     )
     for mail in mails:
         cells = (mail[name] or "-" for name in ("sender", "spf", "dkim", "dmarc", "subject"))
-        add(mail["tenant"], Text(mail["id"]), Text(shown_time(mail["received_at"])), *map(Text, cells))
-    page().print(table)
+        add(mail["tenant"], Text(mail["id"]), Text(format_time(mail["received_at"])), *map(Text, cells))
+    stdout().print(table)
 
 
 @app.command("release")
@@ -96,7 +96,7 @@ def dmarc(
     if as_json:
         print_json(current)
     else:
-        page().print(f"DMARC policy of tenant '{slug}': {current['dmarc_policy']}")
+        stdout().print(f"DMARC policy of tenant '{slug}': {current['dmarc_policy']}")
 
 
 def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bool) -> None:
@@ -105,4 +105,4 @@ def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bo
     if as_json:
         print_json(response)
     else:
-        page().print(f"The mail was {response['hold']}.")
+        stdout().print(f"The mail was {response['hold']}.")

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from cli.client import By, connect
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import aside, is_wanted, page, print_json
+from cli.output import is_list_requested, print_json, stderr, stdout
 
 SUMMARY = "List daily offers by date and time zone; queue the offers of a date."
 PATH = "/api/admin/offers"
@@ -29,7 +29,7 @@ app = typer.Typer(
 @app.callback()
 def offers(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
     """List the offers of every date and time zone."""
-    if is_wanted(context, "offers"):
+    if is_list_requested(context, "offers"):
         _list(context, tenant, limit, as_json=as_json)
 
 
@@ -67,8 +67,8 @@ def run(
     if as_json:
         print_json(queued)
         return
-    page().print(f"The scheduler is queuing the missing offers of {queued['date']} in {timezone}.")
-    aside().print("`counterfoil offers` shows their progress.")
+    stdout().print(f"The scheduler is queuing the missing offers of {queued['date']} in {timezone}.")
+    stderr().print("`counterfoil offers` shows their progress.")
 
 
 def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
@@ -77,9 +77,9 @@ def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bo
     if as_json:
         print_json({"pools": pools})
     elif pools:
-        page().print(_table(pools))
+        stdout().print(_table(pools))
     else:
-        aside().print("There are no offers yet.")
+        stderr().print("There are no offers yet.")
 
 
 def _table(pools: Sequence[Mapping[str, Any]]) -> Table:

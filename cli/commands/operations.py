@@ -10,7 +10,7 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, connect
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import aside, facts_table, is_wanted, page, print_json, shown_time, tenant_table
+from cli.output import facts_table, format_time, is_list_requested, print_json, stderr, stdout, tenant_table
 
 SUMMARY = "List operations on dead letters and documents; show, pause, resume or cancel one."
 PATH = "/api/admin/operations"
@@ -34,7 +34,7 @@ STYLES = {
 """Style of each state."""
 PER_MINUTE = {"extract", "match"}
 """Actions whose rate is per minute. Other rates are per second."""
-SHOWN_ITEMS = 20
+MAX_ITEMS_SHOWN = 20
 
 Operation = Mapping[str, Any]
 """An operation as returned by the API."""
@@ -51,7 +51,7 @@ def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
     """List operations on dead letters and documents; show, pause, resume or cancel one."""
-    if is_wanted(context, "operations"):
+    if is_list_requested(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 
 
@@ -64,16 +64,16 @@ def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20
 @app.command("show")
 def show(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     *,
     items: Annotated[
-        int, typer.Option("--letters", min=0, max=100_000, help="Maximum number of failed and skipped items.")
-    ] = SHOWN_ITEMS,
+        int, typer.Option("--items", min=0, max=100_000, help="Maximum number of failed and skipped items.")
+    ] = MAX_ITEMS_SHOWN,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of an operation, and why items failed or were skipped. --json has all items."""
     api = connect(context)
-    path = _path(api, which)
+    path = _path(api, operation_id)
     operation = api.send("GET", path).json()
     if as_json:
         print_json(operation | {"items": list(api.items(f"{path}/items", "items"))})
@@ -84,30 +84,30 @@ def show(
 
 
 @app.command("pause")
-def pause(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def pause(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. Items that have already started, up to a minute's worth, continue."""
-    _control(context, which, "pause", by, as_json=as_json)
+    _control(context, operation_id, "pause", by, as_json=as_json)
 
 
 @app.command("resume")
-def resume(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def resume(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
-    _control(context, which, "resume", by, as_json=as_json)
+    _control(context, operation_id, "resume", by, as_json=as_json)
 
 
 @app.command("cancel")
-def cancel(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def cancel(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently.
 
     Items that have already started continue; the others do not change.
     """
-    _control(context, which, "cancel", by, as_json=as_json)
+    _control(context, operation_id, "cancel", by, as_json=as_json)
 
 
 @app.command("rate")
 def rate_(
     context: typer.Context,
-    which: OperationId,
+    operation_id: OperationId,
     rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Dead letters per second, documents per minute.")],
     *,
     by: By,
@@ -117,13 +117,13 @@ def rate_(
 
     Items that have already started, up to a minute's worth, continue.
     """
-    _control(context, which, "rate", by, as_json=as_json, change={"rate": rate})
+    _control(context, operation_id, "rate", by, as_json=as_json, change={"rate": rate})
 
 
 @app.command("restore")
-def restore(context: typer.Context, which: OperationId, *, by: By, as_json: AsJson = False) -> None:
+def restore(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Undo a purge within 7 days. Messages in SQS are not restored."""
-    _control(context, which, "restore", by, as_json=as_json)
+    _control(context, operation_id, "restore", by, as_json=as_json)
 
 
 def processed_count(operation: Operation) -> int:
@@ -184,12 +184,12 @@ def _control(
     if as_json:
         print_json(changed)
     else:
-        page().print(progress(changed))
+        stdout().print(progress(changed))
 
 
 def _show_list(api: Api, operations: Sequence[Operation]) -> None:
     if not operations:
-        page().print("There are no operations.")
+        stdout().print("There are no operations.")
         return
     table, add = tenant_table(
         [operation["tenant"] for operation in operations],
@@ -200,23 +200,23 @@ def _show_list(api: Api, operations: Sequence[Operation]) -> None:
     for operation in operations:
         cells = [
             Text(ids.short_id(operation["operation_id"])),
-            Text(shown_time(operation["requested_at"])),
+            Text(format_time(operation["requested_at"])),
             Text(operation["action"]),
             Text(operation["state"], STYLES[operation["state"]]),
             Text(f"{_selected(operation):,}{'+' if operation['selected'] is None else ''}"),
             *(Text(f"{operation[name]:,}") for name in ("succeeded", "failed")),
         ]
         add(operation["tenant"], *cells, Text(api.name_of(operation["requested_by"])))
-    page().print(table)
+    stdout().print(table)
 
 
 def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
-    page().print(Text(progress(operation)))
+    stdout().print(Text(progress(operation)))
     requester = api.name_of(operation["requested_by"])
     facts = [
         ("tenant", operation["tenant"]),
         ("action", operation["action"]),
-        ("requested", f"{shown_time(operation['requested_at'], seconds=True)} UTC by {requester}"),
+        ("requested", f"{format_time(operation['requested_at'], seconds=True)} UTC by {requester}"),
         ("rate", _rate(operation)),
     ]
     if operation["canary"] is not None:
@@ -233,8 +233,10 @@ def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) ->
         facts.append(("note", operation["notes"]))
     if operation["file"] is not None:
         file = operation["file"]
-        facts.append(("file", f"{file['format']}, {file['bytes']:,} bytes, until {shown_time(file['expires_at'])} UTC"))
-    page().print(facts_table(facts))
+        facts.append(
+            ("file", f"{file['format']}, {file['bytes']:,} bytes, until {format_time(file['expires_at'])} UTC")
+        )
+    stdout().print(facts_table(facts))
     if items:
         _show_items(operation, items)
 
@@ -245,7 +247,7 @@ def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> Non
     )
     for item in items:
         table.add_row(Text(ids.short_id(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
-    page().print(table)
+    stdout().print(table)
     more = operation["failed"] + operation["skipped"] - len(items)
     if more > 0:
-        aside().print(f"There are {more:,} more. To see them, raise --letters or use --json.")
+        stderr().print(f"There are {more:,} more. To see them, raise --items or use --json.")

@@ -8,7 +8,7 @@ from rich.table import Table
 from cli.client import Api, By, connect
 from cli.failures import UsageError
 from cli.options import AsJson
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 PATH = "/api/admin/people"
 ROLES = ("viewer", "operator", "admin")
@@ -52,14 +52,14 @@ def list_(
         print_json(people)
         return
     if not people:
-        page().print("No people. To invite one: counterfoil people add ann@example.com --role viewer --tenant acme")
+        stdout().print("No people. To invite one: counterfoil people add ann@example.com --role viewer --tenant acme")
         return
     table = Table("e-mail", "role", "tenants", "state", box=None)
     for person in people:
         role = f"{person['role'] or '-'}{' (edits payloads)' if person['edits_payloads'] else ''}"
         tenants = ", ".join(person["tenants"])
         table.add_row(person["email"], role, tenants, "disabled" if person["is_disabled"] else "")
-    page().print(table)
+    stdout().print(table)
 
 
 @app.command("add")
@@ -78,7 +78,7 @@ def add(
         raise UsageError("A tenant is required: --tenant acme, or --tenant '*' for all.")
     body = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
     person = connect(context, by).send("POST", PATH, body=body).json()
-    print_json(person) if as_json else page().print(f"{person['email']} was invited as {person['role']}.")
+    print_json(person) if as_json else stdout().print(f"{person['email']} was invited as {person['role']}.")
 
 
 @app.command("change")
@@ -114,12 +114,12 @@ def remove(context: typer.Context, email: Email, *, by: By) -> None:
     """Remove a person."""
     api = connect(context, by)
     api.send("DELETE", f"{PATH}/{_id(api, email)}")
-    page().print(f"{email} was removed.")
+    stdout().print(f"{email} was removed.")
 
 
 def _change(api: Api, email: str, body: dict[str, Any], sentence: str, *, as_json: bool) -> None:
     person = api.send("PATCH", f"{PATH}/{_id(api, email)}", body=body).json()
-    print_json(person) if as_json else page().print(sentence)
+    print_json(person) if as_json else stdout().print(sentence)
 
 
 def _id(api: Api, email: str) -> str:

@@ -10,10 +10,10 @@ from rich.text import Text
 from cli.client import Api, By, Reason, connect
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
-from cli.output import aside, bars, is_wanted, page, print_json, shown_time
+from cli.output import bars, format_time, is_list_requested, print_json, stderr, stdout
 
 SUMMARY = "Show queue depths and outcomes; pause and resume queues."
-BARS_SHOWN = 12
+BAR_COUNT = 12
 """Bars of an hour, each for five minutes."""
 PATH = "/api/admin/queues"
 
@@ -40,7 +40,7 @@ IfVersion = Annotated[
 @app.callback()
 def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Show every queue."""
-    if is_wanted(context, "queues"):
+    if is_list_requested(context, "queues"):
         _list(context, tenant, as_json=as_json)
 
 
@@ -106,9 +106,9 @@ def _switch(
         print_json(after)
         return
     already = " already" if after["version"] == before else ""
-    page().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
+    stdout().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
     if not after["is_applied"]:
-        aside().print("The change has not been applied to Lambda yet. It is retried within a minute.")
+        stderr().print("The change has not been applied to Lambda yet. It is retried within a minute.")
 
 
 def _version(api: Api, worker: str) -> int:
@@ -137,19 +137,19 @@ def _show(api: Api, overview: Mapping[str, Any]) -> None:
     )
     for queue in overview["queues"]:
         table.add_row(*_cells(queue))
-    page().print(table)
+    stdout().print(table)
     for queue in overview["queues"]:
         if (paused := queue["paused"]) is not None:
-            when = f"{shown_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
-            page().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
+            when = f"{format_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
+            stdout().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
             if not queue["is_applied"]:
-                page().print(Text("  The change has not been applied to Lambda yet.", "yellow"))
+                stdout().print(Text("  The change has not been applied to Lambda yet.", "yellow"))
     for breaker in overview["breakers"] or ():
-        page().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
+        stdout().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
     for alarm in overview["alarms"] or ():
-        page().print(Text(f"The alarm {alarm['name']} is firing", "red"))
+        stdout().print(Text(f"The alarm {alarm['name']} is firing", "red"))
     if overview["measured_at"] is None:
-        aside().print("The watchdog has not run in the last hour: the backlog is unknown.")
+        stderr().print("The watchdog has not run in the last hour: the backlog is unknown.")
 
 
 def _cells(queue: Mapping[str, Any]) -> list[Text]:
@@ -166,7 +166,7 @@ def _cells(queue: Mapping[str, Any]) -> list[Text]:
         Text(_number(queue["pending"])),
         Text(_age(queue["oldest_seconds"])),
         Text(_number(queue["dead_letters"]), "red" if queue["dead_letters"] else ""),
-        Text(bars([sum(of_minute) for of_minute in zip(*minutes, strict=True)], BARS_SHOWN), "cyan"),
+        Text(bars([sum(of_minute) for of_minute in zip(*minutes, strict=True)], BAR_COUNT), "cyan"),
         Text(f"{succeeded + skipped:,}"),
         Text(f"{failed:,}", "red" if failed else ""),
     ]

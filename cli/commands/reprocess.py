@@ -7,7 +7,7 @@ import typer
 from cli import ids
 from cli.client import By, connect
 from cli.options import AsJson, Since, Until
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 RATE, MAX_RATE = 60, 1000
 
@@ -42,4 +42,6 @@ def reprocess(  # one for each option
         print_json(operation)
     else:
         short = ids.short_id(operation["operation_id"])
-        page().print(f"Operation {short} starts within a minute. To see progress: counterfoil operations show {short}")
+        stdout().print(
+            f"Operation {short} starts within a minute. To see progress: counterfoil operations show {short}"
+        )

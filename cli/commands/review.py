@@ -13,7 +13,7 @@ from cli.commands.documents import PATH as DOCUMENTS
 from cli.commands.documents import DocumentType
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Override
-from cli.output import is_wanted, label, page, print_json, shown_time
+from cli.output import format_time, is_list_requested, print_json, stdout, type_label
 
 PATH = "/api/admin/reviews"
 SUMMARY = "Review ambiguous matches, and correct wrong ones."
@@ -61,7 +61,7 @@ def review(  # one for each option
     as_json: AsJson = False,
 ) -> None:
     """List documents that need review."""
-    if not is_wanted(context, "documents that need review"):
+    if not is_list_requested(context, "documents that need review"):
         return
     filters = {
         "tenant": tenant,
@@ -75,11 +75,11 @@ def review(  # one for each option
     if as_json:
         print_json(listed)
     elif not listed:
-        page().print(f"No document is {STATES[state]}.")
+        stdout().print(f"No document is {STATES[state]}.")
     else:
         _show_list(listed)
         more = ", and there are more: raise --limit" if len(reviews) > limit else ""
-        page().print(f"{len(listed)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
+        stdout().print(f"{len(listed)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
 
 
 def _show_list(reviews: Sequence[Review]) -> None:
@@ -101,14 +101,14 @@ def _show_list(reviews: Sequence[Review]) -> None:
             review["opened_at"][:10],
         ]
         table.add_row(*map(Text, cells))
-    page().print(table)
+    stdout().print(table)
 
 
 def title(document: Document) -> str:
     """Return the display name of a document: its type and number."""
     if document["type"] is None:
         return "a deleted document"
-    return f"{label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
+    return f"{type_label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
 
 
 def _candidates(review: Review) -> str:
@@ -134,10 +134,10 @@ def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = Fals
 
 def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
     heading = Text(title(review["document"]), "bold")
-    page().print(heading.append(f"  {review['tenant']}  {ids.short_id(review['id'])}  {review['state']}", "dim"))
+    stdout().print(heading.append(f"  {review['tenant']}  {ids.short_id(review['id'])}  {review['state']}", "dim"))
     for ambiguous in review["ambiguous_matches"]:
-        page().print()
-        page().print(
+        stdout().print()
+        stdout().print(
             Text(
                 " ".join(
                     filter(
@@ -146,35 +146,35 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
                 )
             )
         )
-        page().print(_side_by_side(review["document"], ambiguous))
+        stdout().print(_side_by_side(review["document"], ambiguous))
         for candidate in ambiguous["candidates"][SIDE_BY_SIDE:]:
             document = candidate["document"]
-            page().print(
+            stdout().print(
                 Text(f"  {ids.short_id(document['id'])}  {title(document)}  {candidate['probability']:.0%}", "dim")
             )
         if ambiguous["other_candidates"]:
-            page().print(Text(f"  and {len(ambiguous['other_candidates'])} less likely candidates", "dim"))
+            stdout().print(Text(f"  and {len(ambiguous['other_candidates'])} less likely candidates", "dim"))
     if questions:
-        page().print()
-        page().print(Text("Questions to a language model", "bold"))
+        stdout().print()
+        stdout().print(Text("Questions to a language model", "bold"))
         for question in questions:
-            page().print(Text("  ").append(_heading(question)))
+            stdout().print(Text("  ").append(_heading(question)))
             for line in _answer_lines(question):
-                page().print(Text(f"    {line}"))
-        page().print(f"  Details: counterfoil review llm-log {ids.short_id(review['id'])}")
+                stdout().print(Text(f"    {line}"))
+        stdout().print(f"  Details: counterfoil review llm-log {ids.short_id(review['id'])}")
     if review["decisions"]:
-        page().print()
-        page().print(Text("Decisions", "bold"))
+        stdout().print()
+        stdout().print(Text("Decisions", "bold"))
     for decision in review["decisions"]:
         (other,) = set(decision["documents"]) - {review["id"]}
         reason = f": {decision['reason']}" if decision["reason"] else ""
         verdict = f"{decision['by']} {decision['verdict']} {ids.short_id(other)}"
-        page().print(Text(f"  {shown_time(decision['at'])}  {verdict}{reason}"))
+        stdout().print(Text(f"  {format_time(decision['at'])}  {verdict}{reason}"))
     if review["state"] == "open":
         id_ = ids.short_id(review["id"])
         has_candidates = any(ambiguous["candidates"] for ambiguous in review["ambiguous_matches"])
         verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
-        page().print(f"\nTo decide: counterfoil review {verbs}")
+        stdout().print(f"\nTo decide: counterfoil review {verbs}")
 
 
 def _ambiguity_reason(ambiguous: Mapping[str, Any]) -> str:
@@ -188,7 +188,7 @@ def _side_by_side(reviewed: Document, ambiguous: Mapping[str, Any]) -> Table:
     documents = [candidate["document"] for candidate in candidates]
     table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
     for document in documents:
-        table.add_column(f"{ids.short_id(document['id'])} {label(document['type'] or 'deleted')}", overflow="fold")
+        table.add_column(f"{ids.short_id(document['id'])} {type_label(document['type'] or 'deleted')}", overflow="fold")
     for name in _FACTS:
         table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (reviewed, *documents)))
     table.add_row(
@@ -236,12 +236,12 @@ def questions(
     if as_json:
         print_json(response)
     elif not response["questions"]:
-        page().print("No questions about this document were sent to a language model.")
+        stdout().print("No questions about this document were sent to a language model.")
     else:
         for question in response["questions"]:
             _show_question(question, with_text=full_prompt)
         if not full_prompt and any(question["user"] is not None for question in response["questions"]):
-            page().print("To see the prompts: counterfoil review llm-log ID --full-prompt")
+            stdout().print("To see the prompts: counterfoil review llm-log ID --full-prompt")
 
 
 def _questions(api: Api, id_: str) -> dict[str, Any]:
@@ -250,18 +250,18 @@ def _questions(api: Api, id_: str) -> dict[str, Any]:
 
 
 def _show_question(question: Mapping[str, Any], *, with_text: bool) -> None:
-    page().print(_heading(question))
+    stdout().print(_heading(question))
     for name, document in question["candidates"].items():
-        page().print(
-            Text(f"  {name}  {label(document['type'])} {document['number'] or ''}  {ids.short_id(document['id'])}")
+        stdout().print(
+            Text(f"  {name}  {type_label(document['type'])} {document['number'] or ''}  {ids.short_id(document['id'])}")
         )
     for line in _answer_lines(question):
-        page().print(Text(f"  {line}"))
+        stdout().print(Text(f"  {line}"))
     if question["user"] is None:
-        page().print(Text("  The text of the question is no longer stored.", "dim"))
+        stdout().print(Text("  The text of the question is no longer stored.", "dim"))
     elif with_text:
-        page().print(Text(f"\n{question['system']}\n{question['user']}", "dim"))
-    page().print()
+        stdout().print(Text(f"\n{question['system']}\n{question['user']}", "dim"))
+    stdout().print()
 
 
 def _heading(question: Mapping[str, Any]) -> Text:
@@ -269,7 +269,7 @@ def _heading(question: Mapping[str, Any]) -> Text:
     facts += [None if question["temperature"] is None else f"temperature {question['temperature']:g}"]
     if question["input_tokens"] is not None:
         facts.append(f"{question['input_tokens']} tokens in, {question['output_tokens']} out")
-    heading = Text(f"{shown_time(question['asked_at'])}  {question['model']}", "bold")
+    heading = Text(f"{format_time(question['asked_at'])}  {question['model']}", "bold")
     return heading.append(f"  {', '.join(filter(None, facts))}", "dim")
 
 
@@ -319,7 +319,7 @@ def reject(
         typer.Argument(metavar="CANDIDATE", help="Documents that do not match.", show_default=False),
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
+    all_candidates: Annotated[bool, typer.Option("--all", help="Reject all current candidates.")] = False,
     reason: Reason = None,
     by: By,
     override: Override = False,
@@ -329,11 +329,11 @@ def reject(
 
     The document is then matched again: of two candidates, the other one may become certain.
     """
-    if every == bool(candidates):
+    if all_candidates == bool(candidates):
         raise UsageError("Give either the candidates to reject, or --all.")
     api = connect(context, by)
     id_, *rejected_ids = _ids(api, document, *candidates or ())
-    if every:
+    if all_candidates:
         review = api.send("GET", f"{PATH}/{id_}").json()
         rejected_ids = [
             candidate["document"]["id"]
@@ -396,14 +396,14 @@ def _decide(
         return
     decision = "were confirmed as a match" if response["verdict"] == "confirmed" else "were rejected as a match"
     for a, b in response["decided"]:
-        page().print(Text(f"{_name(api, a)} and {_name(api, b)} {decision}."))
+        stdout().print(Text(f"{_name(api, a)} and {_name(api, b)} {decision}."))
     if response["rematched_documents"]:
-        page().print(
+        stdout().print(
             f"Documents to match again, because their ambiguous matches changed: {response['rematched_documents']}."
         )
-    page().print("Their clusters are being recomputed: counterfoil clusters show ID")
+    stdout().print("Their clusters are being recomputed: counterfoil clusters show ID")
 
 
 def _name(api: Api, id_: str) -> str:
     document = api.send("GET", f"{DOCUMENTS}/{id_}").json()
-    return f"{label(document['type'] or 'other')} {document['number'] or ids.short_id(id_)}"
+    return f"{type_label(document['type'] or 'other')} {document['number'] or ids.short_id(id_)}"

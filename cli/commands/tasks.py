@@ -15,12 +15,12 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, connect, poll
 from cli.failures import UsageError
-from cli.output import aside, page, print_json, tenant_table
+from cli.output import print_json, stderr, stdout, tenant_table
 
 SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"
 POLL_SECONDS = 0.5
-LONGEST_RESULT = 4000
+MAX_RESULT_CHARS = 4000
 """Maximum characters of a result without --json."""
 STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
 """Style of each status."""
@@ -82,7 +82,7 @@ def submit(  # one for each option
         task = wait_for(api, task["job_id"])
     _show(task, as_json=as_json)
     if response.status_code == 200 and not as_json:
-        aside().print("This task was submitted before, with the same key.")
+        stderr().print("This task was submitted before, with the same key.")
     if wait and task["status"] == "failed":
         raise typer.Exit(1)
 
@@ -177,7 +177,7 @@ def _fetch_task(api: Api, job_id: str) -> dict[str, Any]:
 
 def _show_list(tasks: Sequence[Mapping[str, Any]]) -> None:
     if not tasks:
-        page().print('No tasks found. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
+        stdout().print('No tasks found. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
         return
     table, add = tenant_table(
         [task["tenant"] for task in tasks],
@@ -188,7 +188,7 @@ def _show_list(tasks: Sequence[Mapping[str, Any]]) -> None:
         cells = [Text(task["job_id"][-ids.SHORT_ID_LENGTH :]), Text(task["task_type"]), _status(task)]
         cells += [Text(str(task["attempts"])), Text(f"{_time(task['created_at']):%Y-%m-%d %H:%M:%S}")]
         add(task["tenant"], *cells, Text(_note(task)))
-    page().print(table)
+    stdout().print(table)
 
 
 def _status(task: Mapping[str, Any]) -> Text:
@@ -214,9 +214,9 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(task)
         return
     heading = Text(task["task_type"], "bold").append(f"  {task['tenant']}  {task['job_id']}  ", "dim")
-    page().print(heading.append(_status(task)))
+    stdout().print(heading.append(_status(task)))
     if task["status"] != "succeeded" and _note(task):
-        page().print(Text(_note(task)))
+        stdout().print(Text(_note(task)))
     if task.get("timeline"):
         table = Table(*(Column(name, no_wrap=True) for name in ("attempt", "started", "took", "outcome")), box=None)
         table.pad_edge = False
@@ -228,9 +228,9 @@ def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
             table.add_row(
                 *map(Text, (str(attempt["attempt"]), f"{started:%H:%M:%S}", duration, attempt["outcome"], note))
             )
-        page().print(table)
+        stdout().print(table)
     if task["status"] == "succeeded":
         result = json.dumps(task["result"], ensure_ascii=False, indent=1)
-        page().print(Text(result[:LONGEST_RESULT]))
-        if len(result) > LONGEST_RESULT:
-            aside().print(f"The result has {len(result)} characters. To see all of it, use --json.")
+        stdout().print(Text(result[:MAX_RESULT_CHARS]))
+        if len(result) > MAX_RESULT_CHARS:
+            stderr().print(f"The result has {len(result)} characters. To see all of it, use --json.")

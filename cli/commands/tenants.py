@@ -12,7 +12,7 @@ from cli.commands.mail import dmarc
 from cli.commands.tolerances import tolerances
 from cli.failures import UsageError
 from cli.options import AsJson
-from cli.output import aside, page, print_json
+from cli.output import print_json, stderr, stdout
 
 PATH = "/api/admin/tenants"
 LOCAL_ORGANIZATION = "Local"
@@ -40,12 +40,12 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
         print_json(tenants)
         return
     if not tenants:
-        page().print("No tenant exists. To add one: counterfoil tenants add SLUG")
+        stdout().print("No tenant exists. To add one: counterfoil tenants add SLUG")
         return
     table = Table("tenant", "name", "state", box=None)
     for tenant in tenants:
         table.add_row(tenant["slug"], tenant["name"], "disabled" if tenant["disabled_at"] else "")
-    page().print(table)
+    stdout().print(table)
 
 
 @app.command("add")
@@ -90,14 +90,14 @@ def add(  # noqa: PLR0913  # one for each option
     if as_json:
         print_json(tenant)
         return
-    page().print(f"Tenant '{slug}' {'was added' if tenant['is_new'] else 'already exists'}.")
+    stdout().print(f"Tenant '{slug}' {'was added' if tenant['is_new'] else 'already exists'}.")
     for title, values in (("Mail arrives at", tenant["addresses"]), ("Failures are reported to", tenant["admins"])):
         if values:
-            page().print(f"{title} {', '.join(values)}.")
+            stdout().print(f"{title} {', '.join(values)}.")
     for added in tenant["destinations"]:
-        page().print(f"Results go to {added['name']}: {added['address']}")
+        stdout().print(f"Results go to {added['name']}: {added['address']}")
         if added["secret"] is not None:
-            page().print(f"  Its secret, which is not shown again: {added['secret']}", soft_wrap=True)
+            stdout().print(f"  Its secret, which is not shown again: {added['secret']}", soft_wrap=True)
 
 
 def _destination(kind: str, text: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _change(
     context: typer.Context, by: str, slug: str, change: dict[str, Any], sentence: str, *, as_json: bool
 ) -> None:
     changed = connect(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
-    print_json(changed) if as_json else page().print(sentence)
+    print_json(changed) if as_json else stdout().print(sentence)
 
 
 @app.command("admins")
@@ -149,9 +149,9 @@ def admins(
     if as_json:
         print_json(listed)
     elif listed:
-        page().print("\n".join(listed))
+        stdout().print("\n".join(listed))
     else:
-        page().print(
+        stdout().print(
             f"Tenant '{slug}' has no admins. To add one: counterfoil tenants admins {slug} --add ann@example.com"
         )
 
@@ -168,9 +168,9 @@ def addresses(
     if as_json:
         print_json(listed)
     elif listed:
-        page().print("\n".join(listed))
+        stdout().print("\n".join(listed))
     else:
-        page().print(
+        stdout().print(
             f"Tenant '{slug}' receives no mail. "
             f"To add an address: counterfoil tenants addresses {slug} --add invoices@{slug}.example"
         )
@@ -208,7 +208,7 @@ def delete(
     path = f"{PATH}/{slug}"
     plan = api.send("DELETE", path).json()
     if confirm is None:
-        aside().print(
+        stderr().print(
             f"{plan['documents']:,} documents, {plan['tasks']:,} tasks, {plan['dead_letters']:,} dead letters and all "
             f"other data of {slug} would be erased. This cannot be undone."
         )
@@ -221,6 +221,6 @@ def delete(
     if as_json:
         print_json(status)
     elif status["finished_at"] is None:
-        page().print(f"The erasure of '{slug}' was requested. It starts within a minute.")
+        stdout().print(f"The erasure of '{slug}' was requested. It starts within a minute.")
     else:
-        page().print(f"'{slug}' was erased: {status['rows']:,} rows and {status['objects']:,} object versions.")
+        stdout().print(f"'{slug}' was erased: {status['rows']:,} rows and {status['objects']:,} object versions.")

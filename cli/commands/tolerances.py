@@ -12,7 +12,7 @@ from rich.text import Text
 from cli.client import Api, By, Reason, connect
 from cli.failures import UsageError
 from cli.options import AsJson
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 KEYS = ("price", "billed_quantity", "delivered_quantity", "total", "tax")
 ANY = "any"
@@ -148,9 +148,9 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
         source = ": ".join(filter(None, (tolerance["set_by"], tolerance["reason"])))
         evidence = f" ({tolerance['evidence']['accepted']} documents accepted)" if tolerance["evidence"] else ""
         table.add_row(*map(Text, (tolerance["key"], _scope(tolerance), tolerance["text"], f"{source}{evidence}")))
-    page().print(table)
+    stdout().print(table)
     if recompared is not None:
-        page().print(
+        stdout().print(
             "1 cluster is compared again." if recompared == 1 else f"{recompared} clusters are compared again."
         )
 
@@ -158,17 +158,21 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
 def _show_suggestions(response: dict[str, Any], slug: str) -> None:
     """Show each suggestion with its evidence, and why other suggestions are withheld."""
     for suggestion in response["proposals"]:
-        page().print(Text(suggestion["proposal"]["id"], "bold cyan").append(f"  {suggestion['title']}", "bold default"))
+        stdout().print(
+            Text(suggestion["proposal"]["id"], "bold cyan").append(f"  {suggestion['title']}", "bold default")
+        )
         for sentence in suggestion["sentences"]:
-            page().print(Padding(Text(sentence), (0, 0, 0, 2)))
-        page().print()
+            stdout().print(Padding(Text(sentence), (0, 0, 0, 2)))
+        stdout().print()
     if response["proposals"]:
-        page().print(f"These have no effect yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
+        stdout().print(f"These have no effect yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
     if response["withheld"]:
         if response["proposals"]:
-            page().print()
-        page().print(Text("No suggestion for", "bold"))
+            stdout().print()
+        stdout().print(Text("No suggestion for", "bold"))
     for withheld in response["withheld"]:
-        page().print(Padding(Text(f"{withheld['title']}: {withheld['reason']}"), (0, 0, 0, 2)))
+        stdout().print(Padding(Text(f"{withheld['title']}: {withheld['reason']}"), (0, 0, 0, 2)))
     if not response["proposals"] and not response["withheld"]:
-        page().print("No differences have been accepted or disputed yet: counterfoil clusters accept ID, or dispute ID")
+        stdout().print(
+            "No differences have been accepted or disputed yet: counterfoil clusters accept ID, or dispute ID"
+        )

@@ -13,7 +13,7 @@ from rich.text import Text
 from cli.client import Api
 from cli.failures import CommandError, UsageError
 from cli.ids import short_id
-from cli.output import aside, label, page
+from cli.output import stderr, stdout, type_label
 
 PATH = "/api/uploads"
 State = Literal["waiting", "working", "succeeded", "ignored", "duplicate", "removed", "failed"]
@@ -73,7 +73,7 @@ def wait_for(
     """
     deadline = clock() + seconds
     finished: list[Upload] = []
-    with aside().status("Waiting") as status:
+    with stderr().status("Waiting") as status:
         for number, key in enumerate(keys):
             status.update(f"Waiting: {number} of {len(keys)}")
             while not (uploads := api.send("GET", PATH, query={"key": key}).json()["uploads"]) or _is_unfinished(
@@ -96,7 +96,7 @@ def _is_unfinished(uploads: Iterable[Upload]) -> bool:
 def show_uploads(uploads: Sequence[Upload], *, with_ids: bool = False) -> None:
     """Print a row for each upload, and the number of uploads in each state."""
     if not uploads:
-        page().print("There are no uploads.")
+        stdout().print("There are no uploads.")
         return
     shows_tenant = len({upload["tenant"] for upload in uploads}) > 1
     columns = [Column("tenant", no_wrap=True)] if shows_tenant else []
@@ -108,9 +108,9 @@ def show_uploads(uploads: Sequence[Upload], *, with_ids: bool = False) -> None:
         cells = [Text(upload["tenant"] or "(none)")] if shows_tenant else []
         cells += [Text("" if upload["state"] == "removed" else short_id(upload["document_id"]))] if with_ids else []
         cells += [Text(upload["file"]), Text(upload["state"], STATES[upload["state"]])]
-        table.add_row(*cells, label(upload["type"]), Text(upload["number"] or ""), Text(upload["note"] or ""))
-    page().print(table)
-    page().print(summary(upload["state"] for upload in uploads))
+        table.add_row(*cells, type_label(upload["type"]), Text(upload["number"] or ""), Text(upload["note"] or ""))
+    stdout().print(table)
+    stdout().print(summary(upload["state"] for upload in uploads))
 
 
 def summary(states: Iterable[str]) -> Text:

@@ -15,10 +15,10 @@ from cli.failures import CloudError
 from cli.local import deployment, emulator, processes
 from cli.local.deployment import Deployment, DeployOptions, Progress
 from cli.local.emulator import Emulator
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.postgres import PostgresServer
 from cli.local.processes import CloudProcess
-from cli.output import Checklist, aside
+from cli.output import Checklist, stderr
 from counterfoil.db import Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import OutboxMessage
@@ -49,19 +49,19 @@ class State:
         """The settings of the last deployment."""
         return DeployOptions(self.deployment.settings, self.deployment.timeout) if self.deployment else DeployOptions()
 
-    def save(self, place: CloudFolder) -> None:
+    def save(self, paths: CloudPaths) -> None:
         """Write the state file atomically."""
-        temporary = place.state.with_suffix(".new")
+        temporary = paths.state.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump({"version": VERSION, **asdict(self)}, file, indent=1)
-        temporary.replace(place.state)
+        temporary.replace(paths.state)
 
     @classmethod
-    def load(cls, place: CloudFolder) -> "State | None":
+    def load(cls, paths: CloudPaths) -> "State | None":
         """Return the saved state; None if it is missing or this version cannot read it."""
         with suppress(OSError, ValueError, TypeError, KeyError):
-            return cls._read(place.state)
+            return cls._read(paths.state)
         return None
 
     @classmethod
@@ -90,7 +90,7 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
-class Up:
+class UpResult:
     """Result of `up`."""
 
     cloud: "Cloud"
@@ -101,13 +101,13 @@ class Up:
 
 
 def up(
-    place: CloudFolder,
+    paths: CloudPaths,
     steps: Steps,
     *,
     port: int | None = None,
     database_port: int | None = None,
     tuning: DeployOptions | None = None,
-) -> Up:
+) -> UpResult:
     """Start the missing parts of the cloud: database, emulator, deployment.
 
     Settings in `tuning` replace those of the last deployment; None keeps them. After a failure or interruption, all
@@ -118,35 +118,35 @@ def up(
     """
     started = time.monotonic()
     wait_note = "Waiting for another command that is starting or stopping this cloud"
-    with processes.interruptible(), place.locked(lambda: steps.note(wait_note)):
-        processes.end_all(place.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
-        saved = State.load(place)
-        running = saved if saved is not None and _is_running(place, saved, steps) else None
+    with processes.interruptible(), paths.lock(lambda: steps.note(wait_note)):
+        processes.terminate_all(paths.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
+        saved = State.load(paths)
+        running = saved if saved is not None and _is_running(paths, saved, steps) else None
         try:
-            state = running or _start(place, steps, port, database_port)
+            state = running or _start(paths, steps, port, database_port)
             if running is not None:
                 _check_ports(state, port, database_port)
             options = tuning or (saved.tuning if saved else DeployOptions())
             fingerprint = deployment.fingerprint(state.database_url, options)
             is_stale = state.deployment is None or state.deployment.fingerprint != fingerprint
             if is_stale:
-                state = _deploy(place, state, options, fingerprint, steps)
+                state = _deploy(paths, state, options, fingerprint, steps)
         except BaseException:
             if running is None:
-                with processes.uninterrupted():
-                    _end(place)
+                with processes.ignore_interrupts():
+                    _terminate(paths)
                 steps.note("All processes of the cloud were ended")
             raise
-    return Up(Cloud(place, state), running is None, is_stale, time.monotonic() - started)
+    return UpResult(Cloud(paths, state), running is None, is_stale, time.monotonic() - started)
 
 
-def _is_running(place: CloudFolder, state: State, steps: Steps) -> bool:
+def _is_running(paths: CloudPaths, state: State, steps: Steps) -> bool:
     """Return whether all parts of the saved cloud are running, including a deployment.
 
     An incomplete cloud must be restarted.
     """
-    server = PostgresServer(place.postgres).running()
-    has_emulator = state.emulator.runs_in(place) and state.emulator.is_ready()
+    server = PostgresServer(paths.postgres).running()
+    has_emulator = state.emulator.runs_in(paths) and state.emulator.is_ready()
     if has_emulator and state.deployment and server and server.port == state.database_port and server.is_healthy():
         return True
     if state.deployment and not has_emulator:
@@ -168,64 +168,64 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
             )
 
 
-def _start(place: CloudFolder, steps: Steps, port: int | None, database_port: int | None) -> State:
+def _start(paths: CloudPaths, steps: Steps, port: int | None, database_port: int | None) -> State:
     """Start database and emulator. The state is saved before the deployment, for concurrent readers."""
-    processes.end_all(place.folder)
-    place.state.unlink(missing_ok=True)
-    place.check_space()
+    processes.terminate_all(paths.folder)
+    paths.state.unlink(missing_ok=True)
+    paths.check_space()
     if port is not None:
         emulator.check_free(port)
     steps.begin("PostgreSQL 18")
-    server = PostgresServer(place.postgres).start(database_port)
+    server = PostgresServer(paths.postgres).start(database_port)
     url = server.create_database(DATABASE)
     steps.begin("AWS emulator")
-    state = State(emulator.start(place, port), server.pid, server.port, url)
-    state.save(place)
+    state = State(emulator.start(paths, port), server.pid, server.port, url)
+    state.save(paths)
     return state
 
 
-def _deploy(place: CloudFolder, state: State, tuning: DeployOptions, fingerprint: str, steps: Steps) -> State:
+def _deploy(paths: CloudPaths, state: State, tuning: DeployOptions, fingerprint: str, steps: Steps) -> State:
     started = time.monotonic()
     steps.begin("Packages and template (cdk synth)")
     if state.deployment is None:
         location = {"LocationConstraint": emulator.REGION}
-        s3 = Cloud(place, state).client("s3")
+        s3 = Cloud(paths, state).client("s3")
         s3.create_bucket(Bucket=deployment.ASSETS_BUCKET, CreateBucketConfiguration=location)
     outputs = deployment.deploy(
-        place, state.emulator, state.database_url, tuning, Progress(steps.begin, steps.progress)
+        paths, state.emulator, state.database_url, tuning, Progress(steps.begin, steps.progress)
     )
     state = state.deployed(fingerprint, time.monotonic() - started, outputs, tuning)
-    state.save(place)
+    state.save(paths)
     return state
 
 
-def _end(place: CloudFolder) -> int:
+def _terminate(paths: CloudPaths) -> int:
     """End every process of the cloud. Return their number."""
-    ended = processes.end_all(place.folder)
-    server = PostgresServer(place.postgres)
+    ended = processes.terminate_all(paths.folder)
+    server = PostgresServer(paths.postgres)
     ended += server.running() is not None
     server.stop()
-    place.state.unlink(missing_ok=True)
+    paths.state.unlink(missing_ok=True)
     return ended
 
 
-def down(place: CloudFolder, steps: Steps) -> bool:
+def down(paths: CloudPaths, steps: Steps) -> bool:
     """End the cloud's processes and delete its data. Return whether it existed.
 
     Raises:
         CloudError, PostgresError: a process does not end.
     """
-    if not place.folder.exists():
+    if not paths.folder.exists():
         return False
     wait_note = "Waiting for another command that is using this cloud"
-    with place.locked(lambda: steps.note(wait_note)), processes.uninterrupted():
+    with paths.lock(lambda: steps.note(wait_note)), processes.ignore_interrupts():
         steps.begin("Processes")
-        ended = processes.end_all(place.folder)
+        ended = processes.terminate_all(paths.folder)
         steps.begin("Database")
-        had_database = place.postgres.exists()
-        PostgresServer(place.postgres).remove()
+        had_database = paths.postgres.exists()
+        PostgresServer(paths.postgres).remove()
         steps.begin("Files")
-        place.clear()
+        paths.clear()
     return ended > 0 or had_database
 
 
@@ -233,22 +233,22 @@ def down(place: CloudFolder, steps: Steps) -> bool:
 class Cloud:
     """A running local cloud."""
 
-    place: CloudFolder
+    paths: CloudPaths
     state: State
 
     @classmethod
-    def at(cls, place: CloudFolder) -> "Cloud":
+    def at(cls, paths: CloudPaths) -> "Cloud":
         """Return the cloud in this folder.
 
         Raises:
             CloudError: it is not running.
         """
-        state = State.load(place)
+        state = State.load(paths)
         if state is None or state.deployment is None:
             raise CloudError("The local cloud is not running. Run 'counterfoil up' first.")
-        if not state.emulator.runs_in(place):
+        if not state.emulator.runs_in(paths):
             raise CloudError("The local cloud has stopped. Run 'counterfoil up' to restart it.")
-        return cls(place, state)
+        return cls(paths, state)
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -282,7 +282,7 @@ class Cloud:
 
     def database_url(self, user: str) -> str:
         """Return the connection string of `user`."""
-        server = PostgresServer(self.place.postgres).running()
+        server = PostgresServer(self.paths.postgres).running()
         if server is None:
             raise CloudError("The local cloud's database has stopped. Run 'counterfoil up' to restart it.")
         return server.url(DATABASE, user)
@@ -309,7 +309,7 @@ class Cloud:
 
 
 @contextmanager
-def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Cloud]:
+def running_cloud(paths: CloudPaths, logs: Path, *, keep: bool) -> Iterator[Cloud]:
     """Start a cloud for the block. Stop it afterwards, unless `keep` or it was running before.
 
     Logs of a failure are copied to `logs`.
@@ -318,7 +318,7 @@ def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Clo
         CloudError, PostgresError: it cannot start.
     """
     try:
-        Cloud.at(place)
+        Cloud.at(paths)
         was_running = True
     except CloudError:
         was_running = False
@@ -327,15 +327,15 @@ def running_cloud(place: CloudFolder, logs: Path, *, keep: bool) -> Iterator[Clo
     try:
         with processes.interruptible():
             with steps.live():
-                cloud = up(place, steps).cloud
+                cloud = up(paths, steps).cloud
             with closing(cloud.database):  # before its server stops, because the pool would try to reconnect
                 yield cloud
     except Exception:
-        if place.logs.is_dir() and not was_running and not keep:
-            shutil.copytree(place.logs, logs)
-            aside().print(f"The logs are in {logs}.")
+        if paths.logs.is_dir() and not was_running and not keep:
+            shutil.copytree(paths.logs, logs)
+            stderr().print(f"The logs are in {logs}.")
         raise
     finally:
         if not was_running and not keep:
-            with processes.uninterrupted(), steps.live():
-                down(place, steps)
+            with processes.ignore_interrupts(), steps.live():
+                down(paths, steps)

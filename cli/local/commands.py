@@ -12,8 +12,8 @@ from cli.failures import CloudError, ExitCode, UsageError
 from cli.local import cloud, deployment, emulator
 from cli.local.cloud import Cloud
 from cli.local.deployment import DeployOptions
-from cli.local.place import cloud_folder
-from cli.output import Checklist, page, print_json
+from cli.local.paths import cloud_paths
+from cli.output import Checklist, print_json, stdout
 
 
 def up(
@@ -46,7 +46,7 @@ def up(
     tuning = DeployOptions(_parse_settings(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
     with steps.live():
-        result = cloud.up(cloud_folder(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
+        result = cloud.up(cloud_paths(context.obj), steps, port=port, database_port=database_port, tuning=tuning)
     report = {
         **_locations(result.cloud),
         "started": result.started,
@@ -58,7 +58,7 @@ def up(
         return
     states = {(True, True): "is running", (False, True): "was already running; the app was deployed again"}
     state = states.get((result.started, result.deployed), "was already running, and nothing has changed")
-    page().print(f"The local cloud {state} ({result.seconds:.1f} s).")
+    stdout().print(f"The local cloud {state} ({result.seconds:.1f} s).")
     _show(_locations(result.cloud))
 
 
@@ -84,8 +84,8 @@ def down(context: typer.Context) -> None:
     """
     steps = Checklist()
     with steps.live():
-        was_there = cloud.down(cloud_folder(context.obj), steps)
-    page().print("The local cloud was stopped and deleted." if was_there else "There was no local cloud.")
+        was_there = cloud.down(cloud_paths(context.obj), steps)
+    stdout().print("The local cloud was stopped and deleted." if was_there else "There was no local cloud.")
 
 
 def status(
@@ -100,14 +100,14 @@ def status(
 
     Exits with 3 if it is not running.
     """
-    place = cloud_folder(context.obj)
+    paths = cloud_paths(context.obj)
     try:
-        running = Cloud.at(place)
+        running = Cloud.at(paths)
         queues = _queue_counts(running)
     except CloudError as error:
         if not as_json:
             raise
-        print_json({"up": False, "reason": str(error), "folder": place.folder})
+        print_json({"up": False, "reason": str(error), "folder": paths.folder})
         raise typer.Exit(ExitCode.NO_CLOUD) from None
     if as_environment:
         for name, value in running.state.emulator.environment.items():
@@ -118,15 +118,15 @@ def status(
     if as_json:
         print_json({"up": True, **_locations(running), "changed_since_deployment": changed, "queues": queues})
         return
-    page().print("The local cloud is running.")
+    stdout().print("The local cloud is running.")
     _show(_locations(running))
     columns = [Column(name, justify="right") for name in ("waiting", "in flight", "delayed", "in DLQ", "dead letters")]
     table = Table("queue", *columns, box=None, header_style="dim")
     for name, depths in queues.items():
         table.add_row(name, *("" if depth is None else str(depth) for depth in depths.values()))
-    page().print(table)
+    stdout().print(table)
     if changed:
-        page().print("The app has changed since it was deployed. To redeploy: counterfoil up", style="yellow")
+        stdout().print("The app has changed since it was deployed. To redeploy: counterfoil up", style="yellow")
 
 
 def _locations(running: Cloud) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def _locations(running: Cloud) -> dict[str, Any]:
         "region": emulator.REGION,
         "uploads_bucket": running.outputs.get("UploadsBucketName"),
         "database": running.database_url("counterfoil_worker"),
-        "folder": str(running.place.folder),
-        "logs": str(running.place.logs),
+        "folder": str(running.paths.folder),
+        "logs": str(running.paths.logs),
         "emulator_pid": running.state.emulator.pid,
         "database_pid": running.state.database_pid,
         "since": _iso_time(running.state.emulator.started),
@@ -163,7 +163,7 @@ def _show(locations: dict[str, Any]) -> None:
         ("logs", locations["logs"]),
     ):
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
-    page().print(table)
+    stdout().print(table)
 
 
 _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AND purged_at IS NULL GROUP BY worker"

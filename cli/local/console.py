@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.local.cloud import Cloud
-from cli.local.place import cloud_folder
+from cli.local.paths import cloud_paths
 from cli.local.tenants import select_tenants
-from cli.output import page, print_json
+from cli.output import print_json, stdout
 
 Role = Literal["viewer", "operator", "admin"]
 ALL_TENANTS = "*"
@@ -45,7 +45,7 @@ def console(
     There is one user for each role and tenant, created on first use. Each call sets a new password; existing sessions
     stay signed in.
     """
-    cloud = Cloud.at(cloud_folder(context.obj))
+    cloud = Cloud.at(cloud_paths(context.obj))
     slug = ALL_TENANTS if tenant is None else select_tenants(cloud, tenant)[0].slug
     name = role if tenant is None else f"{role}.{slug}"
     person = make_person(cloud, f"{name}@counterfoil.example", [role, f"tenant:{slug}"])
@@ -55,7 +55,7 @@ def console(
         table = Table.grid(padding=(0, 2))
         for title, value in (("console", cloud.console_url), ("e-mail", person.email), ("password", person.password)):
             table.add_row(Text(f"  {title}", "dim"), Text(value, overflow="fold"))
-        page().print(table)
+        stdout().print(table)
     if browse:
         webbrowser.open(cloud.console_url)
 

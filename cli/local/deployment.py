@@ -16,7 +16,7 @@ import typer
 from cli.failures import CloudError
 from cli.local import emulator, processes
 from cli.local.emulator import ACCOUNT, REGION, Emulator
-from cli.local.place import ROOT, CloudFolder, node, search_path
+from cli.local.paths import ROOT, CloudPaths, node, search_path
 from cli.local.processes import CloudProcess
 
 COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -114,7 +114,7 @@ def _sources() -> Iterator[Path]:
 
 
 def deploy(  # a deployment needs all of these values
-    place: CloudFolder, target: Emulator, database_url: str, tuning: DeployOptions, progress: Progress
+    paths: CloudPaths, target: Emulator, database_url: str, tuning: DeployOptions, progress: Progress
 ) -> dict[str, str]:
     """Synthesize the app and deploy it. Return the stacks' outputs.
 
@@ -122,45 +122,45 @@ def deploy(  # a deployment needs all of these values
         CloudError: with the reason from the CDK CLI, and the path of its complete output.
     """
     command = [node(), command_line()]
-    environment = _environment(place, target)
-    log(place).parent.mkdir(parents=True, exist_ok=True)
-    log(place).write_text("")
-    output_options = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
+    environment = _environment(paths, target)
+    log(paths).parent.mkdir(parents=True, exist_ok=True)
+    log(paths).write_text("")
+    output_options = ["--output", str(paths.assembly), "--outputs-file", str(paths.outputs)]
     context = ["-c", "stage=local", "-c", f"databaseUrl={database_url}", "-c", f"endpoint={target.endpoint}"]
     if tuning.settings:
         context += ["-c", f"settings={json.dumps(dict(tuning.settings))}"]
     if tuning.timeout is not None:
         context += ["-c", f"timeout={tuning.timeout}"]
     deploy_options = ["--method", "direct", "--require-approval", "never", "--progress", "events"]
-    _run(place, [*command, "deploy", "--all", *context, *output_options, *deploy_options], environment, progress)
-    stacks: dict[str, dict[str, str]] = json.loads(place.outputs.read_text())
+    _run(paths, [*command, "deploy", "--all", *context, *output_options, *deploy_options], environment, progress)
+    stacks: dict[str, dict[str, str]] = json.loads(paths.outputs.read_text())
     return {name: value for outputs in stacks.values() for name, value in outputs.items()}
 
 
-def log(place: CloudFolder) -> Path:
+def log(paths: CloudPaths) -> Path:
     """Return the path of the CDK CLI's output."""
-    return place.logs / "deploy.log"
+    return paths.logs / "deploy.log"
 
 
-def _environment(place: CloudFolder, target: Emulator) -> dict[str, str]:
+def _environment(paths: CloudPaths, target: Emulator) -> dict[str, str]:
     """Return the caller's environment without AWS settings, so that it cannot reach a real account."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
         **inherited,
-        **processes.process_marker(place.folder, CloudProcess.DEPLOYMENT),
+        **processes.process_marker(paths.folder, CloudProcess.DEPLOYMENT),
         **target.environment,
         "PATH": search_path(),
-        "CDK_HOME": str(place.temporary / "cdk"),
+        "CDK_HOME": str(paths.temporary / "cdk"),
         "CDK_VALIDATION": "false",  # takes ten seconds; the tests of `infra` validate the templates
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
         "NO_COLOR": "1",
     }
 
 
-def _run(place: CloudFolder, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
+def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
     """Run the CDK CLI with its output in the log. It ends together with this process."""
-    start = log(place).stat().st_size
-    with log(place).open("a") as output:
+    start = log(paths).stat().st_size
+    with log(paths).open("a") as output:
         process = subprocess.Popen(
             command,
             env=environment,
@@ -171,18 +171,18 @@ def _run(place: CloudFolder, command: list[str | Path], environment: dict[str, s
             start_new_session=True,  # Ctrl-C reaches only this process, and the group can be ended as one
         )
         try:
-            _follow(place, process, progress)
+            _follow(paths, process, progress)
         finally:
-            processes.end_group(process)
+            processes.terminate_group(process)
     if process.returncode != 0:
-        reason = _reason(log(place).read_bytes()[start:].decode(errors="replace"))
-        raise CloudError(f"The deployment failed: {reason} Its complete output is in {log(place)}.")
+        reason = _reason(log(paths).read_bytes()[start:].decode(errors="replace"))
+        raise CloudError(f"The deployment failed: {reason} Its complete output is in {log(paths)}.")
 
 
-def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Progress) -> None:
+def _follow(paths: CloudPaths, process: subprocess.Popen[bytes], progress: Progress) -> None:
     """Wait for the end of `process` and report progress from its log."""
     last_output = time.monotonic()
-    with log(place).open(errors="replace") as output:
+    with log(paths).open(errors="replace") as output:
         output.seek(0, os.SEEK_END)
         while process.poll() is None:
             for line in output:
@@ -194,7 +194,7 @@ def _follow(place: CloudFolder, process: subprocess.Popen[bytes], progress: Prog
             if time.monotonic() - last_output > SILENCE_SECONDS:
                 raise CloudError(
                     f"The deployment had no output for {SILENCE_SECONDS} s and was ended. Its output is in "
-                    f"{log(place)}, the output of functions in {emulator.log(place)}. To start over: counterfoil down"
+                    f"{log(paths)}, the output of functions in {emulator.log(paths)}. To start over: counterfoil down"
                 )
             time.sleep(0.1)
 

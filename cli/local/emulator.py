@@ -18,7 +18,7 @@ import psutil
 
 from cli.failures import CloudError
 from cli.local import processes
-from cli.local.place import CloudFolder, search_path
+from cli.local.paths import CloudPaths, search_path
 from cli.local.processes import CloudProcess
 
 HOST = "127.0.0.1"
@@ -69,19 +69,19 @@ class Emulator:
             return connection.getresponse().status == 200
         return False
 
-    def runs_in(self, place: CloudFolder) -> bool:
+    def runs_in(self, paths: CloudPaths) -> bool:
         """Return whether this emulator is still running: same folder, process id and start time."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
-                process in processes.find_processes(place.folder, [CloudProcess.EMULATOR])
+                process in processes.find_processes(paths.folder, [CloudProcess.EMULATOR])
                 and abs(process.create_time() - self.started) < 2  # the system's estimate of its boot time may drift
                 and processes.is_alive(process)
             )
         return False
 
 
-def start(place: CloudFolder, port: int | None = None) -> Emulator:
+def start(paths: CloudPaths, port: int | None = None) -> Emulator:
     """Start a new emulator on `port` or on a free one, and wait until it responds.
 
     Raises:
@@ -89,17 +89,17 @@ def start(place: CloudFolder, port: int | None = None) -> Emulator:
     """
     if port is not None:
         check_free(port)
-    _prepare(place)
+    _prepare(paths)
     for candidate in [port] if port is not None else _free_ports():
-        emulator = _launch(place, candidate)
+        emulator = _launch(paths, candidate)
         if emulator is not None:
             return emulator
-    raise CloudError(f"The AWS emulator did not start: {_failure_reason(place)} See its log, {log(place)}.")
+    raise CloudError(f"The AWS emulator did not start: {_failure_reason(paths)} See its log, {log(paths)}.")
 
 
-def log(place: CloudFolder) -> Path:
+def log(paths: CloudPaths) -> Path:
     """Return the path of the emulator's log."""
-    return place.logs / "emulator.log"
+    return paths.logs / "emulator.log"
 
 
 def check_free(port: int) -> None:
@@ -119,12 +119,12 @@ def check_free(port: int) -> None:
             ) from error
 
 
-def _prepare(place: CloudFolder) -> None:
+def _prepare(paths: CloudPaths) -> None:
     """Create the folders, and an environment without packages for functions."""
-    place.logs.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(place.temporary, ignore_errors=True)
-    place.temporary.mkdir()
-    venv.create(place.runtime, symlinks=True, with_pip=False, clear=True)
+    paths.logs.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(paths.temporary, ignore_errors=True)
+    paths.temporary.mkdir()
+    venv.create(paths.runtime, symlinks=True, with_pip=False, clear=True)
 
 
 def _free_ports() -> Iterator[int]:
@@ -135,14 +135,14 @@ def _free_ports() -> Iterator[int]:
         yield port
 
 
-def _launch(place: CloudFolder, port: int) -> Emulator | None:
+def _launch(paths: CloudPaths, port: int) -> Emulator | None:
     """Start the process and wait until it responds. None if it ended immediately."""
     secret = secrets.token_urlsafe(24)
     environment = {
-        **processes.process_marker(place.folder, CloudProcess.EMULATOR),
+        **processes.process_marker(paths.folder, CloudProcess.EMULATOR),
         "PATH": search_path(),
-        "HOME": str(place.temporary),
-        "TMPDIR": str(place.temporary),
+        "HOME": str(paths.temporary),
+        "TMPDIR": str(paths.temporary),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
         "BIND_HOST": HOST,
@@ -155,11 +155,11 @@ def _launch(place: CloudFolder, port: int) -> Emulator | None:
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": secret,
     }
-    with log(place).open("ab") as output:
+    with log(paths).open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(place.runtime / "bin" / "python")],
+            [sys.executable, "-c", _PROGRAM, str(paths.runtime / "bin" / "python")],
             env=environment,
-            cwd=place.folder,
+            cwd=paths.folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -171,11 +171,11 @@ def _launch(place: CloudFolder, port: int) -> Emulator | None:
         if emulator.is_ready():
             return emulator
         if time.monotonic() > deadline:
-            raise CloudError(f"The AWS emulator did not respond within {START_SECONDS} s. See its log, {log(place)}.")
+            raise CloudError(f"The AWS emulator did not respond within {START_SECONDS} s. See its log, {log(paths)}.")
         time.sleep(0.05)
     return None
 
 
-def _failure_reason(place: CloudFolder) -> str:
-    lines = log(place).read_text(errors="replace").strip().splitlines()
+def _failure_reason(paths: CloudPaths) -> str:
+    lines = log(paths).read_text(errors="replace").strip().splitlines()
     return f"{lines[-1].strip().rstrip('.')}." if lines else "no reason was given."

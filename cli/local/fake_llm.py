@@ -18,8 +18,8 @@ from cli.local import cloud as local
 from cli.local import processes
 from cli.local.cloud import Cloud, State
 from cli.local.deployment import DeployOptions
-from cli.local.place import CloudFolder
-from cli.output import Checklist, aside
+from cli.local.paths import CloudPaths
+from cli.output import Checklist, stderr
 
 MODEL = "scripted"
 HOST = "127.0.0.1"
@@ -103,40 +103,40 @@ def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
         try:
             new_settings = dict(tuning.settings) | settings(fake_model.port)
             if new_settings != dict(tuning.settings):
-                cloud = _deploy(cloud.place, DeployOptions(new_settings, tuning.timeout))
+                cloud = _deploy(cloud.paths, DeployOptions(new_settings, tuning.timeout))
             yield cloud
         finally:
-            _restore_settings(cloud.place, tuning, fake_model.port)
+            _restore_settings(cloud.paths, tuning, fake_model.port)
 
 
-def _deploy(place: CloudFolder, tuning: DeployOptions) -> Cloud:
+def _deploy(paths: CloudPaths, tuning: DeployOptions) -> Cloud:
     """Deploy the app with these settings."""
     steps = Checklist()
     with steps.live():
-        return local.up(place, steps, tuning=tuning).cloud
+        return local.up(paths, steps, tuning=tuning).cloud
 
 
-def _restore_settings(place: CloudFolder, previous: DeployOptions, port: int) -> None:
+def _restore_settings(paths: CloudPaths, previous: DeployOptions, port: int) -> None:
     """Restore the previous settings, unless they have been changed to another model."""
-    state = State.load(place)
+    state = State.load(paths)
     if state is None or port_of(state.tuning) != port:
         return
     previous_settings = {} if port_of(previous) else dict(previous.settings)
-    aside().print("Deploying the app without the fake model:")
+    stderr().print("Deploying the app without the fake model:")
     try:
         _deploy(
-            Cloud.at(place).place,
+            Cloud.at(paths).paths,
             DeployOptions(previous_settings | without_llm_settings(state.tuning.settings), state.tuning.timeout),
         )
     except BaseException:
-        aside().print(
+        stderr().print(
             "The fake model has ended, but the app is still configured to use it, including for ambiguous matches. Run "
             "'counterfoil chat' to restart it and restore the settings at the end, or configure another model with "
             "'counterfoil up --setting ...'.",
             style="yellow",
         )
         raise
-    aside().print(
+    stderr().print(
         "The local cloud has no language model now. To chat again, use --fake-llm or "
         "'counterfoil up --setting LLM_PROVIDER=...'. Unanswered messages will not be answered."
     )

@@ -126,7 +126,7 @@ class Server:
         Raises:
             PostgresError: it did not stop in END_SECONDS.
         """
-        process = live_server(self.pid, self.data)
+        process = find_live_server(self.pid, self.data)
         if process is None:
             return
         with suppress(ProcessLookupError):
@@ -136,7 +136,7 @@ class Server:
 
     def kill(self) -> None:
         """Kill the server and its sessions, as a power failure would. The next start recovers the data."""
-        process = live_server(self.pid, self.data)
+        process = find_live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -243,7 +243,7 @@ class PostgresServer:
         except (OSError, ValueError, IndexError):
             return None, "down"
         data = self._data.resolve()
-        return (Server(data, pid, port), status) if live_server(pid, data) else (None, "down")
+        return (Server(data, pid, port), status) if find_live_server(pid, data) else (None, "down")
 
     def _await_running(self) -> Server | None:
         """Return the server once it is ready, if it is running, starting or stopping."""
@@ -478,7 +478,7 @@ def _remove(data: Path) -> None:
 END_SECONDS = 60
 
 
-def live_server(pid: int, data: Path) -> psutil.Process | None:
+def find_live_server(pid: int, data: Path) -> psutil.Process | None:
     """Return the process if it is the live server of this cluster."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)

@@ -18,7 +18,7 @@ import psutil
 
 from cli.failures import CloudError
 
-MARK = "COUNTERFOIL_CLOUD_PROCESS"
+MARKER_VARIABLE = "COUNTERFOIL_CLOUD_PROCESS"
 END_SECONDS = 10
 
 
@@ -35,16 +35,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def process_marker(folder: Path, part: CloudProcess) -> dict[str, str]:
     """Return the environment variable for processes of a part of the cloud in `folder`."""
-    return {MARK: f"{part}:{folder}"}
+    return {MARKER_VARIABLE: f"{part}:{folder}"}
 
 
 def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> list[psutil.Process]:
     """Return the live processes of the cloud in `folder`."""
-    marks = {process_marker(folder, part)[MARK] for part in parts}
+    marks = {process_marker(folder, part)[MARKER_VARIABLE] for part in parts}
     matches = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) in marks and process.pid != os.getpid() and is_alive(process):
+            if process.environ().get(MARKER_VARIABLE) in marks and process.pid != os.getpid() and is_alive(process):
                 matches.append(process)
     return matches
 
@@ -57,7 +57,7 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def end_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
+def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
     """End every process of the cloud in `folder`, or of some parts, including new child processes.
 
     Return the number of ended processes.
@@ -79,7 +79,7 @@ def end_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess))
     return len(ended)
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
+def terminate_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the process group of its leader, and wait for the leader."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -98,7 +98,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def ignore_interrupts() -> Iterator[None]:
     """Ignore interruptions during a short cleanup."""
     with _signals_handled_by(signal.SIG_IGN):
         yield

@@ -30,7 +30,7 @@ class Session:
     subject: str
     """Subject of the person in the API."""
     token: str
-    ends: float
+    expires_at: float
     """Seconds since the epoch."""
 
     @classmethod
@@ -51,8 +51,8 @@ class LocalSignIn(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request with a cached token, and sign in again if it is rejected."""
-        cached = self._kept.get(self._name)
-        is_valid = cached is not None and cached.ends - time.time() > MIN_SECONDS_LEFT
+        cached = self._sessions.get(self._name)
+        is_valid = cached is not None and cached.expires_at - time.time() > MIN_SECONDS_LEFT
         session = cached if cached is not None and is_valid else self._sign_in()
         request.headers["Authorization"] = f"Bearer {session.token}"
         response = yield request
@@ -62,7 +62,7 @@ class LocalSignIn(httpx.Auth):
 
     def name_of(self, subject: str) -> str | None:
         """Return the name of a person signed in by a command; None for others."""
-        return next((name for name, session in self._kept.items() if session.subject == subject), None)
+        return next((name for name, session in self._sessions.items() if session.subject == subject), None)
 
     def _sign_in(self) -> Session:
         email = address_of(self._name)
@@ -76,21 +76,21 @@ class LocalSignIn(httpx.Auth):
             AuthParameters={"USERNAME": person.email, "PASSWORD": person.password},
         )
         session = Session.of(response["AuthenticationResult"]["IdToken"])
-        self._kept[self._name] = session
-        self._keep()
+        self._sessions[self._name] = session
+        self._save_sessions()
         return session
 
     @cached_property
-    def _kept(self) -> dict[str, Session]:
+    def _sessions(self) -> dict[str, Session]:
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            stored: dict[str, Any] = json.loads(self._cloud.place.sessions.read_text())
+            stored: dict[str, Any] = json.loads(self._cloud.paths.sessions.read_text())
             return {name: Session(**session) for name, session in stored.items()}
         return {}
 
-    def _keep(self) -> None:
-        path = self._cloud.place.sessions
+    def _save_sessions(self) -> None:
+        path = self._cloud.paths.sessions
         try:
-            write_private(path, json.dumps({name: asdict(session) for name, session in self._kept.items()}))
+            write_private(path, json.dumps({name: asdict(session) for name, session in self._sessions.items()}))
         except OSError as error:
             raise CloudError(f"The local cloud cannot use {path.parent}: {error.strerror or error}.") from None
 

@@ -19,14 +19,14 @@ _PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class UploadedFile:
     """A file and the key of its upload."""
 
     path: Path
     key: str
 
 
-def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[Uploaded]:
+def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[UploadedFile]:
     """Upload each file to `uploads/{tenant}/{unique}/{name}`, or as mail to `inbox/{unique}/{name}`.
 
     Raises:
@@ -41,10 +41,10 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
                 s3.put_object(Bucket=bucket, Key=key, Body=content)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
-        yield Uploaded(path, key)
+        yield UploadedFile(path, key)
 
 
-def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
+def list_uploads(cloud: Cloud, tenant: Tenant) -> list[Upload]:
     """Return the uploads of a tenant in order of arrival."""
     uploads: list[Upload] = []
     cursor = None
@@ -57,24 +57,24 @@ def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
                 return uploads
 
 
-def unassigned(cloud: Cloud) -> list[Upload]:
+def list_unassigned_uploads(cloud: Cloud) -> list[Upload]:
     """Return uploads and mail without a tenant."""
     with cloud.database.delivery() as connection:
         return list(upload_list.list_unassigned(connection, limit=_PAGE).uploads)
 
 
-def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
+def find_uploads(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
     """Return the uploads with these keys, including those without a tenant."""
     with cloud.database.delivery() as connection:
         owners = upload_list.find_owners(connection, cloud.outputs["UploadsBucketName"], keys)
-    uploads = [item for item in unassigned(cloud) if item.key in keys]
+    uploads = [item for item in list_unassigned_uploads(cloud) if item.key in keys]
     for owner in owners:
         with cloud.database.tenant(owner.tenant_id) as connection:
             uploads += upload_list.list_by_jobs(connection, owner.tenant, owner.jobs)
     return uploads
 
 
-def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list[Upload]:
+def wait_for(cloud: Cloud, uploaded: Sequence[UploadedFile], seconds: float) -> list[Upload]:
     """Wait until the states of all documents of these uploads are final.
 
     Raises:
@@ -83,7 +83,7 @@ def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list
     keys = {item.key for item in uploaded}
     deadline = time.monotonic() + seconds
     while True:
-        uploads = of_keys(cloud, keys)
+        uploads = find_uploads(cloud, keys)
         final = {item.key for item in uploads} - {item.key for item in uploads if not item.state.is_final}
         if final == keys:
             return uploads

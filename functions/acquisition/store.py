@@ -87,7 +87,7 @@ class AcquisitionResult:
     documents: list[UUID] = field(default_factory=list)
     """New documents."""
     remark: str | None = None
-    only: UUID | None = None
+    document: UUID | None = None
     """The only document of the file, new or not."""
 
 

@@ -145,8 +145,8 @@ def _success(attempt: TenantAttempt, arrival: IncomingFile) -> Succeeded:
         messages = start_revision(connection, "ingestion", written.documents, now)
         if replacement is None:
             return Effects(messages, written.remark)
-        is_new = written.only in written.documents
-        more_messages, remark = removal.link_successor(connection, replacement, written.only, now, is_new=is_new)
+        is_new = written.document in written.documents
+        more_messages, remark = removal.link_successor(connection, replacement, written.document, now, is_new=is_new)
         return Effects(
             messages + more_messages, f"{written.remark.rstrip('.')}. {remark}" if written.remark else remark
         )

@@ -1,10 +1,10 @@
 """Authentication, authorization and rate limits of the API.
 
-API Gateway verifies the signature of each token. `verified` checks issuer, audience and times again, requires an
+API Gateway verifies the signature of each token. `verify_token` checks issuer, audience and times again, requires an
 expiry (`exp`) and rejects access tokens, because only ID tokens identify a person.
 
 Each tenant has two token buckets in PostgreSQL, shared by all processes: one for changes and one for reads. A bucket
-holds up to `at_once` tokens and gains `per_second` tokens by the database's clock. A user also has two buckets of
+holds up to `burst` tokens and gains `per_second` tokens by the database's clock. A user also has two buckets of
 PER_USER_SHARE of that size and rate, so that one user cannot use up the tenant's tokens. A request that concerns
 several tenants takes tokens only from the user's bucket. A change takes one token. A read takes one for each 100 ms of
 its duration.
@@ -54,7 +54,7 @@ class UnauthorizedError(RejectedRequestError):
     """The request has no valid token."""
 
 
-def verified(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
+def verify_token(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
     """Return the event with verified claims. Claims that list names become lists.
 
     Raises:
@@ -141,7 +141,7 @@ def _payload(event: Mapping[str, Any]) -> Mapping[str, Any]:
 # -- roles ------------------------------------------------------------------------------------------------------------
 
 ALL_TENANTS = "*"
-LONGEST_ACTOR = 254
+MAX_ACTOR_CHARS = 254
 EDIT_PAYLOADS = "edit-payloads"
 """Group of operators who may edit payloads."""
 
@@ -207,7 +207,7 @@ class Caller:
 def _verified_email(claims: Mapping[str, Any]) -> str | None:
     """Return the e-mail address if the issuer has verified it. API Gateway converts booleans to text."""
     email = claims.get("email")
-    is_valid = isinstance(email, str) and "@" in email and len(email) <= LONGEST_ACTOR and _is_storable(email)
+    is_valid = isinstance(email, str) and "@" in email and len(email) <= MAX_ACTOR_CHARS and _is_storable(email)
     return email if is_valid and str(claims.get("email_verified", True)).lower() == "true" else None
 
 
@@ -218,14 +218,14 @@ def _is_storable(name: str) -> bool:
 
 # -- tenants ----------------------------------------------------------------------------------------------------------
 
-ONE_BY_ONE = "must be retried, resolved or ignored one at a time"
+ONE_AT_A_TIME = "must be retried, resolved or ignored one at a time"
 Slug = Annotated[str, StringConstraints(pattern=f"^{SLUG}$")]
 """Slug of a tenant."""
 
 
 def _assigned(value: object) -> object:
     if value == UNASSIGNED:
-        raise ValueError(f"'-' means unassigned dead letters, which {ONE_BY_ONE}")
+        raise ValueError(f"'-' means unassigned dead letters, which {ONE_AT_A_TIME}")
     return value
 
 
@@ -259,16 +259,16 @@ class Owned(NamedTuple):
     id: UUID
 
 
-def item_id(text: str, absent: str) -> UUID:
+def item_id(text: str, not_found: str) -> UUID:
     """Return the id in a path.
 
     Raises:
-        NotFoundError: it is not a UUID. The message is `absent`.
+        NotFoundError: it is not a UUID. The message is `not_found`.
     """
     try:
         return UUID(text)
     except ValueError:
-        raise NotFoundError(absent) from None
+        raise NotFoundError(not_found) from None
 
 
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
@@ -293,11 +293,11 @@ def _id_of(slug: str, database: Database) -> UUID | None:
 
 PER_USER_SHARE = 0.8
 """Share of a tenant's tokens that one user may take."""
-TAKEN_TOGETHER = 10
+TOKENS_PER_WRITE = 10
 """Read tokens that a process takes with one database write."""
 TOKEN_SECONDS = 0.1
 """Duration of a read that one token covers."""
-_MOST_USERS = 1000
+_MAX_USERS = 1000
 """Maximum number of users with cached tokens. A full cache is cleared."""
 
 
@@ -315,7 +315,7 @@ class RateLimiter:
     """Rate limit of a tenant."""
 
     per_second: float
-    at_once: int
+    burst: int
     purpose: Literal["change", "read"] = "change"
 
     def consume(
@@ -339,31 +339,31 @@ class RateLimiter:
         retry_on_conflict(once)
 
     @property
-    def most_for_a_user(self) -> float:
+    def burst_per_user(self) -> float:
         """Capacity of a user's bucket."""
-        return max(1.0, self.at_once * PER_USER_SHARE)
+        return max(1.0, self.burst * PER_USER_SHARE)
 
     def _buckets(self, user: str, tenant_id: UUID | None) -> Iterator["_Bucket"]:
         digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
-        yield _Bucket(self.purpose, "You have exceeded", digest, self.per_second * PER_USER_SHARE, self.most_for_a_user)
+        yield _Bucket(self.purpose, "You have exceeded", digest, self.per_second * PER_USER_SHARE, self.burst_per_user)
         if tenant_id is not None:
-            yield _Bucket(self.purpose, "Your tenant has exceeded", None, self.per_second, self.at_once)
+            yield _Bucket(self.purpose, "Your tenant has exceeded", None, self.per_second, self.burst)
 
 
 @dataclass
-class Reads:
+class ReadTokens:
     """Read tokens that this process has taken and not spent.
 
     Each write takes several tokens, so most reads write nothing to the database. A restart loses unspent tokens.
     """
 
-    spare: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    unspent: dict[tuple[str, str | None], float] = field(default_factory=dict)
     """By user and tenant slug. Negative after a read that took longer than its tokens covered."""
     clock: Callable[[], float] = monotonic
     """Seconds."""
 
     @contextmanager
-    def admitted(self, caller: Caller, database: Database, allowance: RateLimiter) -> Iterator[None]:
+    def admit(self, caller: Caller, database: Database, limiter: RateLimiter) -> Iterator[None]:
         """Charge a read to the user and, if the user has exactly one tenant, to that tenant.
 
         Raises:
@@ -372,39 +372,40 @@ class Reads:
         """
         slug = None if len(caller.tenants) != 1 or ALL_TENANTS in caller.tenants else next(iter(caller.tenants))
         key = caller.subject, slug
-        spare = self.spare.get(key, 0.0)
+        spare = self.unspent.get(key, 0.0)
         if spare < 1:
-            taken = min(math.ceil(TAKEN_TOGETHER - spare), int(allowance.most_for_a_user))
+            taken = min(math.ceil(TOKENS_PER_WRITE - spare), int(limiter.burst_per_user))
             tenant_id = None if slug is None else _id_of(slug, database)
-            allowance.consume(database, tenant_id, caller.subject, tokens=taken)
+            limiter.consume(database, tenant_id, caller.subject, tokens=taken)
             spare += taken
         began = self.clock()
         try:
             yield
         finally:
-            if len(self.spare) >= _MOST_USERS:
-                self.spare.clear()
-            self.spare[key] = spare - max(1.0, (self.clock() - began) / TOKEN_SECONDS)
+            if len(self.unspent) >= _MAX_USERS:
+                self.unspent.clear()
+            self.unspent[key] = spare - max(1.0, (self.clock() - began) / TOKEN_SECONDS)
 
 
 @dataclass(frozen=True)
 class _Bucket:
     purpose: str
-    who: str
+    subject: str
     user_hash: bytes | None
     rate: float
-    most: float
+    burst: float
 
     def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None, tokens: int) -> None:
         bucket = {"purpose": self.purpose, "tenant": tenant_id, "user": self.user_hash}
-        values = {**bucket, "rate": self.rate, "most": self.most, "now": now, "tokens": tokens}
+        values = {**bucket, "rate": self.rate, "burst": self.burst, "now": now, "tokens": tokens}
         if self.purpose == "read":  # losing these writes in a crash is harmless
             connection.execute("SET LOCAL synchronous_commit = off")
         if connection.execute(_TAKE, values).fetchone() is not None:
             return
-        ((left,),) = connection.execute(_LEFT, values).fetchall()
+        ((left,),) = connection.execute(_SELECT_TOKENS, values).fetchall()
+        limit = f"{self.rate:g} per second, with bursts of {self.burst:g}"
         raise RateLimitedError(
-            f"{self.who} the rate limit for {self.purpose}s: {self.rate:g} per second, with bursts of {self.most:g}.",
+            f"{self.subject} the rate limit for {self.purpose}s: {limit}.",
             retry_after=max(1, math.ceil((tokens - left) / self.rate)),
         )
 
@@ -413,16 +414,16 @@ class _Bucket:
 # the new time. The user does not wait until the old time is reached again.
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _TOKENS = f"""
-least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.refilled_at)))::float8
+least(%(burst)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.refilled_at)))::float8
 """
 _TAKE = f"""
 INSERT INTO rate_limit_bucket AS a (tenant_id, user_hash, purpose, tokens, refilled_at)
-VALUES (%(tenant)s, %(user)s, %(purpose)s, %(most)s - %(tokens)s, {_NOW})
+VALUES (%(tenant)s, %(user)s, %(purpose)s, %(burst)s - %(tokens)s, {_NOW})
 ON CONFLICT (tenant_id, user_hash, purpose) DO UPDATE SET tokens = {_TOKENS} - %(tokens)s, refilled_at = {_NOW}
 WHERE {_TOKENS} >= %(tokens)s
 RETURNING a.tokens
 """  # noqa: S608  # the expressions above
-_LEFT = f"""
+_SELECT_TOKENS = f"""
 SELECT {_TOKENS} FROM rate_limit_bucket a
 WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
   AND a.purpose = %(purpose)s
@@ -431,7 +432,7 @@ WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINC
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
-emails_of_process = EmailStore()
+email_store = EmailStore()
 
 
 @dataclass(frozen=True)
@@ -446,7 +447,7 @@ class Request:
     time_left: Callable[[], float]
     """Seconds until the response is due."""
 
-    def tenant(self, named: str | None, role: Role = Role.VIEWER) -> Tenant:
+    def tenant(self, slug: str | None, role: Role = Role.VIEWER) -> Tenant:
         """Return the named tenant, or the token's only tenant.
 
         Raises:
@@ -454,35 +455,35 @@ class Request:
             ForbiddenError: the caller does not have the role. The error does not reveal whether the tenant exists.
             NotFoundError: there is no such tenant.
         """
-        slug = self.slug(named)
+        slug = self.slug(slug)
         self.check(role, slug)
         tenant_id = _id_of(slug, self.database)
         if tenant_id is None:
             raise NotFoundError("There is no such tenant.")
         return Tenant(tenant_id, slug)
 
-    def scope(self, named: str | None) -> Scope:
+    def scope(self, slug: str | None) -> Scope:
         """Return the scope of the named tenant like `tenant`, or of all unassigned data for `-`."""
-        if named != UNASSIGNED:
-            return Scope(*self.tenant(named))
+        if slug != UNASSIGNED:
+            return Scope(*self.tenant(slug))
         self.check(Role.VIEWER, UNASSIGNED)
         return Scope(None, UNASSIGNED)
 
-    def slug(self, named: str | None) -> str:
+    def slug(self, slug: str | None) -> str:
         """Return the named slug, or that of the token's only tenant, without checking rights.
 
         Raises:
             RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
         """
-        if named is not None:
-            return named
+        if slug is not None:
+            return slug
         if len(self.caller.tenants) != 1 or ALL_TENANTS in self.caller.tenants:
             raise RejectedRequestError("tenant is required, because the token is not for exactly one tenant.")
         (slug,) = self.caller.tenants
         return slug
 
-    def check(self, role: Role, slug: str, doing: str = "This") -> None:
-        """Require a role for a tenant. `doing` names the action in the error.
+    def check(self, role: Role, slug: str, action: str = "This") -> None:
+        """Require a role for a tenant. The error names `action`.
 
         Raises:
             ForbiddenError: the caller does not have it.
@@ -490,7 +491,7 @@ class Request:
         if not self.caller.has_role(role, slug):
             everywhere = slug in {ALL_TENANTS, UNASSIGNED}
             where = "all tenants (tenant:*)" if everywhere else "this tenant"
-            raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}. Ask an admin.")
+            raise ForbiddenError(f"{action} requires the {role.name.lower()} role for {where}. Ask an admin.")
 
     def visible_tenants(self) -> list[str] | None:
         """Return the slugs of the tenants that the caller may view; None for all, including `-`.
@@ -502,20 +503,20 @@ class Request:
             raise ForbiddenError("This requires the viewer role for a tenant. Ask an admin.")
         return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
-    def owned(self, id_: UUID | str, table: LiteralString, absent: str) -> Owned:
+    def owned(self, id_: UUID | str, table: LiteralString, not_found: str) -> Owned:
         """Return an item of a table by its id, with its tenant. See `owner_of`.
 
         Raises:
-            NotFoundError: it does not exist, or the caller may not view it. The message is `absent` for both.
+            NotFoundError: it does not exist, or the caller may not view it. The message is `not_found` for both.
         """
-        id_ = id_ if isinstance(id_, UUID) else item_id(id_, absent)
+        id_ = id_ if isinstance(id_, UUID) else item_id(id_, not_found)
         with self.database.delivery() as connection:
             found = owner_of(connection, table, id_)
         if found is None or not self.caller.has_role(Role.VIEWER, found[1]):
-            raise NotFoundError(absent)
+            raise NotFoundError(not_found)
         return Owned(*found, id_)
 
-    def admit(self, doing: str, slug: str, tenant_id: UUID | None = None, *, role: Role = Role.OPERATOR) -> UUID:
+    def admit(self, action: str, slug: str, tenant_id: UUID | None = None, *, role: Role = Role.OPERATOR) -> UUID:
         """Check the role for a change, charge the change to the rate limit, and return the tenant's id.
 
         Raises:
@@ -524,16 +525,16 @@ class Request:
             NotFoundError: there is no such tenant.
             RateLimitedError: the tenant or the user exceeds the rate limit.
         """
-        self.check(role, slug, doing)
+        self.check(role, slug, action)
         found = _id_of(slug, self.database) if tenant_id is None else tenant_id
         if found is None:
             raise NotFoundError("There is no such tenant.")
         self._take(found)
         return found
 
-    def admit_in(self, doing: str, scope: Scope) -> None:
+    def admit_in(self, action: str, scope: Scope) -> None:
         """Check the operator role in a scope, and charge a change. Raises the same errors as `admit`."""
-        self.check(Role.OPERATOR, scope.slug, doing)
+        self.check(Role.OPERATOR, scope.slug, action)
         self._take(scope.tenant_id)
 
     def _take(self, tenant_id: UUID | None) -> None:
@@ -545,28 +546,28 @@ class Request:
         self._save_email(tenant_id)
 
     def _save_email(self, tenant_id: UUID | None) -> None:
-        subject, email = self.caller.subject[:LONGEST_ACTOR], self.caller.email
+        subject, email = self.caller.subject[:MAX_ACTOR_CHARS], self.caller.email
         if subject and email is not None:
-            emails_of_process.save(self.database, tenant_id, subject, email)
+            email_store.save(self.database, tenant_id, subject, email)
 
-    def setup(self, doing: str, slug: str) -> Change:
+    def setup(self, action: str, slug: str) -> Change:
         """Check the admin role, charge a change of a tenant's setup, and return its author and time.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
             NotFoundError, RateLimitedError: see `admit`.
         """
-        tenant_id = self.admit(doing, slug, role=Role.ADMIN)
-        return Change(tenant_id, self.caller.require_subject()[:LONGEST_ACTOR], self.now)
+        tenant_id = self.admit(action, slug, role=Role.ADMIN)
+        return Change(tenant_id, self.caller.require_subject()[:MAX_ACTOR_CHARS], self.now)
 
-    def admit_for_all(self, doing: str) -> str:
+    def admit_for_all(self, action: str) -> str:
         """Check the admin role for all tenants, charge a change, and return the caller's subject.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
             RateLimitedError: the user exceeds the rate limit.
         """
-        self.check(Role.ADMIN, ALL_TENANTS, doing)
+        self.check(Role.ADMIN, ALL_TENANTS, action)
         self.changes.consume(self.database, None, self.caller.require_subject())
         self._save_email(None)
         return self.caller.subject

@@ -93,7 +93,7 @@ class Console:
         }
         return cls(files, (folder / "index.html").read_text(), manifest["page"]["etag"])
 
-    def answer(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    def respond(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         """Return the response to a gateway event of one of the ROUTES."""
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}

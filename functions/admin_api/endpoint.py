@@ -20,15 +20,15 @@ from counterfoil.dead_letters.actions import MAX_NOTE_CHARS
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.validation import SLUG, UNASSIGNED
-from functions.admin_api.auth import Caller, RateLimiter, Reads, Request, TenantSlug
+from functions.admin_api.auth import Caller, RateLimiter, ReadTokens, Request, TenantSlug
 from functions.admin_api.http import etag, is_current
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 
-PAGE, LONGEST_PAGE = 20, 100
+PAGE, MAX_PAGE = 20, 100
 DESCRIPTION = "/api/openapi.json"
 Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
-Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the previous page.")]
 OneTenant = Annotated[TenantSlug | None, Query(description="Slug of a tenant.")]
 TenantPath = Annotated[TenantSlug, Path(description="Slug of the tenant.")]
@@ -116,16 +116,16 @@ def request() -> Request:
     return Request(caller(), database(), database().now(), changes, lambda: remaining() / 1000)
 
 
-reads_of_process = Reads()
+read_tokens = ReadTokens()
 
 
-def count_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+def charge_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Charge a read to the rate limit before its route runs. `Request.admit` charges changes."""
-    asked = app.current_event
-    if asked.http_method != "GET" or asked.path == DESCRIPTION:
+    event = app.current_event
+    if event.http_method != "GET" or event.path == DESCRIPTION:
         return next_middleware(app)
-    allowance = RateLimiter(settings().reads_per_second, settings().reads_at_once, "read")
-    with reads_of_process.admitted(caller(), database(), allowance):
+    limiter = RateLimiter(settings().reads_per_second, settings().reads_at_once, "read")
+    with read_tokens.admit(caller(), database(), limiter):
         return next_middleware(app)
 
 
@@ -135,22 +135,22 @@ class Versioned(Protocol):
     version: int
 
 
-def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
+def json_response(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
     """Return a JSON response."""
     return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))
 
 
-def private(version: int | str) -> dict[str, str]:
+def private_headers(version: int | str) -> dict[str, str]:
     """Return the headers of a response that only its caller may cache."""
     return {"ETag": etag(version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
 
 
-def answer_if_changed(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
+def json_response_if_changed(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
     """Return a JSON response with the ETag of a version, or 304 if If-None-Match contains it."""
-    headers = private(version)
-    return Response(304, headers=headers) if is_current(if_none_match, version) else answer(200, body, headers)
+    headers = private_headers(version)
+    return Response(304, headers=headers) if is_current(if_none_match, version) else json_response(200, body, headers)
 
 
-def versioned(body: Versioned, status: int = 200) -> Response[Any]:
+def versioned_response(body: Versioned, status: int = 200) -> Response[Any]:
     """Return a JSON response with the ETag of its version."""
-    return answer(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})
+    return json_response(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})

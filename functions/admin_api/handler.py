@@ -49,7 +49,7 @@ from functions.admin_api.api import (
     destinations,
     documents,
     erasure,
-    exporting,
+    exports,
     mail,
     offers,
     operations,
@@ -62,10 +62,10 @@ from functions.admin_api.api import (
     uploads,
     users,
 )
-from functions.admin_api.auth import RateLimitedError, UnauthorizedError, verified
-from functions.admin_api.endpoint import DESCRIPTION, Routes, count_reads
+from functions.admin_api.auth import RateLimitedError, UnauthorizedError, verify_token
+from functions.admin_api.endpoint import DESCRIPTION, Routes, charge_reads
 from functions.admin_api.http import (
-    NO_OBJECT,
+    NOT_AN_OBJECT,
     ConflictError,
     ForbiddenError,
     NotFoundError,
@@ -86,7 +86,7 @@ api = APIGatewayHttpResolver(
     json_body_deserializer=read_json,
     serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the bytes of a response
 )
-api.use(middlewares=[count_reads])
+api.use(middlewares=[charge_reads])
 
 about = Routes()
 
@@ -103,7 +103,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 RESOURCES = (
-    *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, uploads, clusters),
+    *(tasks, chat, reviews, dead_letters, exports, queues, operations, documents, uploads, clusters),
     *(users, offers, tenants, destinations, tolerances, people, mail, erasure),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))
@@ -127,9 +127,9 @@ _HEADERS = {
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request. Only the console's routes are answered without a token."""
     if event["routeKey"] in console.ROUTES:
-        return console.console().answer(event, settings())
+        return console.console().respond(event, settings())
     try:
-        request = normalize_body(verified(event, settings().oidc, datetime.now(UTC)))
+        request = normalize_body(verify_token(event, settings().oidc, datetime.now(UTC)))
         response = add_etag(request, api.resolve(request, context))
     except UnauthorizedError as error:
         response = _to_gateway(_reject_token(error))
@@ -195,7 +195,7 @@ def _handle_invalid_request(error: RequestValidationError) -> Response[str]:
     if first["type"] == "json_invalid":
         return _reject(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
     if first["type"] == "missing" and not path:
-        return _reject(400, UnreadableError(NO_OBJECT))
+        return _reject(400, UnreadableError(NOT_AN_OBJECT))
     field_path = [str(part) for part in path if part in _body_fields()]
     return _reject(422, RejectedRequestError(f"The body is wrong at {'.'.join(field_path) or 'a field'}: {reason}."))
 

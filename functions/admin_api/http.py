@@ -44,8 +44,8 @@ class ConflictError(RejectedRequestError):
 MAX_BODY_BYTES = 1024 * 1024
 """Fits a payload of 256 KiB even if each of its characters is escaped."""
 JSON = "application/json"
-NO_OBJECT = "The body must be a JSON object."
-NO_LIST = 'The body must be a JSON object. Put the list in a field, such as {"job_ids": ["..."]}.'
+NOT_AN_OBJECT = "The body must be a JSON object."
+LIST_NOT_ALLOWED = 'The body must be a JSON object. Put the list in a field, such as {"job_ids": ["..."]}.'
 DUPLICATE_NAMES = "The body must be a JSON object with unique field names."
 _JSON_MEDIA_TYPES = {"", JSON, "application/x-www-form-urlencoded"}
 """Accepted media types. curl declares the last one by default; no route accepts forms."""
@@ -69,7 +69,7 @@ class MediaTypeError(UnreadableError):
     status = 415
 
 
-def _require_whole(value: object) -> object:
+def _parse_whole_number(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -77,7 +77,7 @@ def _require_whole(value: object) -> object:
     return value
 
 
-whole_number = BeforeValidator(_require_whole)
+WholeNumber = BeforeValidator(_parse_whole_number)
 """Integer as in JSON Schema: 5 or 5.0, but not text. List it after the bounds of the number."""
 
 
@@ -106,7 +106,7 @@ def normalize_body(event: Mapping[str, Any]) -> dict[str, Any]:
             raise BodyTooLargeError(f"The body has {len(content)} bytes; the limit is {MAX_BODY_BYTES} (1 MiB).")
         body = content.decode()
     except (ValueError, binascii.Error):
-        raise UnreadableError(NO_OBJECT) from None
+        raise UnreadableError(NOT_AN_OBJECT) from None
     return {**event, "body": body, "isBase64Encoded": False, "headers": {**headers, "content-type": JSON}}
 
 
@@ -121,7 +121,7 @@ def read_json(text: str) -> Any:
     except (ValueError, TypeError):
         body = None
     if not isinstance(body, dict):
-        raise json.JSONDecodeError(NO_LIST if isinstance(body, list) else NO_OBJECT, "", 0)
+        raise json.JSONDecodeError(LIST_NOT_ALLOWED if isinstance(body, list) else NOT_AN_OBJECT, "", 0)
     try:
         json.loads(text, object_pairs_hook=_reject_duplicate_names, parse_int=str)
     except ValueError:
@@ -179,7 +179,7 @@ def decode_cursor(text: str | None, parse_id: Callable[[str], Any] = UUID) -> tu
         raise RejectedRequestError(_INVALID_CURSOR) from None
 
 
-def after_number(text: str | None) -> tuple[float, UUID] | None:
+def decode_number_cursor(text: str | None) -> tuple[float, UUID] | None:
     """Decode the cursor, if any, of a list that is ordered by a number.
 
     Raises:
@@ -277,13 +277,13 @@ def required_version(if_match: str | None) -> int:
 
 MEDIA_TYPE = "application/problem+json"
 GATEWAY_MEDIA_TYPE = JSON
-BY_THE_GATEWAY = (401, 403, 413, 429, 500, 503, 504)
+GATEWAY_STATUSES = (401, 403, 413, 429, 500, 503, 504)
 """Statuses that the gateway may return for any request: no valid token, a body over 10 MB, an exceeded rate limit, and
 a function that fails, is at its concurrency limit or times out."""
-BY_EVERY_ROUTE = (401, 403, 500, 503)
+COMMON_STATUSES = (401, 403, 500, 503)
 """Statuses of any route: an invalid token, a missing role, an internal error, no database."""
 
-SENTENCES = {
+STATUS_DESCRIPTIONS = {
     400: "The body is not valid JSON.",
     401: "The token is missing or invalid.",
     403: "The token does not permit this request.",
@@ -331,23 +331,26 @@ def problem_response(status: int) -> dict[str, Any]:
     """Return the OpenAPI response of a problem."""
     content = {
         media_type: {"schema": {"$ref": f"#/components/schemas/{content['model'].__name__}"}}
-        for media_type, content in _models(status, ours=True).items()
+        for media_type, content in _models(status, from_api=True).items()
     }
-    return {"description": SENTENCES[status], "content": content}
+    return {"description": STATUS_DESCRIPTIONS[status], "content": content}
 
 
 def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[int, OpenAPIResponse]:
     """Return the OpenAPI responses of a route: successes and problems.
 
-    `success` maps a status to its model (None: no body) and a sentence. BY_EVERY_ROUTE and BY_THE_GATEWAY are added.
+    `success` maps a status to its model (None: no body) and a sentence. COMMON_STATUSES and GATEWAY_STATUSES are added.
     """
     documented: dict[int, Any] = {
         status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
         for status, (model, sentence) in success.items()
     }
-    ours = {*problems, *BY_EVERY_ROUTE}
-    for status in sorted({*ours, *BY_THE_GATEWAY}):
-        documented[status] = {"description": SENTENCES[status], "content": _models(status, ours=status in ours)}
+    ours = {*problems, *COMMON_STATUSES}
+    for status in sorted({*ours, *GATEWAY_STATUSES}):
+        documented[status] = {
+            "description": STATUS_DESCRIPTIONS[status],
+            "content": _models(status, from_api=status in ours),
+        }
         if status in {429, 503}:
             documented[status]["headers"] = {
                 "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
@@ -360,11 +363,11 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
     return documented
 
 
-def _models(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
+def _models(status: int, *, from_api: bool) -> dict[str, dict[str, type[BaseModel]]]:
     """Return the models of a status by media type."""
     models: dict[str, dict[str, type[BaseModel]]] = {}
-    if ours:
+    if from_api:
         models[MEDIA_TYPE] = {"model": Problem}
-    if status in BY_THE_GATEWAY:
+    if status in GATEWAY_STATUSES:
         models[GATEWAY_MEDIA_TYPE] = {"model": GatewayError}
     return models

@@ -33,7 +33,7 @@ from counterfoil.tasks.store import read_task_message
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
 """Maximum returns of a revision from a dead-letter queue after its first attempt."""
-UNATTEMPTED_WAIT, LONGEST_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
+UNATTEMPTED_WAIT, MAX_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
 """First and longest delay of work items that are returned without an attempt. Each return doubles the delay.
 
 A release that crashes at startup sends all queued messages to the dead-letter queue. The work items are not the cause,
@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_
 class RetryAfter:
     """The work item is in progress in another process: keep the message, invisible for some seconds."""
 
-    visible_in: float
+    seconds: float
 
 
 class Archiver:
@@ -145,7 +145,7 @@ class Archiver:
             metrics.emit({Metric.RETURNED_UNATTEMPTED: len(unattempted)}, worker=kind.worker)
         if lost:
             metrics.emit({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST_ERROR_TYPE)
-        return max(running, key=lambda retry: retry.visible_in, default=None)
+        return max(running, key=lambda retry: retry.seconds, default=None)
 
     def _settle_work(  # `lost` and `unattempted` collect claims
         self,
@@ -210,4 +210,4 @@ def _return_delay(policy: RetryPolicy, claim: Claim) -> timedelta:
     if claim.attempts > 0:
         return policy.wait(claim.attempts)
     doublings = min(claim.message.send_number, 10)  # later doublings exceed the maximum
-    return min(UNATTEMPTED_WAIT * (1 << doublings), LONGEST_UNATTEMPTED_WAIT)
+    return min(UNATTEMPTED_WAIT * (1 << doublings), MAX_UNATTEMPTED_WAIT)

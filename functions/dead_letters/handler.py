@@ -69,12 +69,15 @@ class _Function:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
             metrics.emit({Metric.DLQ_RETAINED: 1}, worker=worker)
             logger.warning(
-                "kept", queue=record.event_source_arn, message_id=record.message_id, error=safe_message(error)
+                "retained",
+                queue=record.event_source_arn,
+                message_id=record.message_id,
+                error=safe_message(error),
             )
             raise
         if retry_after is not None:
             now = datetime.now(UTC)
-            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), retry_after.visible_in, now)
+            Visibility(record.queue_url).set_delay(ReceivedMessage(record, now), retry_after.seconds, now)
             raise StillRunningError("The work item is in progress; its message stays in the queue")
 
 

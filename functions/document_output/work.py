@@ -13,7 +13,7 @@ from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimE
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Destination
 from counterfoil.webhooks.payload import SIGNATURE_HEADER, OutputJob, export_files, render_body, sign
-from functions.document_output.lanes import DestinationLimiter
+from functions.document_output.limiter import DestinationLimiter
 
 MIN_SECONDS_LEFT = 2.0
 """Minimum remaining time for a call."""

@@ -33,9 +33,9 @@ from counterfoil.llm import Llm
 
 PREFIX = "children/"
 """Key prefix of children, in their parent's bucket: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
-COVER = "A cover page. It belongs to no document, and is stored but not extracted."
-REASON = "The document was extracted again."
-NOTHING = "Nothing could be read from the file."
+COVER_PAGE = "A cover page. It belongs to no document, and is stored but not extracted."
+REMATCH_REASON = "The document was extracted again."
+NOTHING_EXTRACTED = "Nothing could be read from the file."
 
 MakeLlm = Callable[[Database], Llm]
 MakeOcr = Callable[[Database], Ocr]
@@ -150,7 +150,7 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
         return Effects(messages + more_messages, " ".join(filter(None, (*extraction.warnings, replaced))) or None)
 
     if not is_read:
-        return Skipped(extraction.reason or NOTHING, effects)
+        return Skipped(extraction.reason or NOTHING_EXTRACTED, effects)
     if not is_matched:
         return Skipped("Documents of this type are stored but not matched.", effects)
     return Succeeded(effects)
@@ -177,7 +177,7 @@ def _reason_to_keep_previous(
     lacks_model = document.method == "model" and extraction.method != "model"
     if extraction.structured_data is None:
         is_recognized = extraction.type == DocumentType.OTHER and extraction.method != "none" and not lacks_model
-        return None if is_recognized else extraction.reason or NOTHING
+        return None if is_recognized else extraction.reason or NOTHING_EXTRACTED
     if extraction.unread & document.recognized:
         return " ".join(extraction.warnings)
     if lacks_model and without_model is not None and extraction.warnings:
@@ -203,7 +203,7 @@ def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxM
 
 
 def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[OutboxMessage]:
-    return restart(connection, "matching", ids, attempt.now(), actor="ingestion", reason=REASON)
+    return restart(connection, "matching", ids, attempt.now(), actor="ingestion", reason=REMATCH_REASON)
 
 
 def _write(connection: Connection, attempt: TenantAttempt, extraction: ExtractionResult) -> None:
@@ -330,7 +330,7 @@ def _insert_children(connection: Connection, attempt: TenantAttempt, children: S
     values = {
         "parent": attempt.work_id,
         "now": attempt.now(),
-        "cover": COVER,
+        "cover": COVER_PAGE,
         "covers": [child.part.pages.first for child in children if child.part.kind == "cover"],
         "are_covers": [child.part.kind == "cover" for child in children],
         "first_pages": [pages.first for pages in ranges],

@@ -26,13 +26,13 @@ from counterfoil.offers.schedule import VERSION, Rules, nine_am
 from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
 from counterfoil.webhooks.destinations import enqueue
 
-PARTS_FIRST = timedelta(minutes=1)
+LATE_SHARD_DELAY = timedelta(minutes=1)
 """Delay of shards of late or retried users while other shards of the pool are pending."""
-FETCH = "/api/users/{user_id}/offers?date="
+OFFERS_URL = "/api/users/{user_id}/offers?date="
 """URL of a user's offers for a date."""
 
 
-class Pools:
+class PoolCache:
     """Cache of the last pool, because the next shard usually belongs to the same pool."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Pools:
         return pool
 
 
-def compute_shard(attempt: TenantAttempt, pools: Pools) -> Outcome:
+def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
     """Compute the offers of the users of one shard.
 
     Users with invalid profiles are quarantined: their jobs fail, and are retried in a separate shard with their current
@@ -147,7 +147,7 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
         return None
     with attempt.database.tenant(shard.tenant_id) as connection:
         if shard.part is None and (parts := store.count_unfinished_parts(connection, shard)):
-            raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + PARTS_FIRST)
+            raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + LATE_SHARD_DELAY)
         offered = store.offer_counts(connection, shard)
     used = np.zeros(len(pool.people), np.int64)
     positions = pool.people.find(offered["candidate"])
@@ -204,7 +204,7 @@ def _webhook_data(shard: ShardInput, written: WriteResult) -> dict[str, Any]:
         "users": len(shard.users),
         "completed": written.completed,
         "failed": written.failed,
-        "fetch": f"{FETCH}{shard.date}",
+        "fetch": f"{OFFERS_URL}{shard.date}",
     }
 
 

@@ -33,7 +33,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     Raises:
         DatabaseUnavailableError: nothing was done. The next call retries.
-        UnfinishedError: some pools failed or are left. The others are done, and the log has the reasons.
+        UnfinishedError: some pools failed or were not processed. The others are done, and the log has the reasons.
         PermanentError: the request is invalid. See `Scheduler.run`.
     """
 
@@ -41,5 +41,5 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return float(context.get_remaining_time_in_millis()) / 1000
 
     if "timezone" not in event:
-        return function().tick(time_left)
-    return function().run(OffersRequest.of(event), time_left)
+        return function().run_due(time_left)
+    return function().run_requested(OffersRequest.of(event), time_left)

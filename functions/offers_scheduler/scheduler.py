@@ -94,14 +94,14 @@ class Scheduler:
         self._rules = rules
         self._shard_users = shard_users
 
-    def tick(self, time_left: TimeLeft) -> dict[str, int]:
+    def run_due(self, time_left: TimeLeft) -> dict[str, int]:
         """Queue all due pools. Return the numbers of pools, shards and people.
 
         Small pools come first, so that a large one does not delay the others.
 
         Raises:
             DatabaseUnavailableError: nothing was done.
-            UnfinishedError: some pools failed or are left. The others are done.
+            UnfinishedError: some pools failed or were not processed. The others are done.
         """
         now = self._clock()
 
@@ -115,12 +115,12 @@ class Scheduler:
 
         return self._pin_all(self._tenants(None), find_pools, time_left)
 
-    def run(self, request: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
+    def run_requested(self, request: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
         """Pin the requested pools, with an audit entry for each. Skip pools without waiting people.
 
-        Return the date, and the same counts as `tick`.
+        Return the date, and the same counts as `run_due`.
 
-        Raises the same errors as `tick`, and:
+        Raises the same errors as `run_due`, and:
             InvalidRunError: the tenant does not exist or is disabled, or there are no tenants.
             UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.due_by_request`.
         """
@@ -175,11 +175,11 @@ class Scheduler:
                 shards += len(messages)
                 self._outbox.send(messages, time_left=time_left)
         counts = {"pools": len(pinned), "shards": shards, "people": sum(pool.people for pool in pinned)}
-        logger.info("tick", extra=counts | {"failed": len(failed), "left": unprocessed})
+        logger.info("offers scheduled", extra=counts | {"failed": len(failed), "unprocessed": unprocessed})
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Daily offers are not all queued: {len(failed)} pools failed and {unprocessed} are left"
+                f"Daily offers are not all queued: {len(failed)} pools failed and {unprocessed} were not processed"
             )
         return counts
 

@@ -87,7 +87,7 @@ class Row:
     """Start of the outage."""
 
 
-class Step(StrEnum):
+class Action(StrEnum):
     """Action for a mapping."""
 
     NOTHING = "nothing"
@@ -99,7 +99,7 @@ class Step(StrEnum):
     """It is enabled or no longer exists: release its row."""
 
 
-def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Step:
+def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Action:
     """Return the action for a mapping, from its state, its row, and the outage of its breaker.
 
     `state` is one of Lambda's, or "deleted". States in transition are skipped until the next run.
@@ -108,16 +108,16 @@ def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime,
     same_outage = row is not None and outage is not None and row.opened_at == outage.since
     if state == "Disabled" and is_ours:
         if outage is None:
-            return Step.RESUME
+            return Action.RESUME
         is_recorded = same_outage and row is not None and row.status == "paused"
-        return Step.NOTHING if is_recorded else Step.NOTE
+        return Action.NOTHING if is_recorded else Action.NOTE
     if state == "Enabled":
         was_paused = same_outage and row is not None and row.status != "pausing"
         if outage is not None and now - outage.since >= pause_after and not was_paused:
-            return Step.PAUSE
+            return Action.PAUSE
         if is_ours:
-            return Step.RELEASE
-    return Step.RELEASE if state == "deleted" and is_ours else Step.NOTHING
+            return Action.RELEASE
+    return Action.RELEASE if state == "deleted" and is_ours else Action.NOTHING
 
 
 @dataclass
@@ -131,7 +131,7 @@ class RunResult:
     resumed: list[str] = field(default_factory=list)
 
 
-class Pauses:
+class PauseStep:
     """Reconciles the mappings of `dependents`, and paused mappings of former dependents."""
 
     def __init__(
@@ -227,21 +227,21 @@ class Pauses:
         response = _call_lambda("get_event_source_mapping", "ResourceNotFoundException", UUID=str(mapping))
         state = response["State"] if response is not None else "deleted"
         now = self._clock()
-        step = decide(state, row, outage, now=now, pause_after=self._pause_after)
-        if step is Step.PAUSE and outage is not None:
+        action = decide(state, row, outage, now=now, pause_after=self._pause_after)
+        if action is Action.PAUSE and outage is not None:
             self._execute(_MARK_PAUSING, mapping=mapping, opened_at=outage.since, now=now)
-            if self._switch(mapping, on=False):
+            if self._switch(mapping, enabled=False):
                 self._execute(_MARK_PAUSED, mapping=mapping, opened_at=outage.since)
                 result.paused.append(worker)
-        elif step is Step.NOTE and outage is not None:
+        elif action is Action.NOTE and outage is not None:
             self._execute(_MARK_PAUSED, mapping=mapping, opened_at=outage.since)
-        elif step is Step.RESUME:
+        elif action is Action.RESUME:
             if self._resume(worker, mapping, result):
                 self._execute(_MARK_RELEASED, mapping=mapping, before=now - MAX_CALL_DURATION)
-        elif step is Step.RELEASE:
+        elif action is Action.RELEASE:
             self._execute(_MARK_RELEASED, mapping=mapping, before=now - MAX_CALL_DURATION)
-        if step is not Step.NOTHING:
-            logger.warning("An event source mapping is reconciled", worker=worker, state=state, step=step)
+        if action is not Action.NOTHING:
+            logger.warning("An event source mapping is reconciled", worker=worker, state=state, action=action)
 
     def _resume(self, worker: str, mapping: UUID, result: RunResult) -> bool:
         """Enable a mapping, unless a person has paused its queue. Return False if it is being changed."""
@@ -249,7 +249,7 @@ class Pauses:
             if is_paused:
                 logger.warning("A queue stays paused because a person paused it", worker=worker)
                 return True
-            is_enabled = self._switch(mapping, on=True)
+            is_enabled = self._switch(mapping, enabled=True)
         if is_enabled:
             result.resumed.append(worker)
         return is_enabled
@@ -259,10 +259,10 @@ class Pauses:
             connection.execute(statement.encode(), parameters)
 
     @staticmethod
-    def _switch(mapping: UUID, *, on: bool) -> bool:
+    def _switch(mapping: UUID, *, enabled: bool) -> bool:
         """Enable or disable a mapping. Return False if it is being changed; the next run retries."""
         busy_codes = ("ResourceInUseException", "ResourceConflictException")
-        return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=on) is not None
+        return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=enabled) is not None
 
 
 def _call_lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:

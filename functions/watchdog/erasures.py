@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger
 from counterfoil import objects, tenant_erasure
 from counterfoil.db import Database, maintenance_connection
 from counterfoil.errors import safe_message
-from functions.watchdog.parts import run_all
+from functions.watchdog.steps import run_all
 
 BATCH_SIZE = 200
 """Maximum rows of `object_erasure` per run."""

@@ -15,13 +15,13 @@ from counterfoil.errors import TransientError, safe_message
 from counterfoil.http import run_with_deadline
 from counterfoil.notifications.notifier import Notifier
 from counterfoil.settings import Settings, settings
-from functions.watchdog.breakers import DependentWorker, Pauses
+from functions.watchdog.backlog_metrics import OfferMetrics, measure, update_queues
+from functions.watchdog.breakers import DependentWorker, PauseStep
 from functions.watchdog.erasures import erase
-from functions.watchdog.measures import OffersWatch, measure, update_queues
-from functions.watchdog.parts import run_all
 from functions.watchdog.recovery import Watchdog
 from functions.watchdog.retention import delete_payloads, maintain_dead_letters, purge
-from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
+from functions.watchdog.steps import run_all
+from functions.watchdog.uploads import inventory_readers, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0
 """Timeout of a language model probe."""
@@ -32,7 +32,7 @@ MIN_SECONDS_LEFT = 5.0
 RESERVED_SECONDS: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
-    "measures": 17.0,
+    "metrics": 17.0,
     "breakers": 2.0,
     "purge": 1.0,
 }
@@ -63,14 +63,14 @@ def watchdog() -> dict[str, Step]:
     breakers = Breakers.from_settings(config, database)
     notifier = Notifier.from_settings(config, database, breakers)
     pauses = _pauses(config, database, breakers)
-    offers = OffersWatch(database, database.now)
+    offers = OfferMetrics(database, database.now)
     uploads_lost_after = timedelta(seconds=config.watchdog_upload_after_seconds)
-    inventories = inventories_of(config.inventory_bucket, config.uploads_bucket)
+    inventories = inventory_readers(config.inventory_bucket, config.uploads_bucket)
     dead_letter_retention = timedelta(days=config.dlq_retention_days)
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
-        "measures": lambda _: measure(database, list(config.queue_urls), now=database.now(), unsent_after=unsent_after),
+        "metrics": lambda _: measure(database, list(config.queue_urls), now=database.now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(items) for name, items in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_all(
             {
@@ -111,13 +111,13 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
         except Exception as error:  # noqa: BLE001  # any error: the other steps must still run
             logger.error("A step of the run failed", step=name, error=safe_message(error))
             failed.append(name)
-    logger.info("watchdog_run", **results)
+    logger.info("The watchdog run ended", **results)
     if failed:
         raise RuntimeError(f"Steps of the watchdog run failed: {', '.join(failed)}")
     return results
 
 
-def _pauses(config: Settings, database: Database, breakers: Breakers) -> Pauses:
+def _pauses(config: Settings, database: Database, breakers: Breakers) -> PauseStep:
     """Return the step that probes the language model, and pauses dependent queues during an outage."""
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[DependentWorker] = []
@@ -128,7 +128,7 @@ def _pauses(config: Settings, database: Database, breakers: Breakers) -> Pauses:
         dependents = [DependentWorker(worker, mapping, name) for worker, mapping in config.mappings.items()]
     pause_after = timedelta(seconds=config.breaker_pause_after_seconds)
     workers = {mapping: worker for worker, queue in config.queues.items() for mapping in queue.mappings}
-    return Pauses(database, breakers, dependents, probes, database.now, pause_after=pause_after, workers=workers)
+    return PauseStep(database, breakers, dependents, probes, database.now, pause_after=pause_after, workers=workers)
 
 
 def _probe(config: Settings, database: Database, breakers: Breakers) -> None:

@@ -32,7 +32,7 @@ from counterfoil import aws
 from counterfoil.errors import CounterfoilError, RejectedRequestError, TransientError
 from counterfoil.http import run_with_deadline
 
-ROWS = 1000
+BATCH_ROWS = 1000
 """Rows per batch."""
 CHUNK = 4 * 1024 * 1024
 """Bytes per range request."""
@@ -129,7 +129,7 @@ class Inventories:
         return Inventory(manifest, checksum, parsed.started_at, columns, parsed.files)
 
     def rows(self, inventory: Inventory, number: int, start: int, time_left: TimeLeft) -> list[dict[str, Any]] | None:
-        """Return up to `ROWS` rows of data file `number` from row `start`.
+        """Return up to `BATCH_ROWS` rows of data file `number` from row `start`.
 
         Rows have the fields of ListObjectVersions: `Key`, `VersionId`, `Size` in bytes, `LastModified`, and
         `IsDeleteMarker`. The list is empty at the end of the file. Returns None if there was no time to reach
@@ -199,7 +199,7 @@ class _OpenFile:
         """Read the next batch. At the end, verify that the file matches the manifest."""
         self.first_row += len(self.batch)
         try:
-            self.batch = [self._row(fields) for fields in islice(self._rows, ROWS)]
+            self.batch = [self._row(fields) for fields in islice(self._rows, BATCH_ROWS)]
         except (CounterfoilError, TimeoutError):
             raise
         except (OSError, EOFError, zlib.error, csv.Error, ValueError) as error:

@@ -21,13 +21,13 @@ logger = Logger()
 
 QUEUE_RETENTION = timedelta(days=10)
 """Message retention of every queue. Older messages no longer exist."""
-LONGEST_VISIBILITY = timedelta(hours=12)
+MAX_VISIBILITY = timedelta(hours=12)
 """Maximum visibility timeout of SQS, assumed for a queue that does not respond."""
 VISIBILITY_TIMEOUT_MULTIPLE = 3
 """Visibility timeouts to wait before due work items are resent while their queues hold messages."""
-RESENDS = 1000
+MAX_RESENDS = 1000
 """Maximum messages resent per run and worker while its queues are empty."""
-BUSY_RESENDS = 100
+MAX_RESENDS_BUSY = 100
 """The same while its queues hold messages, because most resends are then duplicates."""
 MAX_OUTBOX_QUERIES = 10
 """Maximum outbox queries per run, each for another thousand rows per worker."""
@@ -127,7 +127,7 @@ class Watchdog:
 
         If the queues hold messages, SQS does not show which ones. Work items then wait for
         `VISIBILITY_TIMEOUT_MULTIPLE` visibility timeouts, in which SQS redelivers messages that a worker dropped. Each
-        resend without effect doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a
+        resend without effect doubles the wait, up to the retention, and a run resends at most `MAX_RESENDS_BUSY`. So a
         backlog of 100,000 messages grows by at most 100 per minute, and at most eight times per message in ten days.
         The oldest messages are resent first, and a lost message soon becomes one of the oldest.
 
@@ -141,7 +141,7 @@ class Watchdog:
         is_empty = all(state is not None and state.depth == 0 for state in states)
         min_age = timedelta(seconds=self._settings.resend_after_seconds)
         if not is_empty:
-            visibility = max(LONGEST_VISIBILITY if state is None else state.visibility for state in states)
+            visibility = max(MAX_VISIBILITY if state is None else state.visibility for state in states)
             min_age = max(min_age, VISIBILITY_TIMEOUT_MULTIPLE * visibility)
         with self._database.delivery() as connection:
             pause = list_pauses(connection).get(kind.worker)
@@ -155,7 +155,7 @@ class Watchdog:
                     "min_age": min_age,
                     "is_empty": is_empty,
                     "retention": QUEUE_RETENTION,
-                    "limit": RESENDS if is_empty else BUSY_RESENDS,
+                    "limit": MAX_RESENDS if is_empty else MAX_RESENDS_BUSY,
                 },
             ).fetchall()
             if rows:

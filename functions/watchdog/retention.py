@@ -19,7 +19,7 @@ from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import run_with_deadline
 from counterfoil.operations import store
 from counterfoil.tasks import payloads
-from functions.watchdog.parts import run_all
+from functions.watchdog.steps import run_all
 
 OUTBOX_RETENTION = timedelta(days=14)
 """For sent messages. It is longer than the retention of a queue."""
@@ -36,11 +36,11 @@ OFFERS_RETENTION = timedelta(days=90)
 deleted a week after its date."""
 BATCH_SIZE = 10_000
 """Maximum rows per table and run: about 14 million a day."""
-SESSIONS_AT_ONCE = 100
+MAX_SESSIONS = 100
 """Maximum conversations per run, with all their messages."""
-JOBS_AT_ONCE = 2_000
+MAX_JOBS = 2_000
 """Maximum jobs of users per run, with all their offers: about 3 million a day."""
-SHARDS_AT_ONCE = 20
+MAX_SHARDS = 20
 """Maximum shards per run. Each has ten thousand people, and at least a megabyte."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
@@ -104,7 +104,7 @@ def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int 
 
     def clear_expired_pools() -> int:
         with maintenance_connection(database) as connection:
-            ((shards,),) = connection.execute(_CLEAR_POOLS, [min(batch_size, SHARDS_AT_ONCE)]).fetchall()
+            ((shards,),) = connection.execute(_CLEAR_POOLS, [min(batch_size, MAX_SHARDS)]).fetchall()
             return int(shards)
 
     offers_before = now - OFFERS_RETENTION
@@ -113,22 +113,22 @@ def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int 
         "llm_call": deletion(_CALLS, now - CALL_RETENTION),
         "work_attempt": deletion(_ATTEMPTS, now - ATTEMPT_RETENTION),
         "task": deletion(_TASKS, now - TASK_RETENTION),
-        "chat_session": deletion(_SESSIONS, now - SESSION_RETENTION, min(batch_size, SESSIONS_AT_ONCE)),
-        "matchmaking_jobs": deletion(_OFFERS, offers_before, min(batch_size, JOBS_AT_ONCE)),
-        "offer_pool": deletion(_POOLS, offers_before, min(batch_size, SHARDS_AT_ONCE)),
+        "chat_session": deletion(_SESSIONS, now - SESSION_RETENTION, min(batch_size, MAX_SESSIONS)),
+        "matchmaking_jobs": deletion(_OFFERS, offers_before, min(batch_size, MAX_JOBS)),
+        "offer_pool": deletion(_POOLS, offers_before, min(batch_size, MAX_SHARDS)),
         "offer_shard": clear_expired_pools,
     }
     return DeletedRows(**run_all(deletions))
 
 
-PAYLOADS_AT_ONCE = 1000
+MAX_PAYLOADS = 1000
 """Maximum payloads per run, which is the limit of one S3 call."""
 
 _DUE_PAYLOADS = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
 
 
 def delete_payloads(
-    database: Database, bucket: str | None, time_left: Callable[[], float], *, batch_size: int = PAYLOADS_AT_ONCE
+    database: Database, bucket: str | None, time_left: Callable[[], float], *, batch_size: int = MAX_PAYLOADS
 ) -> int:
     """Delete the payloads that are due, oldest first, as counterfoil_maintenance.
 
@@ -156,7 +156,7 @@ def delete_payloads(
     return len(removed)
 
 
-GROUPS_AT_ONCE = 2_000
+MAX_GROUPS = 2_000
 """Maximum groups per run whose counts are added up."""
 
 
@@ -179,7 +179,7 @@ def maintain_dead_letters(database: Database, clock: Callable[[], datetime], ret
 
     def add_up_counts() -> int:
         with maintenance_connection(database) as connection:
-            return groups.roll_up(connection, clock(), groups=GROUPS_AT_ONCE)
+            return groups.roll_up(connection, clock(), groups=MAX_GROUPS)
 
     return run_all(
         {

@@ -31,16 +31,16 @@ from counterfoil.http import run_with_deadline
 from counterfoil.metrics import Metric, emit
 from counterfoil.queues import queue_depths
 from functions.watchdog.inventory import MIN_SECONDS_LEFT, Inventories, Inventory, InventoryError
-from functions.watchdog.parts import run_all
 from functions.watchdog.recovery import QUEUE_RETENTION
+from functions.watchdog.steps import run_all
 
-PAGE = 1000
+VERSIONS_PER_CALL = 1000
 """Versions per call: the maximum of S3."""
-PAGES = 10
+MAX_CALLS = 10
 """Calls per run and prefix: 14.4 million versions a day."""
-EVERY = timedelta(minutes=5)
+LISTING_INTERVAL = timedelta(minutes=5)
 """Minimum interval between the starts of two listings."""
-WITHOUT_EVENT_AFTER = timedelta(minutes=15)
+MIN_AGE_WITHOUT_EVENT = timedelta(minutes=15)
 """Minimum age of jobs that count as without an event. The archiver registers events in the DLQ earlier."""
 PREFIX_SECONDS = 5.0
 """Time limit per run and prefix."""
@@ -150,7 +150,7 @@ def reconcile_uploads(
         emit({Metric.UPLOADS_WITHOUT_EVENT: without_event, Metric.UPLOAD_LISTING_SECONDS: age})
 
 
-def inventories_of(bucket: str | None, source: str | None) -> Sequence[Inventories]:
+def inventory_readers(bucket: str | None, source: str | None) -> Sequence[Inventories]:
     """Return the inventories of `source` in `bucket`, one for each prefix.
 
     Empty if the deployment has no S3 Inventory.
@@ -202,7 +202,7 @@ class _Run:
         after the retention of the queue.
         """
         now = self._clock()
-        until = now - (WITHOUT_EVENT_AFTER if is_queue_empty else QUEUE_RETENTION)
+        until = now - (MIN_AGE_WITHOUT_EVENT if is_queue_empty else QUEUE_RETENTION)
         with self._database.delivery() as connection:
             row = connection.execute(_COUNTED_UNTIL, [self._bucket]).fetchone()
             after = None if row is None else row[0]
@@ -219,7 +219,7 @@ class _Run:
         """List the next pages of `prefix` until time runs out. Return the number of created jobs."""
         self._start_time_limit()
         created = 0
-        for _ in range(PAGES):
+        for _ in range(MAX_CALLS):
             if self._time_left() < MIN_SECONDS_LEFT:
                 break
             jobs, is_last = self._list_page(prefix)
@@ -312,7 +312,7 @@ class _Run:
         version_ids: set[str] = set()
         marker: dict[str, str] = {}
         while True:
-            page = self._request_versions(key, MaxKeys=PAGE, **marker)
+            page = self._request_versions(key, MaxKeys=VERSIONS_PER_CALL, **marker)
             if key in self._deleted_keys(page, None):
                 return set()
             version_ids |= {version["VersionId"] for version in page.get("Versions", ()) if version["Key"] == key}
@@ -330,7 +330,7 @@ class _Run:
         now = self._clock()
         with self._database.delivery() as connection:
             last = self._load_listing(connection, prefix)
-        if last is not None and last.is_complete and now - last.started_at < EVERY:
+        if last is not None and last.is_complete and now - last.started_at < LISTING_INTERVAL:
             return 0, True
         listing = _Listing(None, None, now, is_complete=False, complete_since=None) if last is None else last
         if listing.is_complete:
@@ -338,7 +338,7 @@ class _Run:
         marker = {} if listing.key_marker is None else {"KeyMarker": listing.key_marker}
         if listing.version_marker is not None:
             marker["VersionIdMarker"] = listing.version_marker
-        page = self._request_versions(prefix, MaxKeys=PAGE, **marker)
+        page = self._request_versions(prefix, MaxKeys=VERSIONS_PER_CALL, **marker)
         old = [version for version in page.get("Versions", ()) if version["LastModified"] <= now - self._lost_after]
         lost = self._find_without_job(old, self._deleted_keys(page, listing.key_marker)) if old else []
         is_truncated = bool(page["IsTruncated"])

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Response, expect, sync_
 
 from cli.local.cloud import Cloud
 from cli.local.console import ALL_TENANTS
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from tests.e2e.conftest import CommandLine
 from tests.e2e.console.console_users import SESSION, ConsoleUsers, sign_in
 from tests.e2e.console.locators import rows
@@ -141,14 +141,14 @@ def _new_context(chromium: Browser) -> Iterator[BrowserContext]:
 def _running_cloud(folder: Path | None) -> Iterator[Cloud]:
     """Yield the cloud in `folder`, or a temporary one."""
     if folder is not None:
-        yield Cloud.at(CloudFolder(folder.resolve()))
+        yield Cloud.at(CloudPaths(folder.resolve()))
         return
     with TemporaryDirectory(prefix="counterfoil-console-", ignore_cleanup_errors=True) as made:
         Path(made).chmod(0o711)  # under root, PostgreSQL runs as the user `nobody`
         line = CommandLine(Path(made).resolve() / "cloud")
         try:
             line.run("up")
-            yield Cloud.at(CloudFolder(line.folder))
+            yield Cloud.at(CloudPaths(line.folder))
         finally:
             line.run("down")
 

@@ -31,7 +31,7 @@ from counterfoil.delivery.work import Message
 from counterfoil.offers import store
 from counterfoil.offers.pinning import WORKER
 from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
-from functions.offers.work import Pools, compute_shard
+from functions.offers.work import PoolCache, compute_shard
 from functions.offers_scheduler.scheduler import Scheduler
 from infra.worker_table import WORKERS
 from tests.benchmarks.scale import database
@@ -167,7 +167,7 @@ def _tick(url: str) -> None:
     _suppress_output()
     with closing(Database(url, max_connections=1)) as connected:
         outbox = Outbox(connected, {WORKER: "offers"}, clock=lambda: TICK)
-        Scheduler(connected, outbox, lambda: TICK, RULES, SHARD_USERS).tick(lambda: 900.0)
+        Scheduler(connected, outbox, lambda: TICK, RULES, SHARD_USERS).run_due(lambda: 900.0)
 
 
 def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
@@ -184,7 +184,7 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
     storing = 0.0
     settings = {"name": WORKER, "timeout": _ROW.timeout, "permits": _ROW.permits, "start_margin": _ROW.start_margin}
     with closing(Database(url, max_connections=_ROW.permits + 2)) as connected:
-        consumer = make_consumer(connected, partial(compute_shard, pools=Pools()), Clock(TICK), worker=settings)
+        consumer = make_consumer(connected, partial(compute_shard, pools=PoolCache()), Clock(TICK), worker=settings)
         for shard in shards:
             message = record(Message(work_id=shard, revision=1, send_number=0))
             response = consumer.handle(event(message), Context(_ROW.timeout))

@@ -29,7 +29,7 @@ from tests.benchmarks.matching.quality import Figures, Scored, average
 from tests.documents.matching.samples import OTHER_SELLER, contract, delivery, invoice, line, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tools.evaluation.agreement import Agreement, Edge
-from tools.evaluation.command import Matched, document_ids
+from tools.evaluation.command import MatchingResult, document_ids
 from tools.evaluation.labeled_set import read_set
 
 PAPERS = [
@@ -80,7 +80,7 @@ def test_false_and_missed_links_are_listed_with_evidence(folder: Path, tmp_path:
     features = [["number", "same, medium", 8.5], ["seller", "another name", -1.5]]
     false = {"by": "reference", "child": str(ids["p2"]), "probability": 0.9, "features": features}
     right: dict[Edge, dict[str, Any]] = {frozenset({"p0", "p1"}): {}, frozenset({"p1", "p2"}): {}}
-    matched = Matched({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
+    matched = MatchingResult({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
     wrong, missed = found = list(mistakes(labeled, matched))
     assert (wrong.error, wrong.child, wrong.parent, wrong.rule, wrong.bits) == ("false", "p2", "p4", "reference", 7.0)
     assert wrong.waterfall == "number: same, medium +8.50; seller: another name -1.50"
@@ -101,13 +101,13 @@ def test_average_takes_means_and_adds_counts():
         for one, error in ((Agreement.from_counts(4, 4, 4), 0.0), (Agreement.from_counts(2, 4, 1), 0.1))
     ]
     mean = average(halves)
-    assert (mean.edges.precision, mean.edges.recall, mean.edges.true) == (0.75, 0.625, 8)
+    assert (mean.edges.precision, mean.edges.recall, mean.edges.expected) == (0.75, 0.625, 8)
     assert (mean.calibration_error, mean.documents, mean.seconds) == (0.05, 20, 4.0)
 
 
 def test_record_numbers_are_reference_and_own_number(folder: Path):
     half = read_half(folder)
-    by_kinds = {(pair.child.kind, pair.parent.kind, pair.true): pair for pair in half.pairs}
+    by_kinds = {(pair.child.kind, pair.parent.kind, pair.is_match): pair for pair in half.pairs}
     child, parent = records(by_kinds["delivery_note", "purchase_order", True])
     assert (child["number"], parent["number"]) == ("4711", "4711")
     assert child.keys() == parent.keys()

@@ -157,7 +157,7 @@ def test_conversations_of_other_users_are_not_found(conversation: Conversation, 
 
 def application() -> typer.Typer:
     app = typer.Typer()
-    app.command()(command.talk)
+    app.command()(command.chat)
     return app
 
 
@@ -228,7 +228,7 @@ class App:
     tuning: DeployOptions = field(default_factory=DeployOptions)
     deployed: list[DeployOptions] = field(default_factory=list)
     error: Exception | None = None
-    place: Any = None
+    paths: Any = None
 
     @property
     def state(self) -> "App":
@@ -256,8 +256,8 @@ class App:
 def app(monkeypatch: pytest.MonkeyPatch) -> App:
     made = App()
     monkeypatch.setattr(local, "up", made.up)
-    monkeypatch.setattr(Cloud, "at", lambda _place: made)
-    monkeypatch.setattr(State, "load", lambda _place: made)
+    monkeypatch.setattr(Cloud, "at", lambda _paths: made)
+    monkeypatch.setattr(State, "load", lambda _paths: made)
     return made
 
 
@@ -312,7 +312,7 @@ def test_settings_changed_during_a_chat_are_preserved(app: App) -> None:
 
 def test_cloud_removed_during_a_chat_stays_down(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     with available_model(app):
-        monkeypatch.setattr(State, "load", lambda _place: None)
+        monkeypatch.setattr(State, "load", lambda _paths: None)
 
     assert len(app.deployed) == 1
 

@@ -195,7 +195,7 @@ def test_empty_list_prints_a_sentence(harness: BulkHarness):
         (("bulk-retry", "--tenant", "missing"), "There is no such tenant"),
         (("bulk-retry", "--tenant", "-"), "one at a time"),
         (("purge", "--before", "2026-03-03", "--status", "ignored", "--tenant", "-"), "unassigned"),
-        (("export", "letters.csv", "--tenant", "-"), "unassigned"),
+        (("export", "dead-letters.csv", "--tenant", "-"), "unassigned"),
         (("operations", "pause", "0000ffff"), "No operation id ends with '0000ffff'"),
         (("operations", "--limit", "3", "show", "0000ffff"), "--limit"),
     ],

@@ -129,7 +129,7 @@ def test_verify_detects_a_changed_entry(job_id: UUID, admin: Connection) -> None
 def test_verify_reads_all_pages(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         run("edit", job_id, json.dumps({"say": str(number)}), *REASON)
-    monkeypatch.setattr("cli.client.PAGE", 2)
+    monkeypatch.setattr("cli.client.PAGE_SIZE", 2)
     assert run("verify", "--tenant", "acme", application=trail.app) == "acme: intact, 5 entries\n"
 
 

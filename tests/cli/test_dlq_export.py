@@ -18,7 +18,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import store
-from functions.admin_api.api import exporting
+from functions.admin_api.api import exports
 from tests.cli.test_dlq_changes import run
 from tests.dead_letters.dead_letter_factory import MakeDeadLetter, dead_letter_factory
 from tests.delivery.harness import rows
@@ -44,7 +44,7 @@ def test_export_contains_secrets_and_is_audited(
     make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection
 ) -> None:
     job_ids = [str(make_dead_letter("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
-    file = tmp_path / "letters.jsonl"
+    file = tmp_path / "dead-letters.jsonl"
 
     output = run("export", file, "--tenant", "acme", "--by", "kim")
 
@@ -63,7 +63,7 @@ def test_csv_export_spans_all_tenants(
 ) -> None:
     make_dead_letter("=cmd()")
     make_dead_letter(tenant=make_tenant("third"))
-    file = tmp_path / "letters.csv"
+    file = tmp_path / "dead-letters.csv"
 
     run("export", file)
 
@@ -95,7 +95,7 @@ def test_failed_export_keeps_the_existing_file(
     make_dead_letter: MakeDeadLetter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_dead_letter()
-    file = tmp_path / "letters.csv"
+    file = tmp_path / "dead-letters.csv"
     file.write_text("before")
 
     def unavailable(*_: object, **__: object) -> bytes:
@@ -114,9 +114,9 @@ def test_failed_export_keeps_the_existing_file(
     [
         (("letters",), "--format"),
         (("letters.xlsx",), "--format"),
-        (("letters.csv", "--format", "xlsx"), "The format 'xlsx' is unknown"),
-        (("letters.csv", "--status", "gone"), "The state 'gone' is unknown"),
-        (("no/such/folder/letters.csv",), "cannot be written"),
+        (("dead-letters.csv", "--format", "xlsx"), "The format 'xlsx' is unknown"),
+        (("dead-letters.csv", "--status", "gone"), "The state 'gone' is unknown"),
+        (("no/such/folder/dead-letters.csv",), "cannot be written"),
     ],
 )
 def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def end(admin: Connection, state: str) -> None:
 @pytest.fixture
 def export_as_operation(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
     """`export_as_operation(state)` makes exports run as operations, which end with `state`."""
-    monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
     def configure(state: str) -> None:
         monkeypatch.setattr("cli.commands.dead_letter_exports.time.sleep", lambda _: end(admin, state))
@@ -171,10 +171,10 @@ def test_large_export_is_fetched_from_s3(
     make_dead_letter()
     export_as_operation("done")
 
-    output = run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    output = run("export", tmp_path / "dead-letters.csv", "--tenant", "acme")
 
-    assert output.endswith(f"Wrote 2 dead letters to {tmp_path / 'letters.csv'}.\n")
-    assert (tmp_path / "letters.csv").read_bytes() == TWO
+    assert output.endswith(f"Wrote 2 dead letters to {tmp_path / 'dead-letters.csv'}.\n")
+    assert (tmp_path / "dead-letters.csv").read_bytes() == TWO
     assert ("X-Amz-Signature" in str(s3_requests[0].url), s3_requests[0].headers.get("Authorization")) == (True, None)
 
 
@@ -201,7 +201,7 @@ def test_export_wait_survives_a_database_outage(
         yield httpx.Response(200, content=b'"job_id"\r\n"a"\r\n', request=httpx.Request(method, url))
 
     monkeypatch.setattr(httpx, "stream", stream)
-    assert "Wrote 1 dead letter to" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    assert "Wrote 1 dead letter to" in run("export", tmp_path / "dead-letters.csv", "--tenant", "acme")
     assert len(calls) == 3  # reads the operation twice, then its file
 
 
@@ -214,7 +214,7 @@ def test_failed_export_leaves_no_file_and_hides_link(
     make_dead_letter()
     export_as_operation("halted")
     with pytest.raises(CommandError, match="The export of acme is halted"):
-        run("export", tmp_path / "letters.csv", "--tenant", "acme")
+        run("export", tmp_path / "dead-letters.csv", "--tenant", "acme")
 
     def refuse(method: str, url: str, **_: object) -> httpx.Response:
         raise httpx.ConnectError(f"{method} {url}")
@@ -222,7 +222,7 @@ def test_failed_export_leaves_no_file_and_hides_link(
     export_as_operation("done")
     monkeypatch.setattr(httpx, "stream", refuse)
     with pytest.raises(CommandError, match="cannot be downloaded from S3") as raised:
-        run("export", tmp_path / "letters.csv", "--tenant", "acme")
+        run("export", tmp_path / "dead-letters.csv", "--tenant", "acme")
     assert "Signature" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -238,7 +238,7 @@ def earlier_export(
     make_dead_letter()
     export_as_operation("canceled")
     with pytest.raises(CommandError, match="canceled"):
-        run("export", tmp_path / "letters.csv", "--tenant", "acme", "--by", "kim")
+        run("export", tmp_path / "dead-letters.csv", "--tenant", "acme", "--by", "kim")
     end(admin, "done")
     [(id_,)] = admin.execute("SELECT id::text FROM operation").fetchall()
     return str(id_)

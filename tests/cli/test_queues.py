@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.client import NotAllowedError
+from cli.client import ForbiddenError
 from cli.commands.queues import app
 from cli.failures import UsageError
 from cli.local import commands
@@ -190,7 +190,7 @@ def test_pause_requires_admin_of_all_tenants(
     command: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect_commands(monkeypatch, f"[admin {tenants}]")
-    with pytest.raises(NotAllowedError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
+    with pytest.raises(ForbiddenError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
         run(command, "tasks", "--reason", "It is broken")
     assert lambda_.calls == []
 

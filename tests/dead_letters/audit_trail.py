@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from cli.commands.audit import Broken, Entry, verify
+from cli.commands.audit import ChainError, Entry, verify
 from counterfoil import audit
 from counterfoil.db import Connection
 from functions.admin_api.api.dead_letters import AuditRecord
@@ -17,7 +17,7 @@ def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tup
     return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]
 
 
-def first_broken_entry(connection: Connection, tenant_id: UUID | None) -> Broken | None:
+def first_broken_entry(connection: Connection, tenant_id: UUID | None) -> ChainError | None:
     """Return the first broken audit entry of a tenant, or None if the chain verifies."""
 
     def head() -> dict[str, Any] | None:

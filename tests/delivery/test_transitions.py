@@ -206,7 +206,7 @@ class Scenario:
             result = archiver.process(worker, SQSRecord(record(body)))
             disposition = "deleted" if result is None else "kept"
             if result is not None:
-                assert result.visible_in == LEASE_LEFT.total_seconds() + 1
+                assert result.seconds == LEASE_LEFT.total_seconds() + 1
                 disposition = "kept, until the lease expires"
         entries = [entry["action"] for entry in rows(self.admin, "dead_letter_audit")]
         return self.transition(disposition, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))

@@ -15,7 +15,7 @@ from counterfoil.documents.splitting import MIN_CONFIDENCE, Boundary, PageRange,
 from counterfoil.documents.text import page
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import InvalidDocumentError
-from tools.sample_generator.bulk import whole_deals
+from tools.sample_generator.bulk import orders_with_deliveries_and_invoices
 from tools.sample_generator.bundle import Bundle, bundle, write_bundle
 from tools.sample_generator.layout import Layout
 from tools.sample_generator.model import Document
@@ -196,9 +196,11 @@ def test_uncertain_file_is_not_split(texts: Texts):
 
 def test_short_last_page_continues_the_document():
     documents = [
-        document for transaction in whole_deals(7433, 3, country="DE", varied=True) for document in transaction
+        document
+        for transaction in orders_with_deliveries_and_invoices(7433, 3, country="DE", varied=True)
+        for document in transaction
     ]
-    layout = Layout(letterhead_on_every_page=True, names_itself_on_every_page=False, carries_sums=True)
+    layout = Layout(letterhead_on_every_page=True, names_itself_on_every_page=False, carries_subtotals=True)
     file = bundle([document for document in documents if document.number == "202502611"], layout=layout)
     assert file.ranges == ((1, 3),)
     assert "Bankverbindung:" in page.pages(file.content)[2].text
@@ -278,7 +280,7 @@ LAYOUTS = st.builds(
     page_numbers=st.sampled_from(("none", "place", "place of count")),
     letterhead_on_every_page=st.booleans(),
     names_itself_on_every_page=st.booleans(),
-    carries_sums=st.booleans(),
+    carries_subtotals=st.booleans(),
 )
 COUNTRIES = st.sampled_from(("DE", "FR", "IT", "NL", "GB"))
 rendering = bounded(
@@ -303,9 +305,9 @@ def split_of(bundle_: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
 @rendering
 @given(seed=st.integers(0, 10_000), country=COUNTRIES, layout=st.none() | LAYOUTS, covered=st.booleans())
 def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout: Layout | None, covered: bool):
-    bundles = list(whole_deals(seed, 23, country=country, varied=True))
-    buyer = bundles[0][0].written_by
-    file = bundle([invoice for *_, invoice in bundles], layout=layout, sent_by=buyer if covered else None)
+    bundles = list(orders_with_deliveries_and_invoices(seed, 23, country=country, varied=True))
+    buyer = bundles[0][0].issuer
+    file = bundle([invoice for *_, invoice in bundles], layout=layout, sender=buyer if covered else None)
     assert len(file.ranges) == 23
     assert any(last > first for first, last in file.ranges)
     assert split_of(file) == (True, expected_parts(file))
@@ -324,10 +326,12 @@ def test_mixed_documents_in_any_order_are_split(
     seed: int, country: str, layout: Layout | None, separated: bool, shuffled: Any
 ):
     documents = [
-        document for transaction in whole_deals(seed, 5, country=country, varied=True) for document in transaction
+        document
+        for transaction in orders_with_deliveries_and_invoices(seed, 5, country=country, varied=True)
+        for document in transaction
     ]
     shuffled.shuffle(documents)
-    file = bundle(documents, layout=layout, separated=separated)
+    file = bundle(documents, layout=layout, has_separators=separated)
     assert split_of(file) == (True, expected_parts(file)), split(page.pages(file.content)).boundaries
 
 
@@ -360,7 +364,7 @@ def test_split_never_loses_a_page(any_pages: list[Page]):
 
 @pytest.fixture(scope="module")
 def invoices() -> list[Document]:
-    return [invoice for *_, invoice in whole_deals(1, 3)]
+    return [invoice for *_, invoice in orders_with_deliveries_and_invoices(1, 3)]
 
 
 def test_damaged_file_is_rejected():

@@ -17,7 +17,7 @@ import psycopg
 
 from cli.local import processes
 from cli.local.cloud import Cloud
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
 from tests.e2e.polling import wait_until
@@ -69,7 +69,7 @@ def separate_cloud(name: str, settings: Mapping[str, str], model: Server) -> Ite
             line.run(
                 "up", "--timeout", str(_TIMEOUT), *(f"--setting={name}={value}" for name, value in variables.items())
             )
-            cloud = Cloud.at(CloudFolder(line.folder))
+            cloud = Cloud.at(CloudPaths(line.folder))
             shorten_visibility(cloud)
             yield cloud
             cloud.database.close()
@@ -139,19 +139,19 @@ class Chaos:
 
     def kill_database(self) -> None:
         """Kill PostgreSQL with all its processes, and restart it on the same port."""
-        place = PostgresServer(self.cloud.place.postgres)
-        server = place.running()
+        postgres = PostgresServer(self.cloud.paths.postgres)
+        server = postgres.running()
         assert server is not None
         server.kill()
-        assert place.running() is None
+        assert postgres.running() is None
         threading.Event().wait(self.random.uniform(*_DOWNTIME))
-        assert place.start(server.port).port == server.port
+        assert postgres.start(server.port).port == server.port
         self.databases += 1
 
 
 def live_processes(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
     """Yield the live processes of these workers, each with the name of its worker."""
-    for process in processes.find_processes(cloud.place.folder):
+    for process in processes.find_processes(cloud.paths.folder):
         with suppress(psutil.Error):
             command = process.cmdline()[1:]
             for worker in workers:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.local.place import ROOT, CloudFolder
+from cli.local.paths import ROOT, CloudPaths
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from counterfoil.db import Connection
@@ -68,7 +68,7 @@ def cloud(command_line: CommandLine) -> Iterator[Cloud]:
     """The running test cloud."""
     deployed = json.loads(command_line.run("up", "--json").stdout)["deployed"]
     assert deployed or CLOUD_VARIABLE in os.environ
-    cloud = Cloud.at(CloudFolder(command_line.folder))
+    cloud = Cloud.at(CloudPaths(command_line.folder))
     yield cloud
     cloud.database.close()
 

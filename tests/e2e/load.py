@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from counterfoil.deadline import Deadline
 from counterfoil.llm import LlmRequest, LlmResponse
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.model import Document
 from tools.sample_generator.ubl import write_ubl
 
@@ -66,7 +66,7 @@ def generate_load(seed: int) -> tuple[list[LoadFile], GroundTruth]:
     files: list[LoadFile] = []
     edges: set[tuple[str, str, str]] = set()
     all_deals: set[frozenset[str]] = set()
-    generated = deals(seed, 10 * (PLAIN_DEALS + AMBIGUOUS_DEALS))
+    generated = orders_with_invoices(seed, 10 * (PLAIN_DEALS + AMBIGUOUS_DEALS))
     for order, invoice in islice(generated, PLAIN_DEALS):
         pair = [_file(order), _file(invoice)]
         edges.add((*_file_names(pair), "rules"))

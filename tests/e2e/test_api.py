@@ -9,7 +9,7 @@ import pytest
 
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
-from cli.local.uploads import Uploaded, wait_for
+from cli.local.uploads import UploadedFile, wait_for
 from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import State
 from tests.e2e.conftest import SignIn
@@ -39,7 +39,7 @@ def test_file_posted_with_a_form_becomes_a_document(
     response = post(form.json()["url"], data=form.json()["fields"], files={"file": file.content})
 
     assert response.status_code == 204, response.text
-    (outcome,) = wait_for(cloud, [Uploaded(tmp_path, form.json()["key"])], 120)
+    (outcome,) = wait_for(cloud, [UploadedFile(tmp_path, form.json()["key"])], 120)
     assert (outcome.state, outcome.file) == (State.SUCCEEDED, form_request["file_name"])
 
 

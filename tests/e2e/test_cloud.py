@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from cli.local import processes
 from cli.local.cloud import Cloud
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
 from tests.e2e.polling import wait_until
@@ -25,7 +25,7 @@ def other_cloud(tmp_path: Path) -> CommandLine:
 
 
 def test_second_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
-    pids_before = {process.pid for process in processes.find_processes(cloud.place.folder)}
+    pids_before = {process.pid for process in processes.find_processes(cloud.paths.folder)}
     state = json.loads(command_line.run("up", "--json").stdout)
     assert (state["started"], state["deployed"]) == (False, False)
     assert state["emulator_pid"] in pids_before
@@ -40,7 +40,7 @@ def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLin
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: signal.Signals):
-    cloud_folder = CloudFolder(other_cloud.folder)
+    cloud_folder = CloudPaths(other_cloud.folder)
     up = other_cloud.start("up")
     wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
     up.send_signal(sent)
@@ -54,7 +54,7 @@ def test_an_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: sig
 
 
 def test_down_ends_processes_of_a_killed_up(other_cloud: CommandLine):
-    cloud_folder = CloudFolder(other_cloud.folder)
+    cloud_folder = CloudPaths(other_cloud.folder)
     up = other_cloud.start("up")
     wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
     up.kill()
@@ -100,10 +100,10 @@ def test_policies_are_enforced(cloud: Cloud):
 
 
 def test_functions_use_only_their_layers(cloud: Cloud):
-    python = cloud.place.runtime / "bin" / "python"
+    python = cloud.paths.runtime / "bin" / "python"
     environments = [
         process.cmdline()[0]
-        for process in processes.find_processes(cloud.place.folder, [processes.CloudProcess.EMULATOR])
+        for process in processes.find_processes(cloud.paths.folder, [processes.CloudProcess.EMULATOR])
     ]
     assert str(python) in environments
-    assert not list((cloud.place.runtime / "lib").glob("python*/site-packages/*"))
+    assert not list((cloud.paths.runtime / "lib").glob("python*/site-packages/*"))

@@ -50,7 +50,7 @@ def test_dead_letters_are_closed_and_exported(
         ignore_result = dlq(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
     assert (ignore_result["state"], ignore_result["succeeded"]) == ("done", 1)
 
-    file = tmp_path / "letters.csv"
+    file = tmp_path / "dead-letters.csv"
     assert dlq(command_line, "export", str(file), *tenant_option)["dead_letters"] == 2
     assert first in file.read_text()
     audit_output = command_line.run("dlq", "audit", *tenant_option).stdout

@@ -26,7 +26,7 @@ from tests.e2e.polling import wait_until
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.test_documents import INVOICE
 from tests.mail_factory import PDF, mail, received_mail
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.e2e
@@ -137,7 +137,7 @@ def fill_tenant(
         "one.xml": INVOICE,
         "two.xml": INVOICE.replace(b"R-1", b"R-2"),
         "packed.zip": packed.getvalue(),
-        "bundle.pdf": write_bundle([invoice for _, invoice in deals(1, 3)]),
+        "bundle.pdf": write_bundle([invoice for _, invoice in orders_with_invoices(1, 3)]),
         "broken.pdf": b"%PDF-1.7 broken",
     }
     for name, content in files.items():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.local.place import ROOT
+from cli.local.paths import ROOT
 from cli.local.tenants import select_tenants
 from tests.e2e.chaos import watchdog_running
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
@@ -44,8 +44,8 @@ CASE = "billed at another price"
 class ExampleRunner:
     """A user who runs the examples in a folder with the files that they name."""
 
-    def __init__(self, cloud: Cloud, folder: Path, folder_of_cloud: Path) -> None:
-        self.cloud, self.folder, self.place = cloud, folder, folder_of_cloud
+    def __init__(self, cloud: Cloud, folder: Path, cloud_folder: Path) -> None:
+        self.cloud, self.folder, self.cloud_folder = cloud, folder, cloud_folder
         cases = generate_cases(1, "invoices@acme.example")
         (case,) = (case for case in cases.cases if case.title == CASE)
         (sent,) = (mail for name, mail in cases.mails() if name == f"{case.documents[-1].document.number}.eml")
@@ -67,7 +67,7 @@ class ExampleRunner:
             self._id(arguments) if word == "4f1c" else word.replace("~", str(self.folder)) for word in arguments
         ]
         process = subprocess.run(
-            [str(COMMAND), "--local", str(self.place), *arguments],
+            [str(COMMAND), "--local", str(self.cloud_folder), *arguments],
             cwd=self.folder,
             text=True,
             capture_output=True,
@@ -107,7 +107,7 @@ def test_documented_examples_run_in_order(cloud: Cloud, command_line: CommandLin
     assert re.search(r"3 succeeded", outputs["counterfoil ingest ~/invoices --tenant acme --wait"])
     assert "billed" in outputs["counterfoil clusters show 4f1c"]
     assert "1 dead letter" in outputs["counterfoil dlq bulk-retry --tenant acme --group 4f1c"]
-    assert (tmp_path / "letters.csv").read_text().count("broken.pdf") >= 1
+    assert (tmp_path / "dead-letters.csv").read_text().count("broken.pdf") >= 1
     command_line.run("tenants", "destinations", "remove", "acme", "erp")
 
 

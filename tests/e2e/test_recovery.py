@@ -47,7 +47,7 @@ def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[No
 def kill(cloud: Cloud, worker: str) -> int:
     """Kill every process of a worker, as the OOM killer does. Return their number."""
     count = 0
-    for process in processes.find_processes(cloud.place.folder):
+    for process in processes.find_processes(cloud.paths.folder):
         with suppress(psutil.NoSuchProcess):  # it ended after it was listed
             if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
                 process.kill()
@@ -77,14 +77,14 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
         sqs, queue = cloud.client("sqs"), cloud.outputs["AcquisitionQueueUrl"]
         wait_until(lambda: queue_depth(cloud, queue) >= len(paths))
         sqs.purge_queue(QueueUrl=queue)
-    assert list(uploads.of_tenant(cloud, tenant)) == []
+    assert list(uploads.list_uploads(cloud, tenant)) == []
 
     with function_settings(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"):
 
         def acquired() -> list[Upload]:
             admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
             cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
-            return [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final]
+            return [item for item in uploads.list_uploads(cloud, tenant) if item.state.is_final]
 
         outcomes = wait_until(lambda: done if len(done := acquired()) == len(paths) else [])
     assert {outcome.state for outcome in outcomes} == {State.SUCCEEDED}
@@ -110,7 +110,9 @@ def test_killed_work_with_lost_message_is_completed(
         with psycopg.connect(cloud.database_url("postgres")) as blocker:
             with paused_mapping(cloud, "ingestion"):
                 list(upload(cloud, tenant, [path]))
-                wait_until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.stage is Stage.INGESTION])
+                wait_until(
+                    lambda: [item for item in uploads.list_uploads(cloud, tenant) if item.stage is Stage.INGESTION]
+                )
                 blocker.execute("LOCK TABLE document IN SHARE ROW EXCLUSIVE MODE")
             # The attempt has read the file, and the lock blocks its write.
             wait_until(lambda: admin.execute(WAITING_WORKERS).fetchall())
@@ -119,7 +121,9 @@ def test_killed_work_with_lost_message_is_completed(
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs["IngestionQueueUrl"])
 
         with watchdog_running(cloud):
-            (outcome,) = wait_until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final])
+            (outcome,) = wait_until(
+                lambda: [item for item in uploads.list_uploads(cloud, tenant) if item.state.is_final]
+            )
     assert outcome.state is State.SUCCEEDED
     attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
     assert attempts == [(2,)]

@@ -53,7 +53,7 @@ def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: Command
     key = "uploads/missing-tenant/file.xml"
     cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=b"<x/>")
     (failed,) = wait_until(
-        lambda: [item for item in uploads.unassigned(cloud) if item.key == key and item.state.is_final]
+        lambda: [item for item in uploads.list_unassigned_uploads(cloud) if item.key == key and item.state.is_final]
     )
     assert failed.state is State.FAILED
     assert "contains no existing tenant" in (failed.note or "")

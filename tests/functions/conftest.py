@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from counterfoil import aws
-from functions.watchdog.breakers import DependentWorker, Pauses
+from functions.watchdog.breakers import DependentWorker, PauseStep
 from tests.breaker_processes import Start, processes
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock
@@ -36,7 +36,7 @@ def start_watchdog(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[
     ) -> WatchdogHarness:
         breakers = start()
         workers = {MAPPING: "matching", OTHER: "tasks"}
-        pauses = Pauses(
+        pauses = PauseStep(
             breakers.process, breakers, dependents, probes or {}, clock, pause_after=PAUSE_AFTER, workers=workers
         )
         return WatchdogHarness(pauses, breakers, lambda_, clock)

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from counterfoil.db import Connection
 from counterfoil.errors import ServiceUnavailableError
-from functions.watchdog.breakers import DependentWorker, Pauses, RunResult
+from functions.watchdog.breakers import DependentWorker, PauseStep, RunResult
 from tests.breaker_processes import FAILURES, LLM, ProcessBreakers
 from tests.delivery.harness import Clock
 
@@ -100,7 +100,7 @@ _uuid = UUID
 class WatchdogHarness:
     """A watchdog with its breakers, its clock and fake mappings."""
 
-    pauses: Pauses
+    pauses: PauseStep
     breakers: ProcessBreakers
     lambda_: FakeLambda
     clock: Clock

@@ -13,7 +13,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message, enqueue, start_revision
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.metrics import Metric
-from functions.watchdog.measures import measure
+from functions.watchdog.backlog_metrics import measure
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.factories import make_task

@@ -16,7 +16,7 @@ from counterfoil.circuit_breaker import Outage
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.queues import PauseRequest, QueuePause, apply_pause, request_pause
-from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, DependentWorker, Row, Step, decide
+from functions.watchdog.breakers import MAPPING_TIMEOUT_SECONDS, PROBE_SECONDS, Action, DependentWorker, Row, decide
 from tests.breaker_processes import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
 from tests.factories import NOW
@@ -364,4 +364,4 @@ def test_no_decision_during_a_transition(state: str, status: str | None, since: 
     row = None if status is None else Row(status, NOW)
     outage = None if since is None else Outage(NOW + timedelta(seconds=since), NOW)
     now = NOW + timedelta(hours=1)
-    assert decide(state, row, outage, now=now, pause_after=PAUSE_AFTER) is Step.NOTHING
+    assert decide(state, row, outage, now=now, pause_after=PAUSE_AFTER) is Action.NOTHING

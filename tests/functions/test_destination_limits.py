@@ -9,7 +9,13 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
-from functions.document_output.lanes import MAX_SLOW_CALLS, SLOW_MEMORY_SECONDS, SLOW_SECONDS, WAIT, DestinationLimiter
+from functions.document_output.limiter import (
+    MAX_SLOW_CALLS,
+    SLOW_MEMORY_SECONDS,
+    SLOW_SECONDS,
+    WAIT,
+    DestinationLimiter,
+)
 from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, FakeSqs
 from tests.functions.output_harness import OutputHarness

@@ -17,7 +17,7 @@ from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION, Erasure
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.kinds import WORK_KINDS
 from functions.watchdog.erasures import erase as erase_objects
-from functions.watchdog.parts import StepsFailedError
+from functions.watchdog.steps import StepsFailedError
 from tests.delivery.harness import rows
 from tests.factories import make_destination, make_document
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event

@@ -20,7 +20,7 @@ from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty_servers import scripted_server
 from tests.functions.output_harness import NAME, OutputHarness, running_receiver
 from tests.llm.server import Raw, Request, Server
-from tools.demo.webhook_receiver import is_genuine
+from tools.demo.webhook_receiver import is_signature_valid
 
 ACKNOWLEDGED: dict[str, list[Any]] = {"batchItemFailures": []}
 REFUSALS = [301, 302, 307, 400, 401, 403, 404, 409, 410, 413, 422, 451]
@@ -66,7 +66,7 @@ def test_delivery_has_signature_and_idempotency_key(output: OutputHarness, serve
     assert request.headers["content-type"] == "application/json"
     assert (request.path, request.headers["host"].partition(":")[0]) == ("/hook?token=t0ken", NAME)
     signature = request.headers["counterfoil-signature"]
-    assert is_genuine(signature, request.body, [secret], output.clock().timestamp())
+    assert is_signature_valid(signature, request.body, [secret], output.clock().timestamp())
 
 
 def test_sample_receiver_accepts_the_delivery(output: OutputHarness):
@@ -228,7 +228,7 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
     assert len({request.body for request in server.requests}) == 1
     assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
     for request, time_ in zip(server.requests, times, strict=True):
-        assert is_genuine(request.headers["counterfoil-signature"], request.body, [secret], time_)
+        assert is_signature_valid(request.headers["counterfoil-signature"], request.body, [secret], time_)
     assert (output.job()["status"], output.job()["attempts"]) == ("failed", 3)
     assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
 
@@ -238,7 +238,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
     responses: list[str] = []
     with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        take = receiver.inbox.take
+        take = receiver.inbox.store
 
         def take_and_record(body: bytes) -> bool:
             responses.append(json.loads(body)["id"])
@@ -328,7 +328,7 @@ def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarne
     output.run()
     bodies = [request.body for request in server.requests]
     with running_receiver([], output.clock) as receiver:
-        assert [receiver.inbox.take(body) for body in reversed(bodies)] == [True, True]
+        assert [receiver.inbox.store(body) for body in reversed(bodies)] == [True, True]
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 
 

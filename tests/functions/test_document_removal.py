@@ -22,7 +22,7 @@ from tests.documents.matching.samples import SampleDocument, invoice, order
 from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline
 from tests.functions.test_split_documents import BUNDLE, INVOICES
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["pipeline"]
@@ -156,7 +156,7 @@ def test_removed_file_uploaded_again_is_a_new_document(
 
 # -- shared parts ------------------------------------------------------------------------------------------------------
 
-CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in deals(2, 1))])
+CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in orders_with_invoices(2, 1))])
 """The first two parts of BUNDLE, and another one."""
 
 

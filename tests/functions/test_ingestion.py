@@ -30,7 +30,7 @@ from tests.documents.reading.samples import (
 )
 from tests.functions.ingestion_harness import DONE, QUEUES, Ingestion, ingestion, requested_document
 from tests.llm.server import Answer, Failure, Request
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 __all__ = ["ingestion"]
@@ -376,7 +376,9 @@ def test_each_page_of_a_tiff_is_recognized(ingestion: Ingestion):
 
 def test_tiff_with_several_documents_is_stored_with_reason(ingestion: Ingestion):
     id_ = ingestion.file(picture("TIFF", pages=2))
-    ingestion.textract.add_steps(*textract_responses(write_bundle([invoice for _, invoice in deals(1, 2)])))
+    ingestion.textract.add_steps(
+        *textract_responses(write_bundle([invoice for _, invoice in orders_with_invoices(1, 2)]))
+    )
 
     ingestion.ingest(model=False)
 
@@ -486,7 +488,7 @@ def _answer_one_document(request: Request) -> str:
 
 
 def test_scan_of_several_documents_is_recognized_once(ingestion: Ingestion):
-    invoices = [invoice for _, invoice in deals(1, 3)]
+    invoices = [invoice for _, invoice in orders_with_invoices(1, 3)]
     id_ = ingestion.file(scanned_pdf(3))
     ingestion.textract.add_steps(*textract_responses(write_bundle(invoices)))
 

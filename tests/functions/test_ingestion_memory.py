@@ -17,7 +17,7 @@ from counterfoil.documents.sandbox.process import MEMORY_BYTES, TOO_COMPLEX
 from tests import decompression_bombs
 from tests.documents.reading.samples import scanned_pdf, text_pdf
 from tests.factories import make_document
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 PAGES = 200
@@ -35,7 +35,7 @@ def one_document() -> bytes:
 
 
 def many_documents() -> bytes:
-    return write_bundle([invoice for _, invoice in deals(1, PAGES)])
+    return write_bundle([invoice for _, invoice in orders_with_invoices(1, PAGES)])
 
 
 @pytest.mark.parametrize(

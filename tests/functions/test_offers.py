@@ -15,7 +15,7 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import store
 from functions.offers import work as offers_work
-from functions.offers.work import Pools, compute_shard
+from functions.offers.work import PoolCache, compute_shard
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
 from tests.offers.harness import DAY, jobs, offered_candidates, queue, user
@@ -57,7 +57,7 @@ def test_result_is_independent_of_sharding(offers_harness: OffersHarness, admin:
     offers_harness.deliver(*offers_harness.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    offers_harness.pools = Pools()
+    offers_harness.pools = PoolCache()
 
     offers_harness.deliver(*reversed(offers_harness.pin(shards=4)))
 

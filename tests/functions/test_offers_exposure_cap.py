@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message
 from counterfoil.offers import store
-from functions.offers.work import Pools
+from functions.offers.work import PoolCache
 from tests.delivery.harness import rows
 from tests.factories import make_shard
 from tests.offers.harness import offered_candidates, queue, user
@@ -83,7 +83,7 @@ def test_capped_shards_are_independent_of_their_order(offers_harness: OffersHarn
     assert max_exposure(admin) <= 4
     assert {len(candidates) for candidates in offered_candidates(admin).values()} == {2}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
-    offers_harness.pools = Pools()
+    offers_harness.pools = PoolCache()
 
     offers_harness.deliver(*reversed(offers_harness.pin(shards=3, rules=Jsonb(RULES | {"max_exposure": 4}))))
 

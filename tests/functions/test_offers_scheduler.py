@@ -43,11 +43,11 @@ class SchedulerHarness:
     def add_users(self, zone: str, tenant: str = "acme", number: int = 1) -> list[UUID]:
         return [make_profile(self.admin, self.tenants[tenant], timezone=zone) for _ in range(number)]
 
-    def tick(self, time_left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
-        return self.scheduler.tick(time_left)
+    def run_due(self, time_left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
+        return self.scheduler.run_due(time_left)
 
     def run(self, **request_fields: str) -> dict[str, Any]:
-        return self.scheduler.run(OffersRequest.of({"by": "ada", **request_fields}), lambda: 800.0)
+        return self.scheduler.run_requested(OffersRequest.of({"by": "ada", **request_fields}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
         pool_rows = self.admin.execute("SELECT timezone, date::text FROM offer_pool").fetchall()
@@ -75,7 +75,7 @@ def test_run_pins_and_sends_all_due_pools(harness: SchedulerHarness, sqs: FakeSq
     harness.add_users("Pacific/Kiritimati")
     harness.add_users("America/New_York", "umbrella")
 
-    assert harness.tick() == {"pools": 3, "shards": 5, "people": 7}
+    assert harness.run_due() == {"pools": 3, "shards": 5, "people": 7}
 
     assert harness.pools() == {
         ("Europe/Berlin", "2026-01-05"),
@@ -91,12 +91,12 @@ def test_run_pins_and_sends_all_due_pools(harness: SchedulerHarness, sqs: FakeSq
 def test_second_run_adds_nothing_until_next_nine(harness: SchedulerHarness, sqs: FakeSqs):
     harness.add_users("Europe/Berlin", number=3)
     harness.add_users("America/New_York")
-    harness.tick()
-    assert harness.tick() == {"pools": 0, "shards": 0, "people": 0}
+    harness.run_due()
+    assert harness.run_due() == {"pools": 0, "shards": 0, "people": 0}
     harness.now += HOUR
-    assert harness.tick() == {"pools": 0, "shards": 0, "people": 0}
+    assert harness.run_due() == {"pools": 0, "shards": 0, "people": 0}
     harness.now += HOUR  # 14:01 UTC is 9:01 in New York
-    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}
+    assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}
     assert ("America/New_York", "2026-01-05") in harness.pools()
     assert len(sqs.sent[QUEUE]) == 4
 
@@ -104,28 +104,32 @@ def test_second_run_adds_nothing_until_next_nine(harness: SchedulerHarness, sqs:
 def test_new_and_moved_users_are_added_once(harness: SchedulerHarness):
     (mover,) = harness.add_users("Asia/Tokyo")
     harness.add_users("Europe/Berlin", number=2)
-    harness.tick()
+    harness.run_due()
     harness.add_users("Europe/Berlin")
     harness.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
     harness.now += HOUR
-    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}  # the moved user already has offers for this date
+    assert harness.run_due() == {
+        "pools": 1,
+        "shards": 1,
+        "people": 1,
+    }  # the moved user has offers for this date
     assert harness.jobs() == 4
-    assert harness.tick()["pools"] == 0
+    assert harness.run_due()["pools"] == 0
 
 
 def test_missed_dates_are_caught_up_within_a_day(harness: SchedulerHarness):
     harness.add_users("Europe/Berlin")
     harness.now = datetime(2026, 1, 6, 7, 59, tzinfo=UTC)
-    harness.tick()
+    harness.run_due()
     assert harness.pools() == {("Europe/Berlin", "2026-01-05")}
     harness.now = datetime(2026, 1, 9, 12, tzinfo=UTC)
-    harness.tick()
+    harness.run_due()
     assert harness.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
 
 
 def test_unknown_zone_is_queued_at_nine_utc(harness: SchedulerHarness):
     harness.add_users("Mars/Olympus")
-    harness.tick()
+    harness.run_due()
     assert harness.pools() == {("Mars/Olympus", "2026-01-05")}
 
 
@@ -145,8 +149,8 @@ def test_failed_pool_blocks_no_other_and_is_reported(
         return pin(connection, tenant_id, due_pool, *arguments)
 
     monkeypatch.setattr(pinning, "pin", fail)
-    with pytest.raises(UnfinishedError, match=r"^Daily offers are not all queued: 1 pools failed and 0 are left$"):
-        harness.tick()
+    with pytest.raises(UnfinishedError, match=r"1 pools failed and 0 were not processed$"):
+        harness.run_due()
 
     assert {zone for zone, _ in harness.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
     (metrics,) = metric_lines(capsys.readouterr().out)
@@ -154,7 +158,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
     assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers are not queued"]
     assert "4711" not in str([vars(entry) for entry in caplog.records])
     monkeypatch.setattr(pinning, "pin", pin)
-    assert harness.tick() == {"pools": 1, "shards": 1, "people": 1}
+    assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}
 
 
 def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
@@ -168,8 +172,8 @@ def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatc
         return zones(connection, tenant_id)
 
     monkeypatch.setattr(pinning, "zones", fail)
-    with pytest.raises(UnfinishedError, match="1 pools failed and 0 are left"):
-        harness.tick()
+    with pytest.raises(UnfinishedError, match="1 pools failed and 0 were not processed"):
+        harness.run_due()
     assert [row["tenant_id"] for row in rows(harness.admin, "offer_pool")] == [str(harness.tenants["umbrella"])]
 
 
@@ -183,7 +187,7 @@ def test_pool_with_a_transaction_conflict_is_retried(harness: SchedulerHarness, 
         return pin(*arguments)
 
     monkeypatch.setattr(pinning, "pin", conflict_twice)
-    assert harness.tick()["pools"] == 1
+    assert harness.run_due()["pools"] == 1
 
 
 def test_remaining_pools_follow_in_the_next_run(harness: SchedulerHarness):
@@ -192,11 +196,11 @@ def test_remaining_pools_follow_in_the_next_run(harness: SchedulerHarness):
     harness.add_users("Europe/Lisbon", number=2)
     times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
 
-    with pytest.raises(UnfinishedError, match="0 pools failed and 2 are left"):
-        harness.tick(lambda: next(times, MIN_SECONDS_LEFT - 1))
+    with pytest.raises(UnfinishedError, match="0 pools failed and 2 were not processed"):
+        harness.run_due(lambda: next(times, MIN_SECONDS_LEFT - 1))
 
     assert {zone for zone, _ in harness.pools()} == {"Europe/Berlin"}
-    assert harness.tick() == {"pools": 2, "shards": 3, "people": 5}
+    assert harness.run_due() == {"pools": 2, "shards": 3, "people": 5}
 
 
 def test_transaction_times_out_before_the_invocation(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
@@ -208,7 +212,7 @@ def test_transaction_times_out_before_the_invocation(harness: SchedulerHarness, 
         return []
 
     monkeypatch.setattr(pinning, "pin", record_timeout)
-    harness.tick(lambda: 55.0)
+    harness.run_due(lambda: 55.0)
     assert bounds == ["45s"]
 
 
@@ -222,11 +226,11 @@ def test_large_pool_may_exceed_the_default_timeout(harness: SchedulerHarness, mo
 
     monkeypatch.setattr("counterfoil.db.TRANSACTION_SECONDS", 1)
     monkeypatch.setattr(pinning, "pin", pin_slowly)
-    assert harness.tick()["pools"] == 1
+    assert harness.run_due()["pools"] == 1
     harness.add_users("Europe/Lisbon")
     monkeypatch.setattr("functions.offers_scheduler.scheduler.RESERVED_SECONDS", 799)
     with pytest.raises(UnfinishedError):
-        harness.tick()
+        harness.run_due()
 
 
 def test_request_queues_one_date_of_one_zone(harness: SchedulerHarness):
@@ -254,7 +258,7 @@ def test_default_date_is_the_last_one_due(zone: str, date: str, harness: Schedul
 def test_requested_offers_reach_the_audit_trail(harness: SchedulerHarness):
     for tenant in ("acme", "umbrella"):
         harness.add_users("Europe/Berlin", tenant)
-    harness.tick()
+    harness.run_due()
     harness.add_users("Europe/Berlin")
     harness.run(date="2026-01-05", timezone="Europe/Berlin", by="ada")
     harness.run(date="2026-01-04", timezone="Europe/Berlin", by="bob", tenant="umbrella")

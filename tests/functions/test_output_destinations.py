@@ -16,7 +16,7 @@ from tests.delivery.harness import Clock, rows
 from tests.functions.output_harness import FAILURES, OutputHarness
 from tests.functions.test_document_output import ACKNOWLEDGED, output, seconds_until_retry, server
 from tests.llm.server import Raw, Server
-from tools.demo.webhook_receiver import is_genuine
+from tools.demo.webhook_receiver import is_signature_valid
 
 __all__ = ["output", "server"]
 
@@ -128,7 +128,7 @@ def test_both_secrets_sign_during_a_rotation(output: OutputHarness, server: Serv
         request = server.requests[-1]
         signature, now = request.headers["counterfoil-signature"], output.clock().timestamp()
         assert {
-            secret for secret in (old_secret, new_secret) if is_genuine(signature, request.body, [secret], now)
+            secret for secret in (old_secret, new_secret) if is_signature_valid(signature, request.body, [secret], now)
         } == expected
         assert signature.count("v1=") == len(expected)
 

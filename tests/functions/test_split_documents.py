@@ -11,15 +11,15 @@ from counterfoil.db import Connection
 from counterfoil.documents import files
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import ServiceUnavailableError
-from functions.ingestion.work import COVER
+from functions.ingestion.work import COVER_PAGE
 from tests.delivery.harness import rows
 from tests.functions.test_documents import BUCKET, Pipeline, pipeline
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import bundle, write_bundle
 
 __all__ = ["pipeline"]
 
-INVOICES = [invoice for _, invoice in deals(1, 3)]
+INVOICES = [invoice for _, invoice in orders_with_invoices(1, 3)]
 BUNDLE = write_bundle(INVOICES)
 DONE: dict[str, list[Any]] = {"batchItemFailures": []}
 
@@ -87,7 +87,7 @@ def test_known_part_counts_as_a_duplicate_upload(pipeline: Pipeline, admin: Conn
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
-    second_bundle = write_bundle([INVOICES[0], *[invoice for _, invoice in deals(2, 1)]])
+    second_bundle = write_bundle([INVOICES[0], *[invoice for _, invoice in orders_with_invoices(2, 1)]])
     pipeline.upload("uploads/acme/two of them.pdf", second_bundle, sequencer="02")
     pipeline.ingest()
     document_rows = rows(admin, "document")
@@ -148,7 +148,7 @@ def test_stored_files_match_their_rows(pipeline: Pipeline, admin: Connection):
 
 @pytest.mark.usefixtures("tenant_id")
 def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Connection):
-    bundle_ = bundle(INVOICES, sent_by=INVOICES[0].written_by)
+    bundle_ = bundle(INVOICES, sender=INVOICES[0].issuer)
     pipeline.upload("uploads/acme/all.pdf", bundle_.content)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
@@ -157,7 +157,7 @@ def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Co
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == cover["id"]]
-    assert (job["status"], job["attempts"], job["skip_reason"]) == (None, 0, COVER)
+    assert (job["status"], job["attempts"], job["skip_reason"]) == (None, 0, COVER_PAGE)
     assert len(pipeline.sqs.sent["ingestion"]) == 3
 
 

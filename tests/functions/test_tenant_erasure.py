@@ -14,7 +14,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
-from functions.watchdog.parts import StepsFailedError
+from functions.watchdog.steps import StepsFailedError
 from tests.dead_letters.audit_trail import first_broken_entry
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event

@@ -15,7 +15,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.watchdog import inventory as reading
 from functions.watchdog.inventory import Inventories
-from functions.watchdog.parts import StepsFailedError
+from functions.watchdog.steps import StepsFailedError
 from functions.watchdog.uploads import reconcile_uploads
 from tests.delivery.harness import Clock
 from tests.functions.test_watchdog_uploads import (
@@ -191,7 +191,7 @@ def test_acquired_deleted_and_recent_objects_are_skipped(
 def test_every_version_of_a_key_is_enqueued(
     run: Run, put_object: Put, publish: Publish, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("functions.watchdog.uploads.PAGE", 2)
+    monkeypatch.setattr("functions.watchdog.uploads.VERSIONS_PER_CALL", 2)
     versions = {put_object("uploads/acme/a.xml") for _ in range(5)}
     put_object("uploads/acme/a.xml.sig")
     publish()
@@ -213,7 +213,7 @@ def test_large_inventory_is_read_over_many_runs(
     is_new: bool,
     rows: int,
 ) -> None:
-    monkeypatch.setattr(reading, "ROWS", 4)
+    monkeypatch.setattr(reading, "BATCH_ROWS", 4)
     keys = [f"uploads/acme/{number:03}.xml" for number in range(30)]
     for key in keys:
         put_object(key)
@@ -231,7 +231,7 @@ def test_large_inventory_is_read_over_many_runs(
 def test_started_inventory_finishes_before_newer_one(
     run: Run, put_object: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "ROWS", 1)
+    monkeypatch.setattr(reading, "BATCH_ROWS", 1)
     for number in range(10):
         put_object(f"uploads/acme/{number}.xml")
     publish()
@@ -257,7 +257,7 @@ def position(admin: Connection) -> tuple[str, bool]:
 def test_manifest_changed_between_runs_is_read_again(
     run: Run, put_object: Put, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "ROWS", 1)
+    monkeypatch.setattr(reading, "BATCH_ROWS", 1)
     for number in range(10):
         put_object(f"uploads/acme/{number}.xml")
     publish(rows=2)

@@ -12,7 +12,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import LOOKBACK
-from functions.watchdog.measures import OffersWatch
+from functions.watchdog.backlog_metrics import OfferMetrics
 from tests.delivery.harness import Clock
 from tests.factories import NOW, make_jobs, make_pool, make_profile, make_shard
 
@@ -38,8 +38,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def offers_watch(maintenance_database: Database, clock: Clock) -> OffersWatch:
-    return OffersWatch(maintenance_database, clock)
+def offers_watch(maintenance_database: Database, clock: Clock) -> OfferMetrics:
+    return OfferMetrics(maintenance_database, clock)
 
 
 def shard(
@@ -62,7 +62,7 @@ def shard(
 
 
 def test_users_are_counted_by_progress_of_their_offers(
-    offers_watch: OffersWatch, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+    offers_watch: OfferMetrics, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     shard(admin, tenant, 10, completed=8, failed=2, status="succeeded")
     shard(admin, make_tenant("other"), 2, name="0/failed", status="failed")
@@ -81,7 +81,7 @@ def test_users_are_counted_by_progress_of_their_offers(
 
 
 def test_offers_of_past_days_do_not_count(
-    offers_watch: OffersWatch, clock: Clock, admin: Connection, tenant: UUID
+    offers_watch: OfferMetrics, clock: Clock, admin: Connection, tenant: UUID
 ) -> None:
     shard(admin, tenant, 3)
     clock.advance(seconds=timedelta(days=1).total_seconds() - 1)
@@ -97,7 +97,7 @@ def test_offers_of_past_days_do_not_count(
     [("0", HOUR, 0), ("0", HOUR * 1.01, 4), ("late/noon/0", HOUR, 0), ("late/noon/0", HOUR * 1.01, 4)],
 )
 def test_users_are_late_after_an_hour(
-    offers_watch: OffersWatch, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
+    offers_watch: OfferMetrics, admin: Connection, tenant: UUID, name: str, began_ago: timedelta, late: int
 ) -> None:
     shard_id = shard(admin, tenant, 4, offered_at=NOW - began_ago, name=name)
 
@@ -107,7 +107,7 @@ def test_users_are_late_after_an_hour(
     assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_late_user_gets_an_hour_too(offers_watch: OffersWatch, admin: Connection, tenant: UUID) -> None:
+def test_late_user_gets_an_hour_too(offers_watch: OfferMetrics, admin: Connection, tenant: UUID) -> None:
     shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, shard_id])
 
@@ -143,15 +143,15 @@ def served_user(admin: Connection, tenant: UUID) -> UUID:
 def test_second_set_of_offers_is_detected(
     maintenance_database: Database, clock: Clock, admin: Connection, served_user: UUID
 ) -> None:
-    assert OffersWatch(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 0
+    assert OfferMetrics(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 0
     for rank in (1, 2):
         offer(admin, served_user, rank)
 
-    assert OffersWatch(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 2
+    assert OfferMetrics(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 2
 
 
 def test_duplicate_offer_is_detected_without_a_key(
-    offers_watch: OffersWatch, admin: Connection, served_user: UUID
+    offers_watch: OfferMetrics, admin: Connection, served_user: UUID
 ) -> None:
     first = offer(admin, served_user, 4)
     admin.execute("ALTER TABLE offers DROP CONSTRAINT offers_once")
@@ -161,7 +161,7 @@ def test_duplicate_offer_is_detected_without_a_key(
 
 
 def test_recent_shards_are_checked_hourly(
-    offers_watch: OffersWatch, clock: Clock, admin: Connection, served_user: UUID
+    offers_watch: OfferMetrics, clock: Clock, admin: Connection, served_user: UUID
 ) -> None:
     offer(admin, served_user, 1)
     observed = []
@@ -176,7 +176,7 @@ def test_recent_shards_are_checked_hourly(
     assert offers_watch.run(unlimited_time)["offers_twice"] == 0
 
 
-def test_slow_check_of_offers_costs_one_run(offers_watch: OffersWatch, clock: Clock, admin: Connection) -> None:
+def test_slow_check_of_offers_costs_one_run(offers_watch: OfferMetrics, clock: Clock, admin: Connection) -> None:
     admin.execute("""
         CREATE OR REPLACE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
         AS 'SELECT 0::bigint FROM pg_sleep(60)'
@@ -191,7 +191,7 @@ def test_slow_check_of_offers_costs_one_run(offers_watch: OffersWatch, clock: Cl
 
 
 def test_counts_are_emitted_as_global_metrics(
-    offers_watch: OffersWatch, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
+    offers_watch: OfferMetrics, admin: Connection, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shard(admin, tenant, 3, status="failed")
 

@@ -14,8 +14,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import store
 from counterfoil.settings import settings
-from functions.watchdog.parts import StepsFailedError, run_all
 from functions.watchdog.retention import maintain_dead_letters, purge
+from functions.watchdog.steps import StepsFailedError, run_all
 from tests.dead_letters.dead_letter_factory import NOON, dead_letter_factory
 from tests.delivery.harness import Context
 from tests.functions.test_purge import NOW, add_llm_calls, add_messages
@@ -77,8 +77,8 @@ def test_s3_failure_does_not_block_other_purges(
             handler.handle({}, Context())
 
     assert row_counts(admin, *DUE) == {"outbox": 0, "llm_call": 0, "dead_letter": 0, "payload_deletion": 1}
-    logged = [vars(record) for record in caplog.records if "part" in vars(record)]
-    assert [(line["part"], line["error"]) for line in logged] == [
+    logged = [vars(record) for record in caplog.records if record.message == "A step failed"]
+    assert [(line["step"], line["error"]) for line in logged] == [
         ("payload", "S3 did not delete 1 of 1 payloads: InternalError")
     ] * 2
 

@@ -11,9 +11,9 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message, start_revision
 from counterfoil.queues import PauseRequest, request_pause
 from counterfoil.settings import QueueSettings
-from functions.watchdog.measures import update_queues
-from functions.watchdog.parts import StepsFailedError
+from functions.watchdog.backlog_metrics import update_queues
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
+from functions.watchdog.steps import StepsFailedError
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.functions.fake_lambda import MAPPING, FakeLambda, refusal
 

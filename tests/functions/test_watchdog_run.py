@@ -47,7 +47,7 @@ def metric_lines(output: str) -> list[dict[str, Any]]:
 def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     response = handler.handle({}, Context())
 
-    assert list(response) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert list(response) == ["notifications", "recovery", "metrics", "breakers", "purge"]
     assert response["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
     assert response["purge"] == {
         **dict.fromkeys(
@@ -74,7 +74,7 @@ def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.Captu
     assert {line["worker"] for line in lines} == set(QUEUES)
 
 
-@pytest.mark.parametrize("failing_step", ["notifications", "recovery", "measures", "breakers", "purge"])
+@pytest.mark.parametrize("failing_step", ["notifications", "recovery", "metrics", "breakers", "purge"])
 def test_failing_step_fails_the_run_and_blocks_nothing(
     handler: ModuleType, failing_step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +107,7 @@ def test_database_outage_fails_the_run(handler: ModuleType, monkeypatch: pytest.
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    with pytest.raises(RuntimeError, match="run failed: notifications, recovery, measures, breakers, purge"):
+    with pytest.raises(RuntimeError, match="run failed: notifications, recovery, metrics, breakers, purge"):
         handler.handle({}, Context())
 
 
@@ -134,7 +134,7 @@ def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
     for step, next_step in pairwise(steps[:-1]):  # the last step can wait for the next run
         assert handler.RESERVED_SECONDS[step] - handler.RESERVED_SECONDS[next_step] >= handler.MIN_SECONDS_LEFT
     needed = max(breakers.PROBE_SECONDS, breakers.MAPPING_TIMEOUT_SECONDS)
-    assert handler.RESERVED_SECONDS["measures"] - handler.RESERVED_SECONDS["breakers"] >= needed
+    assert handler.RESERVED_SECONDS["metrics"] - handler.RESERVED_SECONDS["breakers"] >= needed
     assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
 
 
@@ -169,7 +169,7 @@ def test_unresponsive_queues_block_only_sending(
     response = handler.handle({}, Context(seconds_left=55))
     may_answer.set()
 
-    assert list(response) == ["notifications", "recovery", "measures", "breakers", "purge"]
+    assert list(response) == ["notifications", "recovery", "metrics", "breakers", "purge"]
     assert response["recovery"]["sent"] == 0
     lines = [line for line in metric_lines(capsys.readouterr().out) if "OutboxOverdue" in line]
     assert {line["worker"]: line["OutboxOverdue"] for line in lines}["matching"] == [1.0]

@@ -15,9 +15,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import files
 from counterfoil.errors import RejectedRequestError
 from functions.watchdog import uploads as watchdog_uploads
-from functions.watchdog.parts import StepsFailedError
 from functions.watchdog.recovery import QUEUE_RETENTION
-from functions.watchdog.uploads import EVERY, PAGES, WITHOUT_EVENT_AFTER, reconcile_uploads
+from functions.watchdog.steps import StepsFailedError
+from functions.watchdog.uploads import LISTING_INTERVAL, MAX_CALLS, MIN_AGE_WITHOUT_EVENT, reconcile_uploads
 from tests.delivery.harness import Clock, rows
 from tests.delivery.message_bodies import object_created, s3_event
 
@@ -147,7 +147,7 @@ def test_repeated_listings_enqueue_once(run: Run, put_object: Put, admin: Connec
     counts = []
     for _ in range(3):
         counts.append(run())
-        clock.advance(seconds=EVERY.total_seconds())
+        clock.advance(seconds=LISTING_INTERVAL.total_seconds())
 
     assert counts == [1, 0, 0]
     assert len(messages(admin)) == 1
@@ -158,7 +158,7 @@ def test_recent_uploads_wait_for_their_event(run: Run, put_object: Put, clock: C
     clock.now -= timedelta(minutes=5)
     assert run() == 0
 
-    clock.advance(seconds=EVERY.total_seconds())
+    clock.advance(seconds=LISTING_INTERVAL.total_seconds())
 
     assert run() == 1
 
@@ -174,7 +174,7 @@ def test_every_version_of_a_key_is_an_upload(run: Run, put_object: Put, admin: C
 def test_deleted_objects_stay_deleted(
     run: Run, put_object: Put, s3: Any, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_uploads, "PAGE", page)
+    monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", page)
     put_object("uploads/acme/a.xml")
     put_object("uploads/acme/a.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/a.xml")
@@ -198,7 +198,7 @@ def test_object_uploaded_again_after_deletion_is_enqueued(
 def test_large_bucket_is_listed_over_many_runs(
     run: Run, put_object: Put, admin: Connection, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_uploads, "PAGE", 2)
+    monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", 2)
     keys = [f"uploads/acme/{number:03}.xml" for number in range(50)]
     for key in keys:
         put_object(key)
@@ -209,7 +209,7 @@ def test_large_bucket_is_listed_over_many_runs(
         counts.append(run())
         clock.advance(seconds=60)
 
-    assert counts == [2 * PAGES, 2 * PAGES, 50 - 4 * PAGES]
+    assert counts == [2 * MAX_CALLS, 2 * MAX_CALLS, 50 - 4 * MAX_CALLS]
     assert [key for key, _ in jobs(admin)] == keys
     assert calls["uploads/"] == 25
     assert calls["inbox/"] == 1
@@ -221,7 +221,7 @@ def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     original = s3.list_object_versions
 
     def list_object_versions(**options: Any) -> Any:
-        if options.get("MaxKeys") == watchdog_uploads.PAGE:
+        if options.get("MaxKeys") == watchdog_uploads.VERSIONS_PER_CALL:
             calls[options["Prefix"]] = calls.get(options["Prefix"], 0) + 1
         return original(**options)
 
@@ -232,7 +232,7 @@ def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_failed_page_is_listed_again(
     run: Run, put_object: Put, s3: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
+    monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", 1)
     for number in range(3):
         put_object(f"uploads/acme/{number}.xml")
     original, calls = s3.list_object_versions, iter(range(100))
@@ -256,7 +256,7 @@ def test_queued_events_of_a_backlog_are_not_lost(
     """A paused or busy queue may contain events of uploads that are older than an hour."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
-    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())
     run(is_queue_empty=False)
 
     register_event(database, clock, "uploads/acme/a.xml", version)
@@ -271,7 +271,7 @@ def test_lost_event_counts_once_when_queue_is_empty(
 ) -> None:
     put_object("uploads/acme/a.xml")
     run(is_queue_empty=False)
-    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())
 
     for is_queue_empty in (False, True, True):
         run(is_queue_empty=is_queue_empty)
@@ -302,7 +302,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
         files.create_tenant_jobs(connection, mail, [tenant], clock())
-    clock.advance(seconds=WITHOUT_EVENT_AFTER.total_seconds())
+    clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())
 
     run()
 
@@ -319,8 +319,8 @@ def test_objects_before_versioning_are_not_enqueued(run: Run, put_object: Put, s
 def test_age_counts_from_the_last_complete_listing(
     run: Run, put_object: Put, clock: Clock, monkeypatch: pytest.MonkeyPatch, read_metrics: Measured
 ) -> None:
-    monkeypatch.setattr(watchdog_uploads, "PAGE", 1)
-    for number in range(PAGES + 1):
+    monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", 1)
+    for number in range(MAX_CALLS + 1):
         put_object(f"uploads/acme/{number:03}.xml")
     for _ in range(3):
         run()

@@ -22,7 +22,7 @@ def environment_of(template: Template, row: WorkerSpec) -> dict[str, str]:
 
 
 def queues_feeding(row: WorkerSpec) -> set[str]:
-    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+    if row.trigger is Trigger.DEAD_LETTER_QUEUES:
         return {f"{source.resource_name}-dlq" for source in mappings(WORKERS, row)}
     return set(queues_of(mappings(WORKERS, row)))
 

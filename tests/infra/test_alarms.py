@@ -24,7 +24,7 @@ from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
 from infra.alarm_table import ALARMS, MAX_ATTEMPT_FRACTION, NAMESPACE, THRESHOLDS, AlarmSpec, alarm_targets
 from infra.packaging import Package
-from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shortened
+from infra.worker_table import WORKERS, Trigger, WorkerSpec, queue_workers, shorten_timeouts
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
 from tests.delivery.message_bodies import object_created, s3_event
@@ -363,7 +363,7 @@ def test_thresholds_are_reachable(aws: Synthesis, row: WorkerSpec):
 def test_permanent_archiver_failure_keeps_the_alarm_raised(aws: Synthesis):
     alarm = alarms(aws.app)["counterfoil-dlq-consumer-failing"]
     hidden_for = Settings.model_fields["min_visibility_seconds"].default
-    (row,) = (row for row in WORKERS if row.fed_by is Trigger.DEAD_LETTER_QUEUES)
+    (row,) = (row for row in WORKERS if row.trigger is Trigger.DEAD_LETTER_QUEUES)
 
     assert alarm["Period"] >= max(hidden_for, row.visibility) + row.timeout + row.batching_window
 
@@ -376,7 +376,7 @@ def test_deployment_overrides_thresholds(dependencies: Package, tmp_path: Path):
 
     assert found["counterfoil-retry-rate"]["Threshold"] == 1.5
     assert "1.5" in found["counterfoil-retry-rate"]["AlarmDescription"]
-    for row in queue_workers(shortened(WORKERS, 10)):
+    for row in queue_workers(shorten_timeouts(WORKERS, 10)):
         assert found[f"counterfoil-{row.name}-queue-depth"]["Threshold"] == 5000
         assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == MAX_ATTEMPT_FRACTION * 10
 

@@ -8,7 +8,7 @@ from typing import Any
 from cli.commands.login import PORTS
 from counterfoil.settings import OidcSettings
 from functions.admin_api import console
-from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
+from functions.admin_api.http import GATEWAY_STATUSES, STATUS_DESCRIPTIONS
 from infra.packaging import Package
 from tests.functions.admin_api.node_tests import PAGES
 from tests.infra.synthesis import Synthesis, Template, synthesize
@@ -111,7 +111,7 @@ def test_function_gets_sign_in_settings(aws: Synthesis, local: Synthesis) -> Non
 
 def test_gateway_errors_are_in_the_api_description(aws: Synthesis) -> None:
     assert aws.app.only_resource("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
-    assert set(BY_THE_GATEWAY) <= SENTENCES.keys()
+    assert set(GATEWAY_STATUSES) <= STATUS_DESCRIPTIONS.keys()
 
 
 def test_user_pool_disables_self_sign_up(aws: Synthesis) -> None:

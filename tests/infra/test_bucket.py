@@ -7,7 +7,7 @@ from typing import Any
 from counterfoil import tenant_erasure
 from counterfoil.dead_letters import export
 from infra.packaging import Package
-from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, Trigger
+from infra.worker_table import ALL_PREFIXES, SOURCE_PREFIXES, WORKERS, Trigger
 from tests.infra.pipeline import BUCKET
 from tests.infra.synthesis import Template, synthesize
 
@@ -18,7 +18,7 @@ def rules(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
+    (row,) = [row for row in WORKERS if row.trigger is Trigger.S3_EVENTS]
     bucket = pipeline.only_resource("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
 
@@ -89,9 +89,9 @@ def test_dead_letter_exports_expire_after_a_week(pipeline: Template):
 def test_every_prefix_expires_noncurrent_versions(pipeline: Template):
     by_prefix = {rule["Prefix"]: rule for rule in rules(pipeline).values()}
 
-    assert by_prefix.keys() == set(PREFIXES)
+    assert by_prefix.keys() == set(ALL_PREFIXES)
     for prefix, rule in by_prefix.items():
-        days = 30 if prefix in UNBOUNDED else 1
+        days = 30 if prefix in SOURCE_PREFIXES else 1
         assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": days}
         assert rule.get("ExpiredObjectDeleteMarker", False) != ("ExpirationInDays" in rule)
         assert ("ExpirationInDays" in rule) == (prefix == export.PREFIX)
@@ -110,5 +110,5 @@ def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):
 def test_erasure_reaches_every_prefix():
     of_tenants = {f"{prefix.partition('/')[0]}/" for prefix in tenant_erasure.PREFIXES}
 
-    assert of_tenants | {"inbox/"} == set(PREFIXES)
+    assert of_tenants | {"inbox/"} == set(ALL_PREFIXES)
     assert [row.name for row in WORKERS if row.erases] == ["watchdog"]

@@ -99,7 +99,7 @@ def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
 
 def requires_internet(row: WorkerSpec) -> bool:
     """Return whether a row calls the model or Slack, which are on the internet."""
-    return bool({"llm", "notifications"} & set(row.calls_out))
+    return bool({"llm", "notifications"} & set(row.external_services))
 
 
 def test_app_without_external_services_grants_nothing_extra(aws: Synthesis):
@@ -143,8 +143,10 @@ def test_only_internet_callers_read_the_secret(internet_app: Synthesis, row: Wor
 def test_only_notifying_workers_get_the_slack_setting(internet_app: Synthesis, aws: Synthesis, row: WorkerSpec):
     slack = environment(internet_app.app, row).get("SLACK_ENABLED")
 
-    assert slack == ("true" if "notifications" in row.calls_out else None)
-    assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == ("notifications" in row.calls_out)
+    assert slack == ("true" if "notifications" in row.external_services else None)
+    assert Settings.from_environment({"SLACK_ENABLED": slack or ""}).slack_enabled == (
+        "notifications" in row.external_services
+    )
     assert "SLACK_ENABLED" not in environment(aws.app, row)
 
 
@@ -171,7 +173,7 @@ def test_existing_secret_is_used_unchanged(dependent_app: Synthesis):
 @rows
 def test_webhooks_get_egress_without_a_secret(webhook_app: Synthesis, aws: Synthesis, row: WorkerSpec):
     pipeline = webhook_app.app
-    delivers = "webhooks" in row.calls_out
+    delivers = "webhooks" in row.external_services
 
     assert len(webhook_app["network"].resources("AWS::EC2::NatGateway")) == 1
     assert not secrets(pipeline)
@@ -186,7 +188,7 @@ def test_webhooks_get_egress_without_a_secret(webhook_app: Synthesis, aws: Synth
 
 
 def test_webhook_allowlist_is_set_in_local_cloud_only(local: Synthesis, aws: Synthesis):
-    output = next(row for row in WORKERS if "webhooks" in row.calls_out)
+    output = next(row for row in WORKERS if "webhooks" in row.external_services)
     configured = Settings.from_environment(
         {name: environment(local.app, output).get(name, "") for name in ("WEBHOOKS_ENABLED", "WEBHOOK_ALLOWLIST")}
     )
@@ -207,7 +209,7 @@ def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
 def test_only_notifying_workers_may_send_mail(internet_app: Synthesis, row: WorkerSpec):
     statements = granted_statements(internet_app.app, row, "ses:SendEmail")
 
-    if "notifications" in row.calls_out:
+    if "notifications" in row.external_services:
         (statement,) = statements
         assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "counterfoil@firm.example"}}
     else:
@@ -229,7 +231,7 @@ def test_bedrock_needs_neither_internet_nor_secret(bedrock_app: Synthesis):
 def test_only_model_callers_may_invoke_configured_model(bedrock_app: Synthesis, row: WorkerSpec):
     statements = granted_statements(bedrock_app.app, row, "bedrock:InvokeModel")
 
-    if "llm" not in row.calls_out:
+    if "llm" not in row.external_services:
         assert not statements
         return
     (statement,) = statements
@@ -246,7 +248,7 @@ def test_only_embedding_callers_may_invoke_embedding_model(embedding_app: Synthe
 
     assert not embedding_app["network"].resources("AWS::EC2::NatGateway")
     assert endpoints(embedding_app) == ALWAYS | {"bedrock-runtime"}
-    if "embeddings" not in row.calls_out:
+    if "embeddings" not in row.external_services:
         assert not statements
         return
     (statement,) = statements
@@ -272,7 +274,7 @@ def test_language_and_embedding_models_may_use_different_providers():
 def test_only_ocr_workers_may_call_textract(textract_app: Synthesis, row: WorkerSpec):
     statements = granted_statements(textract_app.app, row, "textract:DetectDocumentText")
 
-    assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
+    assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.external_services else [])
     assert endpoints(textract_app) == ALWAYS | {"textract"}
     assert not textract_app["network"].resources("AWS::EC2::NatGateway")
     assert environment(textract_app.app, row)["OCR_PROVIDER"] == "textract"

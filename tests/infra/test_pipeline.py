@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.settings import Settings
 from infra.alarm_table import THRESHOLDS
-from infra.worker_table import DAY, WORKERS, Alarm, Trigger, WorkerSpec, capped, queue_workers, targets
+from infra.worker_table import DAY, WORKERS, Alarm, Trigger, WorkerSpec, cap_concurrency, queue_workers, targets
 from tests.infra.pipeline import (
     BUCKET,
     environment_of,
@@ -152,7 +152,7 @@ def test_environment_has_row_settings_and_target_queues(pipeline: Template, row:
         to.name: f"{to.resource_name}-retry" for to in targets(WORKERS, row) if to.has_retry_queue
     }
     assert settings.retry_delays == {to.name: to.retry_delays for to in targets(WORKERS, row) if to.retry_delays}
-    consumes = row.fed_by is Trigger.DEAD_LETTER_QUEUES
+    consumes = row.trigger is Trigger.DEAD_LETTER_QUEUES
     assert settings.dead_letter_sources == (
         {f"{source.resource_name}-dlq": source.name for source in queue_workers(WORKERS)} if consumes else {}
     )
@@ -208,7 +208,7 @@ def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: WorkerSp
 
 
 def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is Trigger.S3_EVENTS]
+    (row,) = [row for row in WORKERS if row.trigger is Trigger.S3_EVENTS]
     (alarm,) = [
         found
         for found in pipeline.resources("AWS::CloudWatch::Alarm").values()
@@ -244,7 +244,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 
 
-@pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is Trigger.SCHEDULE], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in WORKERS if row.trigger is Trigger.SCHEDULE], ids=lambda row: row.name)
 def test_schedule_and_retries_match_the_row(pipeline: Template, row: WorkerSpec):
     expression, retries = {"minute": ("rate(1 minute)", 0), "hour": ("cron(1 * * * ? *)", 2)}[row.every]
     schedules = pipeline.resources("AWS::Scheduler::Schedule").values()
@@ -263,7 +263,7 @@ def test_schedule_and_retries_match_the_row(pipeline: Template, row: WorkerSpec)
 
 
 def test_migrations_run_before_functions_are_updated(pipeline: Template):
-    (row,) = [row for row in WORKERS if row.fed_by is Trigger.DEPLOYMENT]
+    (row,) = [row for row in WORKERS if row.trigger is Trigger.DEPLOYMENT]
     (trigger,) = pipeline.resources("Custom::Trigger")
     functions = {other.name: pipeline.id_of("AWS::Lambda::Function", other.resource_name) for other in WORKERS}
 
@@ -300,7 +300,7 @@ def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: WorkerS
     if row.has_retry_queue:
         assert outputs[f"{row.logical_name}RetryQueueUrl"] == f"{row.resource_name}-retry"
         assert f"{row.logical_name}RetryMappingId" in outputs
-    if row.fed_by is Trigger.DEAD_LETTER_QUEUES:
+    if row.trigger is Trigger.DEAD_LETTER_QUEUES:
         assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_workers(WORKERS)} <= set(
             outputs
         )
@@ -318,5 +318,7 @@ def test_local_cloud_has_same_workers_with_less_concurrency(
         m["ScalingConfig"]["MaximumConcurrency"]
         for m in local_pipeline.resources("AWS::Lambda::EventSourceMapping").values()
     }
-    assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.has_event_source_mapping}
+    assert concurrency == {
+        row.maximum_concurrency for row in cap_concurrency(WORKERS, 2) if row.has_event_source_mapping
+    }
     assert not [f for f in local_pipeline.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

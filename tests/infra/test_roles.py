@@ -38,7 +38,7 @@ def expected_permissions(row: WorkerSpec, *, batches: bool) -> set[tuple[str, st
         grants |= {("sqs:GetQueueAttributes", of) for of in queues_of(queue_workers(WORKERS))}
     if batches:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
-    grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
+    grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.upload_prefixes}
     grants |= {("s3:DeleteObject", f"{prefix}*") for prefix in row.removes}
     if row.lists:
         grants |= {("s3:ListBucketVersions", BUCKET)}

@@ -14,10 +14,10 @@ from infra.worker_table import (
     Trigger,
     WorkerSpec,
     WorkerTableError,
-    capped,
+    cap_concurrency,
     mappings,
     queue_workers,
-    shortened,
+    shorten_timeouts,
     targets,
     validate,
 )
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = WorkerSpec(
     name="source",
     description="feeds another worker",
-    fed_by=Trigger.OUTBOX,
+    trigger=Trigger.OUTBOX,
     timeout=60,
     memory=512,
     reserved_concurrency=4,
@@ -37,12 +37,12 @@ SOURCE = WorkerSpec(
 )
 SINK = replace(SOURCE, name="sink")
 CLOCK = WorkerSpec(
-    name="clock", description="ticks", fed_by=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1
+    name="clock", description="ticks", trigger=Trigger.SCHEDULE, timeout=30, memory=256, reserved_concurrency=1
 )
 DLQ_CONSUMER = replace(
     SOURCE,
     name="dlq_consumer",
-    fed_by=Trigger.DEAD_LETTER_QUEUES,
+    trigger=Trigger.DEAD_LETTER_QUEUES,
     maximum_concurrency=2,
     alarms=(),
     sends_to=ALL_QUEUES,
@@ -121,8 +121,8 @@ def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
         ({"writes": ("children",)}, r"write the prefix 'children' in writes without a leading and with"),
         ({"writes": ("uploads/",)}, r"remove uploads/ from writes, because S3 sends"),
         ({"writes": ("inbox/",)}, r"remove inbox/ from writes, because S3 sends"),
-        ({"depends_on": "llm"}, r"add 'llm' to calls_out, because depends_on requires it"),
-        ({"fed_by": Trigger.S3_EVENTS}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
+        ({"depends_on": "llm"}, r"add 'llm' to external_services, because depends_on requires it"),
+        ({"trigger": Trigger.S3_EVENTS}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
         ({"alarms": (Alarm.DEAD_LETTERS, Alarm.MESSAGE_AGE)}, r"set Alarm\.MESSAGE_AGE if and only if S3 feeds it"),
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
@@ -199,7 +199,7 @@ def test_every_queue_includes_later_rows():
 
 
 def test_capped_table_is_valid_with_lower_concurrency():
-    rows = capped(WORKERS, 2)
+    rows = cap_concurrency(WORKERS, 2)
 
     assert validation_error(rows) is None
     assert {row.maximum_concurrency for row in rows if row.has_event_source_mapping} == {2}
@@ -208,11 +208,11 @@ def test_capped_table_is_valid_with_lower_concurrency():
 
 def test_worker_without_queue_rejects_depends_on():
     with pytest.raises(WorkerTableError, match=r"^Worker 'clock': remove depends_on, because it has no queue"):
-        validate([replace(CLOCK, calls_out=("llm",), depends_on="llm")])
+        validate([replace(CLOCK, external_services=("llm",), depends_on="llm")])
 
 
 def test_shortened_timeouts_keep_the_table_valid():
-    rows = {row.name: row for row in shortened(WORKERS, 20)}
+    rows = {row.name: row for row in shorten_timeouts(WORKERS, 20)}
 
     assert validation_error(tuple(rows.values())) is None
     assert (rows["matching"].timeout, rows["matching"].start_margin, rows["matching"].visibility) == (20, 5, 120)
@@ -221,7 +221,7 @@ def test_shortened_timeouts_keep_the_table_valid():
 
 
 def test_shortening_never_extends_a_timeout():
-    assert shortened(WORKERS, 900) == WORKERS
+    assert shorten_timeouts(WORKERS, 900) == WORKERS
 
 
 def test_matching_has_a_permit_per_batch_message():

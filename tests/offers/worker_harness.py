@@ -10,7 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import Message
-from functions.offers.work import Pools, compute_shard
+from functions.offers.work import PoolCache, compute_shard
 from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.offers.harness import jobs, make_people, pin, user
@@ -33,7 +33,7 @@ class OffersHarness:
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
-        self.pools = Pools()
+        self.pools = PoolCache()
         make_people(admin, tenant_id, PEOPLE)
 
     def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:

@@ -112,7 +112,7 @@ def test_every_rule_has_a_mutant() -> None:
 
 def canonical(state: State) -> State:
     """Sort messages and consumers, and drop deleted messages without consumers."""
-    messages = [one for one in state.messages if one.consumers or one.place != DELETED]
+    messages = [one for one in state.messages if one.consumers or one.status != DELETED]
     messages = sorted(one._replace(consumers=tuple(sorted(one.consumers))) for one in messages)
     return state._replace(messages=tuple(messages), unsent=tuple(sorted(state.unsent)))
 

@@ -14,7 +14,7 @@ from counterfoil.documents.sandbox.process import TOO_COMPLEX
 from tests import decompression_bombs
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 from tools.extract import extract
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 app = typer.Typer()
@@ -71,11 +71,13 @@ def test_fields_from_pages_have_evidence(tmp_path: Path):
 
 
 def test_documents_in_a_file_have_own_lines(tmp_path: Path):
-    (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in deals(1, 3)]))
+    (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in orders_with_invoices(1, 3)]))
     whole, *parts = lines(run("--json", tmp_path / "three.pdf"))
     assert (whole["structured_data"], whole["reason"]) == (None, "The file was split into 3 documents.")
     assert [part["pages"] for part in parts] == [[1, 1], [2, 2], [3, 3]]
-    assert [part["structured_data"]["invoice_number"] for part in parts] == [deal.number for _, deal in deals(1, 3)]
+    assert [part["structured_data"]["invoice_number"] for part in parts] == [
+        deal.number for _, deal in orders_with_invoices(1, 3)
+    ]
 
 
 def test_bad_files_do_not_stop_the_others(folder: Path):

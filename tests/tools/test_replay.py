@@ -114,7 +114,7 @@ def with_record(position: int, **changes: Any) -> ReplayData:
         (replace(expected_data(), dead_letters=1), {"dead letters"}),
         (replace(expected_data(), notifications=1), {"failure notifications"}),
         (replace(expected_data(), queued={DEAD_LETTER_QUEUE: 1}), {"messages left in queues and dead-letter queues"}),
-        (replace(expected_data(), downloads_at_once=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
+        (replace(expected_data(), max_concurrent_downloads=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
     ],
 )
 def test_each_defect_fails_its_check(found: ReplayData, names: set[str]):
@@ -177,7 +177,7 @@ def test_outcomes_are_parsed_from_log():
     assert first == Record(
         "ingestion", "m-1", UUID(int=1), "succeeded", 1, time_at(0), time_at(1), time_at(1.5), time_at(4)
     )
-    assert (first.waited, first.is_in_order) == (1, True)
+    assert (first.permit_wait, first.is_in_order) == (1, True)
     assert (second.work_id, second.claimed, second.is_in_order) == (None, None, False)
 
 

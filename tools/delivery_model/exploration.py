@@ -157,8 +157,8 @@ class Search:
     def _find_violation(self, state: State) -> str | None:
         """Return the first violated invariant, or None."""
         work = state.work
-        if work.breach:
-            return work.breach
+        if work.violation:
+            return work.violation
         violations = {
             "effects were committed twice or with another outcome": work.effects != (work.status == SUCCEEDED),
             "too many attempts": work.attempts > MAX_ATTEMPTS,
@@ -173,8 +173,8 @@ class Search:
     def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
         """Return the invariants of messages of an unfinished work item, with their violations."""
         bounds = self._bounds
-        queued = [message for message in state.messages if message.place in {VISIBLE, HIDDEN}]
-        dead = any(message.place == DEAD and message.age <= CURRENT for message in state.messages)
+        queued = [message for message in state.messages if message.status in {VISIBLE, HIDDEN}]
+        dead = any(message.status == DEAD and message.age <= CURRENT for message in state.messages)
         has_message = dead or CURRENT in state.unsent or any(message.age <= CURRENT for message in queued)
         purged = state.purges < bounds.purges
         restored = state.restores < bounds.restores
@@ -200,7 +200,7 @@ def _initial_states(bounds: Bounds) -> Iterator[tuple[str, State]]:
 
 
 def _is_acknowledged(message: Message) -> bool:
-    return any(consumer.newest and consumer.step == ACKNOWLEDGING for consumer in message.consumers)
+    return any(consumer.is_newest and consumer.step == ACKNOWLEDGING for consumer in message.consumers)
 
 
 def _is_finished(state: State) -> bool:
@@ -224,14 +224,14 @@ def describe(state: State) -> str:
     if work.returns:
         parts.append(f"returned {work.returns}")
     if work.status == RUNNING:
-        parts.append("lease live" if work.leased else "lease expired")
-    if work.status == PENDING and not work.due:
+        parts.append("lease live" if work.is_leased else "lease expired")
+    if work.status == PENDING and not work.is_due:
         parts.append("not due")
     for message in state.messages:
         consumers = "".join(
-            f", {consumer.step}{'' if consumer.newest else ' with an outdated receipt'}"
+            f", {consumer.step}{'' if consumer.is_newest else ' with an outdated receipt'}"
             for consumer in message.consumers
         )
-        parts.append(f"message {AGES[message.age]} {message.place}, received {message.receives}{consumers}")
+        parts.append(f"message {AGES[message.age]} {message.status}, received {message.receives}{consumers}")
     parts += [f"outbox row {AGES[age]}" for age in state.unsent]
     return "; ".join(parts)

@@ -14,7 +14,7 @@ class Reduction:
         self._oldest = rules.oldest
         self._stale_is_idle = (
             rules.compares_tokens
-            and rules.tokens_only_grow
+            and rules.tokens_increase
             and rules.reports_stale
             and rules.return_compares_tokens
             and rules.acknowledges_only_settled
@@ -25,22 +25,24 @@ class Reduction:
         """Return the representative of `state`."""
         is_ended = state.work.status in ENDED
         reduced = [
-            self._reduced(message, idle=is_ended or message.age >= self._oldest or message.place == DELETED)
+            self._reduce(message, idle=is_ended or message.age >= self._oldest or message.status == DELETED)
             for message in state.messages
         ]
         messages = tuple(sorted(message for message in reduced if message is not None))
         unsent = tuple(sorted(age for age in state.unsent if age < self._oldest))
         return State(state.work, messages, unsent, *state[3:])
 
-    def _reduced(self, message: Message, *, idle: bool) -> Message | None:
+    def _reduce(self, message: Message, *, idle: bool) -> Message | None:
         if not idle and not message.consumers:
             return message
         consumers = [consumer for consumer in message.consumers if self._matters(consumer, idle=idle)]
         if not idle:
-            return Message(message.place, message.age, message.receives, tuple(sorted(consumers)))
+            return Message(message.status, message.age, message.receives, tuple(sorted(consumers)))
         if not consumers:
             return None
-        return Message(DELETED, message.age, 0, tuple(sorted(consumer._replace(newest=True) for consumer in consumers)))
+        return Message(
+            DELETED, message.age, 0, tuple(sorted(consumer._replace(is_newest=True) for consumer in consumers))
+        )
 
     def _matters(self, consumer: Consumer, *, idle: bool) -> bool:
         if consumer.step in UNCLAIMED:

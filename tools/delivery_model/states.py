@@ -56,17 +56,17 @@ class Rules:
     """If disabled, messages are deleted in a `finally`."""
     compares_tokens: bool = True
     """A write has no effect unless its claim token is the latest."""
-    tokens_only_grow: bool = True
+    tokens_increase: bool = True
     """If disabled, the attempt count is the token and restarts with each revision."""
     revision_takes_token: bool = True
     archiver_takes_token: bool = True
     parking_takes_token: bool = True
     return_compares_tokens: bool = True
-    lease_ends: bool = True
+    lease_expires: bool = True
     """If disabled, a work item stays in progress until it is settled."""
     lease_protects: bool = True
     """If disabled, a work item in progress can be claimed at any time."""
-    answers_exhausted: bool = True
+    rejects_exhausted: bool = True
     rechecks_exhausted: bool = True
     """An exhausted work item fails only if it is still exhausted when it is settled."""
     reports_stale: bool = True
@@ -103,14 +103,14 @@ RULES: Final = Rules()
 MUTANTS: Final[dict[str, Rules]] = {
     "delete in finally": replace(RULES, acknowledges_only_settled=False),
     "no claim token": replace(RULES, compares_tokens=False),
-    "attempts used as the token, reset by a new revision": replace(RULES, tokens_only_grow=False),
+    "attempts used as the token, reset by a new revision": replace(RULES, tokens_increase=False),
     "no new token with a new revision": replace(RULES, revision_takes_token=False),
     "no new token taken by the archiver": replace(RULES, archiver_takes_token=False),
     "no new token taken by parking": replace(RULES, parking_takes_token=False),
     "attempts returned without the token": replace(RULES, return_compares_tokens=False),
-    "no lease: never reclaimed": replace(RULES, lease_ends=False),
+    "no lease: never reclaimed": replace(RULES, lease_expires=False),
     "no lease: claimed while running": replace(RULES, lease_protects=False),
-    "exhausted work item claimed again": replace(RULES, answers_exhausted=False),
+    "exhausted work item claimed again": replace(RULES, rejects_exhausted=False),
     "exhausted when claimed, returned when settled": replace(RULES, rechecks_exhausted=False),
     "stale attempt acknowledged": replace(RULES, reports_stale=False),
     "no send number": replace(RULES, has_send_numbers=False),
@@ -153,7 +153,7 @@ class Consumer(NamedTuple):
     """One receive of a message by an invocation."""
 
     step: str
-    newest: bool
+    is_newest: bool
     """Whether this is the message's latest receive."""
     is_last_receive: bool = False
     """Whether this receive uses up the message's receive limit."""
@@ -162,13 +162,13 @@ class Consumer(NamedTuple):
     has_latest_claim: bool = False
     """Whether the work item has not been claimed since, which `knows_latest_token` must imply. No rule may read it."""
     attempt: int = 0
-    """Attempt number that serves as the token if `tokens_only_grow` is disabled, else 0."""
+    """Attempt number that serves as the token if `tokens_increase` is disabled, else 0."""
 
 
 class Message(NamedTuple):
     """A message in the queue or the dead-letter queue."""
 
-    place: str
+    status: str
     age: int
     receives: int
     consumers: tuple[Consumer, ...] = ()
@@ -180,16 +180,16 @@ class Work(NamedTuple):
     status: str
     attempts: int = 0
     returns: int = 0
-    leased: bool = False
-    due: bool = True
+    is_leased: bool = False
+    is_due: bool = True
     claims: int = 0
     """Claims that were committed and not returned."""
     effects: int = 0
     failures: int = 0
     notifications: int = 0
-    has_refused: bool = False
+    has_unsettled_failure: bool = False
     """Whether an attempt of this revision ended in a permanent failure that was not settled."""
-    breach: str = ""
+    violation: str = ""
     """Violation that has just happened."""
 
 

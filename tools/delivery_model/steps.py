@@ -80,7 +80,7 @@ class Steps:
         yield from self._restore(state)
         for index, message in enumerate(state.messages):
             yield from self._queue(state, index, message)
-            if message.place in {DEAD, ARCHIVED}:
+            if message.status in {DEAD, ARCHIVED}:
                 yield from self._archiver(state, index, message)
             for position, consumer in enumerate(message.consumers):
                 yield from self._consumer(state, (index, position), consumer)
@@ -89,20 +89,20 @@ class Steps:
 
     def _time(self, state: State) -> Transitions:
         work = state.work
-        if work.status == PENDING and not work.due:
-            yield Step("the work item becomes due", True, state._replace(work=work._replace(due=True)))
-        if work.leased and self._rules.lease_ends:
-            expired = state._replace(work=work._replace(leased=False))
+        if work.status == PENDING and not work.is_due:
+            yield Step("the work item becomes due", True, state._replace(work=work._replace(is_due=True)))
+        if work.is_leased and self._rules.lease_expires:
+            expired = state._replace(work=work._replace(is_leased=False))
             if not _is_running(state):
                 yield Step("the lease of a lost attempt expires", True, expired)
             elif state.crashes:
                 yield Step("the lease of a stalled attempt expires", False, expired._replace(crashes=state.crashes - 1))
-        elif work.status == RUNNING and not work.leased and _is_running(state):
-            yield Step("a stalled attempt renews its lease", True, state._replace(work=work._replace(leased=True)))
+        elif work.status == RUNNING and not work.is_leased and _is_running(state):
+            yield Step("a stalled attempt renews its lease", True, state._replace(work=work._replace(is_leased=True)))
 
     def _outbox(self, state: State) -> Transitions:
         for age in set(state.unsent):
-            is_waiting = age == CURRENT and state.work.status == PENDING and not state.work.due
+            is_waiting = age == CURRENT and state.work.status == PENDING and not state.work.is_due
             if is_waiting or len(state.messages) >= self._bounds.messages:
                 continue
             remaining = list(state.unsent)
@@ -116,8 +116,8 @@ class Steps:
     def _watchdog(self, state: State) -> Transitions:
         """Resend the message of a due work item. A message that is still queued gets a duplicate."""
         work = state.work
-        is_due = (work.status == PENDING and work.due) or (work.status == RUNNING and not work.leased)
-        queued_ages = [message.age for message in state.messages if message.place in {VISIBLE, HIDDEN}]
+        is_due = (work.status == PENDING and work.is_due) or (work.status == RUNNING and not work.is_leased)
+        queued_ages = [message.age for message in state.messages if message.status in {VISIBLE, HIDDEN}]
         if (
             is_due
             and not state.unsent
@@ -131,14 +131,14 @@ class Steps:
                 yield Step(name, False, resent._replace(copies=state.copies - 1))
         if state.purges and work.status != UNREGISTERED:  # a lost event that was never read cannot be recovered
             for index, message in enumerate(state.messages):
-                if message.place in {VISIBLE, HIDDEN}:
+                if message.status in {VISIBLE, HIDDEN}:
                     lost = _without_message(state, index)._replace(purges=state.purges - 1)
                     yield Step("the queue loses a message", False, lost)
 
     def _revision(self, state: State) -> Transitions:
         if state.revisions and state.work.status not in {UNREGISTERED, UNKNOWN}:
             name = "a retry starts a new revision" if state.work.status == FAILED else "new data starts a new revision"
-            restarted = self._aged(state, OLDER_REVISION)
+            restarted = self._age_messages(state, OLDER_REVISION)
             restarted = self._superseded(restarted, takes_token=self._rules.revision_takes_token)
             restarted = restarted._replace(
                 work=Work(PENDING), unsent=(*restarted.unsent, CURRENT), revisions=state.revisions - 1
@@ -149,7 +149,7 @@ class Steps:
         """Lose the transaction that sent a message, so that its row is older."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
-                if message.place in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
+                if message.status in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
                     newer = _with_message(state, index, message._replace(age=NEWER))
                     name = "the database loses the transaction that sent the message"
                     yield Step(name, False, newer._replace(restores=state.restores - 1))
@@ -157,61 +157,63 @@ class Steps:
     # -- the queue -----------------------------------------------------------------------------------------------------
 
     def _queue(self, state: State, index: int, message: Message) -> Transitions:
-        if message.place == VISIBLE:
+        if message.status == VISIBLE:
             yield from self._receive(state, index, message)
-        elif message.place == HIDDEN:
+        elif message.status == HIDDEN:
             yield from self._visibility_timeout(state, index, message)
 
     def _receive(self, state: State, index: int, message: Message) -> Transitions:
         if message.receives == MAX_RECEIVES:
-            moved = _with_message(state, index, _moved(message, DEAD))
+            moved = _with_message(state, index, _move(message, DEAD))
             yield Step("the queue moves the message to the dead-letter queue", True, moved)
             return
         receives = message.receives + 1
         if not self._rules.limits_receives:
-            throttled = message._replace(place=HIDDEN, receives=receives)
+            throttled = message._replace(status=HIDDEN, receives=receives)
             yield Step("the message is received and throttled", True, _with_message(state, index, throttled))
-        older = tuple(consumer._replace(newest=False) for consumer in message.consumers)
+        older = tuple(consumer._replace(is_newest=False) for consumer in message.consumers)
         step = PROTECTED if self._rules.protects_first else RECEIVED
-        consumers = (*older, Consumer(step, newest=True, is_last_receive=receives == MAX_RECEIVES))
+        consumers = (*older, Consumer(step, is_newest=True, is_last_receive=receives == MAX_RECEIVES))
         received = Message(HIDDEN, message.age, receives, consumers)
         yield Step(f"the message is {step}", True, _with_message(state, index, received))
         if state.copies:
-            duplicated = _with_message(state, index, received._replace(place=VISIBLE))
+            duplicated = _with_message(state, index, received._replace(status=VISIBLE))
             name = f"the message is {step} and may be received again"
             yield Step(name, False, duplicated._replace(copies=state.copies - 1))
 
     def _visibility_timeout(self, state: State, index: int, message: Message) -> Transitions:
-        expired = _with_message(state, index, message._replace(place=VISIBLE))
-        receiver = next((consumer for consumer in message.consumers if consumer.newest), None)
+        expired = _with_message(state, index, message._replace(status=VISIBLE))
+        receiver = next((consumer for consumer in message.consumers if consumer.is_newest), None)
         if receiver is None:
             yield Step("the visibility timeout expires", True, expired)
         elif receiver.step == RECEIVED and not self._rules.protects_first:
             yield Step("the visibility timeout expires before a permit is free", True, expired)
-        elif state.crashes and not (state.work.leased and receiver.step in ATTEMPT_STEPS and receiver.has_latest_claim):
+        elif state.crashes and not (
+            state.work.is_leased and receiver.step in ATTEMPT_STEPS and receiver.has_latest_claim
+        ):
             name = "the visibility timeout of a running consumer expires"
             yield Step(name, False, expired._replace(crashes=state.crashes - 1))
 
     # -- the archiver --------------------------------------------------------------------------------------------------
 
     def _archiver(self, state: State, index: int, message: Message) -> Transitions:
-        if message.place == ARCHIVED:
+        if message.status == ARCHIVED:
             if self._rules.archives_before_deleting:
                 yield Step("the archiver deletes the message", True, _without_message(state, index))
             else:
                 yield from self._archive(_without_message(state, index), message)
             if state.crashes:
                 name = "the archiver crashes before it deletes the message"
-                reappeared = _with_message(state, index, message._replace(place=DEAD))
+                reappeared = _with_message(state, index, message._replace(status=DEAD))
                 yield Step(name, False, reappeared._replace(crashes=state.crashes - 1))
         elif self._rules.archives_before_deleting:
-            yield from self._archive(_with_message(state, index, message._replace(place=ARCHIVED)), message)
+            yield from self._archive(_with_message(state, index, message._replace(status=ARCHIVED)), message)
         else:
-            deleted = _with_message(state, index, message._replace(place=ARCHIVED))
+            deleted = _with_message(state, index, message._replace(status=ARCHIVED))
             yield Step("the archiver deletes the message before writing", True, deleted)
 
     def _archive(self, state: State, message: Message) -> Transitions:
-        """Archive a message. `state` has the message's new place already, but not the work item's new status."""
+        """Archive a message. `state` has the message's new status already, but not the work item's new status."""
         work = state.work
         if work.status == UNKNOWN:
             yield Step("the archiver drops a message of an unknown work item", True, state)
@@ -219,14 +221,14 @@ class Steps:
             yield Step("the archiver enqueues the current message", True, self._current_enqueued(state))
         elif message.age >= self._rules.oldest or work.status in ENDED:
             yield Step("the archiver merges or drops a message of a finished work item", True, state)
-        elif not work.leased:
+        elif not work.is_leased:
             superseded = self._superseded(state, takes_token=self._rules.archiver_takes_token)
             if work.attempts >= MAX_ATTEMPTS:
                 yield Step("the archiver settles a lost last attempt", True, self._failed(superseded))
             elif work.returns >= MAX_RETURNS:
                 yield Step("the archiver fails a work item that was returned twice", True, self._failed(superseded))
             else:
-                returned = work._replace(status=PENDING, due=False, returns=work.returns + 1, leased=False)
+                returned = work._replace(status=PENDING, is_due=False, returns=work.returns + 1, is_leased=False)
                 yield Step(
                     "the archiver returns the work item",
                     True,
@@ -267,42 +269,46 @@ class Steps:
             yield from self._finish(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), target, consumer)
         elif work.status in ENDED or outdated:
             yield from self._finish(Outcome("claim: ended", ACKNOWLEDGED, state), target, consumer)
-        elif work.leased and self._rules.lease_protects:
+        elif work.is_leased and self._rules.lease_protects:
             yield from self._finish(Outcome("claim: running", UNTOUCHED, state), target, consumer)
-        elif work.attempts >= MAX_ATTEMPTS and self._rules.answers_exhausted:
-            exhausted = Consumer(EXHAUSTED, newest=consumer.newest, knows_latest_token=True)
+        elif work.attempts >= MAX_ATTEMPTS and self._rules.rejects_exhausted:
+            exhausted = Consumer(EXHAUSTED, is_newest=consumer.is_newest, knows_latest_token=True)
             yield Step("claim: exhausted", True, _with_consumer(state, target, exhausted))
-        elif not work.due and not self._rules.parks_early:
+        elif not work.is_due and not self._rules.parks_early:
             yield from self._finish(Outcome("claim: early, dropped", ACKNOWLEDGED, state), target, consumer)
         else:
-            if work.due:
+            if work.is_due:
                 yield Step("claim: claimed", True, self._claimed(state, target, consumer))
-            name = "no time to start" if work.due else "claim: early"
+            name = "no time to start" if work.is_due else "claim: early"
             superseded = self._superseded(state, takes_token=self._rules.parking_takes_token)
-            parked = self._parked(name, superseded, work)._replace(is_progress=not work.due)
+            parked = self._parked(name, superseded, work)._replace(is_progress=not work.is_due)
             yield from self._finish(parked, target, consumer)
 
     def _claimed(self, state: State, target: ConsumerIndex, consumer: Consumer) -> State:
         work = state.work
-        breach = "a failed work item is retried in the same revision" if work.has_refused or work.failures else ""
-        if work.leased:
-            breach = "a work item is claimed during its attempt"
+        violation = (
+            "a failed work item is retried in the same revision" if work.has_unsettled_failure or work.failures else ""
+        )
+        if work.is_leased:
+            violation = "a work item is claimed during its attempt"
         superseded = self._superseded(state, takes_token=True)
         attempts = work.attempts + 1
         claimed = consumer._replace(step=WORKING, knows_latest_token=True, has_latest_claim=True)
-        if not self._rules.tokens_only_grow:
+        if not self._rules.tokens_increase:
             claimed = claimed._replace(attempt=attempts)
         running = work._replace(
-            status=RUNNING, attempts=attempts, claims=work.claims + 1, leased=True, due=True, breach=breach
+            status=RUNNING, attempts=attempts, claims=work.claims + 1, is_leased=True, is_due=True, violation=violation
         )
         return _with_consumer(superseded, target, claimed)._replace(work=running)
 
     def _parked(self, name: str, state: State, work: Work) -> Outcome:
         """Park the work item: a new message replaces the consumer's message."""
-        waiting = state._replace(work=work._replace(status=PENDING, due=False, leased=False))
+        waiting = state._replace(work=work._replace(status=PENDING, is_due=False, is_leased=False))
         if self._rules.parks_in_one_transaction:
             return Outcome(f"{name}: parked", ACKNOWLEDGED, self._with_outbox_row(waiting))
-        return Outcome(f"{name}: parked, acknowledged before sending", SENT_LATER, self._aged(waiting, OLDER_SEND))
+        return Outcome(
+            f"{name}: parked, acknowledged before sending", SENT_LATER, self._age_messages(waiting, OLDER_SEND)
+        )
 
     # -- settlement ----------------------------------------------------------------------------------------------------
 
@@ -319,7 +325,7 @@ class Steps:
                 )
             return
         if not consumer.has_latest_claim:
-            state = state._replace(work=work._replace(breach="a stale attempt writes"))
+            state = state._replace(work=work._replace(violation="a stale attempt writes"))
         for outcome in self._outcomes(state, consumer):
             yield from self._finish(outcome, target, consumer)
             if state.crashes:
@@ -333,7 +339,7 @@ class Steps:
 
     def _outcomes(self, state: State, consumer: Consumer) -> Iterator[Outcome]:
         work = state.work
-        settled = work._replace(leased=False, due=True)
+        settled = work._replace(is_leased=False, is_due=True)
         yield Outcome(
             "success", ACKNOWLEDGED, state._replace(work=settled._replace(status=SUCCEEDED, effects=work.effects + 1))
         )
@@ -341,13 +347,13 @@ class Steps:
         if self._rules.settles_permanent:
             yield Outcome("permanent failure", ACKNOWLEDGED, self._failed(state, permanent=True))
         else:
-            yield self._failed_attempt("permanent failure", state, work._replace(has_refused=True), consumer)
+            yield self._failed_attempt("permanent failure", state, work._replace(has_unsettled_failure=True), consumer)
         yield self._failed_attempt("transient failure", state, work, consumer)
         returned = work._replace(attempts=work.attempts - 1, claims=work.claims - 1)
         if self._rules.parks_deferred:
             yield self._parked("deferral, attempt returned", state, returned)._replace(is_progress=False)
         else:
-            waiting = returned._replace(status=PENDING, due=False, leased=False)
+            waiting = returned._replace(status=PENDING, is_due=False, is_leased=False)
             yield Outcome(
                 "deferral by a short visibility timeout", REPORTED, state._replace(work=waiting), is_progress=False
             )
@@ -358,29 +364,29 @@ class Steps:
             return Outcome(f"{name}, the last attempt", SHOWN, self._failed(state._replace(work=work)))
         if consumer.is_last_receive:
             return self._parked(f"{name} at the last receive", state, work)
-        waiting = work._replace(status=PENDING, due=False, leased=False)
+        waiting = work._replace(status=PENDING, is_due=False, is_leased=False)
         return Outcome(f"{name}: backoff", REPORTED, state._replace(work=waiting))
 
     def _failed(self, state: State, *, permanent: bool = False) -> State:
         """Fail the work item, with its dead letter and notification."""
         work = state.work
-        breach = work.breach
+        violation = work.violation
         if not permanent and work.attempts < MAX_ATTEMPTS and work.returns < MAX_RETURNS:
-            breach = "a dead letter with attempts left"
+            violation = "a dead letter with attempts left"
         return state._replace(
             work=work._replace(
                 status=FAILED,
-                leased=False,
-                due=True,
+                is_leased=False,
+                is_due=True,
                 failures=work.failures + 1,
                 notifications=work.notifications + self._rules.notifies_in_transaction,
-                breach=breach,
+                violation=violation,
             )
         )
 
     def _settle_exhausted(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         work = state.work
-        is_abandoned = work.status == PENDING or (work.status == RUNNING and not work.leased)
+        is_abandoned = work.status == PENDING or (work.status == RUNNING and not work.is_leased)
         if self._rules.rechecks_exhausted and work.attempts < MAX_ATTEMPTS:
             is_abandoned = False
         if consumer.knows_latest_token and is_abandoned:
@@ -413,33 +419,33 @@ class Steps:
         """
         name, disposition, state, is_progress = outcome
         if disposition == ACKNOWLEDGED or (disposition != SENT_LATER and not self._rules.acknowledges_only_settled):
-            acknowledging = Consumer(ACKNOWLEDGING, newest=consumer.newest)
+            acknowledging = Consumer(ACKNOWLEDGING, is_newest=consumer.is_newest)
             yield Step(name, is_progress, _with_consumer(state, target, acknowledging))
             return
         if disposition == SENT_LATER:
             yield Step(
                 name,
                 is_progress,
-                _without_message(_with_consumer(state, target, Consumer(SENDING, newest=True)), target[0]),
+                _without_message(_with_consumer(state, target, Consumer(SENDING, is_newest=True)), target[0]),
             )
             return
         released = _with_consumer(state, target, None)
         message = released.messages[target[0]]
-        hidden = message.place == HIDDEN
-        if not hidden or disposition != SHOWN or not consumer.newest:
+        hidden = message.status == HIDDEN
+        if not hidden or disposition != SHOWN or not consumer.is_newest:
             yield Step(name, is_progress, released)
-        if hidden and (disposition == SHOWN or (disposition == REPORTED and not consumer.newest)):
-            visible = _with_message(released, target[0], message._replace(place=VISIBLE))
+        if hidden and (disposition == SHOWN or (disposition == REPORTED and not consumer.is_newest)):
+            visible = _with_message(released, target[0], message._replace(status=VISIBLE))
             yield Step(f"{name}, visible at once", is_progress, visible)
 
     @staticmethod
     def _acknowledge(state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
         released = _with_consumer(state, target, None)
-        if state.messages[target[0]].place in {DEAD, ARCHIVED, DELETED}:
+        if state.messages[target[0]].status in {DEAD, ARCHIVED, DELETED}:
             yield Step("acknowledged, but the message is already deleted", True, released)
             return
         yield Step("acknowledged", True, _without_message(released, target[0]))
-        if not consumer.newest:
+        if not consumer.is_newest:
             yield Step("acknowledged with an outdated receipt, without effect", True, released)
 
     # -- states --------------------------------------------------------------------------------------------------------
@@ -447,7 +453,7 @@ class Steps:
     def _may_write(self, work: Work, consumer: Consumer) -> bool:
         if not self._rules.compares_tokens:
             return True
-        if not self._rules.tokens_only_grow:
+        if not self._rules.tokens_increase:
             return consumer.attempt == work.attempts
         return consumer.knows_latest_token
 
@@ -462,11 +468,11 @@ class Steps:
         )
         return state._replace(messages=messages)
 
-    def _aged(self, state: State, age: int) -> State:
+    def _age_messages(self, state: State, age: int) -> State:
         """Make every message, sent or unsent, older than the row."""
         age = min(age, self._rules.oldest)
         messages = tuple(
-            Message(message.place, _older(message.age, age), message.receives, message.consumers)
+            Message(message.status, _older(message.age, age), message.receives, message.consumers)
             for message in state.messages
         )
         return state._replace(messages=messages, unsent=tuple(max(unsent_age, age) for unsent_age in state.unsent))
@@ -479,7 +485,7 @@ class Steps:
 
     def _with_outbox_row(self, state: State) -> State:
         """Increase the send number and add an outbox row for its message."""
-        aged = self._aged(state, OLDER_SEND)
+        aged = self._age_messages(state, OLDER_SEND)
         return aged._replace(unsent=(*aged.unsent, CURRENT))
 
 
@@ -509,14 +515,14 @@ def _with_message(state: State, index: int, message: Message) -> State:
     return State(state.work, messages, *state[2:])
 
 
-def _moved(message: Message, place: str) -> Message:
+def _move(message: Message, status: str) -> Message:
     """Return the message without any valid receipt handle."""
-    return Message(place, message.age, 0, tuple(consumer._replace(newest=True) for consumer in message.consumers))
+    return Message(status, message.age, 0, tuple(consumer._replace(is_newest=True) for consumer in message.consumers))
 
 
 def _without_message(state: State, index: int) -> State:
     """Delete a message. Its consumers keep their receipt handles."""
-    return _with_message(state, index, _moved(state.messages[index], DELETED))
+    return _with_message(state, index, _move(state.messages[index], DELETED))
 
 
 def _with_consumer(state: State, target: ConsumerIndex, consumer: Consumer | None) -> State:
@@ -525,4 +531,4 @@ def _with_consumer(state: State, target: ConsumerIndex, consumer: Consumer | Non
     message = state.messages[index]
     new = () if consumer is None else (consumer,)
     consumers = (*message.consumers[:position], *new, *message.consumers[position + 1 :])
-    return _with_message(state, index, Message(message.place, message.age, message.receives, consumers))
+    return _with_message(state, index, Message(message.status, message.age, message.receives, consumers))

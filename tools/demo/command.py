@@ -16,8 +16,8 @@ from cli.commands.clusters import OUTCOMES, show_cluster, type_order
 from cli.commands.uploads import STATES, summary
 from cli.failures import CloudError, ExitCode
 from cli.local.cloud import Cloud, running_cloud
-from cli.local.place import ROOT, CloudFolder, cloud_folder
-from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
+from cli.local.paths import ROOT, CloudPaths, cloud_paths
+from cli.output import DONE, FAILED, Counters, print_json, stdout, type_label, write_json
 from counterfoil.documents.upload_list import State, Upload
 from tools.demo import demo_cases
 from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, running_receiver
@@ -46,7 +46,7 @@ def demo(
     the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
     with (
-        running_cloud(cloud_folder(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud,
+        running_cloud(cloud_paths(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud,
         running_receiver() as receiver,
     ):
         sample = generate(seed)
@@ -69,15 +69,15 @@ def demo(
     else:
         _show_cases(cases, results)
         _show(sample, uploads, clusters, unexpected, seconds)
-        _show_next_steps(cloud_folder(context.obj), cases.tenant.slug)
+        _show_next_steps(cloud_paths(context.obj), cases.tenant.slug)
     if unexpected:
         raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
-def _show_next_steps(place: CloudFolder, slug: str) -> None:
+def _show_next_steps(paths: CloudPaths, slug: str) -> None:
     """Print the next commands, which depend on whether the cloud is still running."""
     try:
-        Cloud.at(place)
+        Cloud.at(paths)
     except CloudError:
         steps = {
             "demo --keep-running": "run the demo again and keep the cloud running",
@@ -92,11 +92,11 @@ def _show_next_steps(place: CloudFolder, slug: str) -> None:
             "dlq list": "files that failed",
             "down": "stop the cloud and delete its data",
         }
-    page().print(Text("\nNext steps (the command is .venv/bin/counterfoil):", "bold"))
+    stdout().print(Text("\nNext steps (the command is .venv/bin/counterfoil):", "bold"))
     table = Table.grid(padding=(0, 2))
     for command, purpose in steps.items():
         table.add_row(f"  counterfoil {command}", Text(purpose, "dim"))
-    page().print(table)
+    stdout().print(table)
 
 
 def _report(
@@ -140,7 +140,7 @@ def _cases_record(run: DemoCases, results: CaseResults) -> dict[str, Any]:
 
 
 def _show_cases(run: DemoCases, results: CaseResults) -> None:
-    screen = page()
+    screen = stdout()
     screen.rule("Three-way match of each case", align="left")
     table = Table(Column("case"), Column("variances"), Column("outcome", no_wrap=True), box=None, pad_edge=False)
     single = [case for case in run.cases.cases if case.title != IN_ONE_FILE]
@@ -173,7 +173,7 @@ def _show(
     unexpected: Sequence[Mismatch],
     seconds: float,
 ) -> None:
-    screen = page()
+    screen = stdout()
     screen.rule("Clusters", align="left")
     _show_clusters(clusters)
     screen.rule("Not matched", align="left")
@@ -209,15 +209,15 @@ def _show_clusters(clusters: Sequence[Members]) -> None:
     table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)
     for members in several:
         in_order = sorted(members, key=lambda document: (type_order(document.type), document.number or ""))
-        names = (Text(f"{label(document.type)} {document.number}") for document in in_order)
+        names = (Text(f"{type_label(document.type)} {document.number}") for document in in_order)
         table.add_row(members[0].tenant, Text(" · ").join(names))
-    page().print(table)
+    stdout().print(table)
     if single:
-        page().print(Text("\nWithout a match", "bold"))
+        stdout().print(Text("\nWithout a match", "bold"))
     for (document,) in single:
-        line = Text(f"  {label(document.type)} {document.number or ''}").append(f"  {document.file}", "cyan")
-        page().print(line.append(f"  {document.tenant}", "dim").append(f"  {document.note or ''}", "yellow"))
-    page().print(f"{len(several)} clusters of several documents, {len(single)} documents without a match.")
+        line = Text(f"  {type_label(document.type)} {document.number or ''}").append(f"  {document.file}", "cyan")
+        stdout().print(line.append(f"  {document.tenant}", "dim").append(f"  {document.note or ''}", "yellow"))
+    stdout().print(f"{len(several)} clusters of several documents, {len(single)} documents without a match.")
 
 
 def _show_notes(uploads: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:
@@ -226,7 +226,7 @@ def _show_notes(uploads: Mapping[tuple[str, str], Upload], states: Sequence[Stat
     for (tenant, file), upload in uploads.items():
         if upload.state in states:
             table.add_row(tenant, Text(file), Text(upload.state, STATES[upload.state]), Text(upload.note or ""))
-    page().print(table)
+    stdout().print(table)
 
 
 def _show_counts(uploads: Mapping[tuple[str, str], Upload]) -> None:
@@ -235,6 +235,6 @@ def _show_counts(uploads: Mapping[tuple[str, str], Upload]) -> None:
     counts = Counter((upload.type, upload.state) for upload in uploads.values())
     for type_ in sorted({type_ for type_, _ in counts}, key=lambda name: name or "~"):
         cells = [counts[type_, state] for state in final]
-        table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
-    page().print(table)
-    page().print(summary(upload.state for upload in uploads.values()))
+        table.add_row(type_label(type_) or "not a document", *(str(cell or "") for cell in cells))
+    stdout().print(table)
+    stdout().print(summary(upload.state for upload in uploads.values()))

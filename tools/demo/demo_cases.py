@@ -19,7 +19,7 @@ from cli.failures import CommandError
 from cli.local.cloud import Cloud
 from cli.local.sign_in import LocalSignIn
 from cli.local.tenants import Tenant, add_tenant, remove_destination
-from cli.local.uploads import POLL_SECONDS, of_tenant, upload
+from cli.local.uploads import POLL_SECONDS, list_uploads, upload
 from counterfoil.documents.upload_list import State, Upload
 from counterfoil.webhooks.destinations import NewDestination
 from tools.demo.sample_check import Mismatch
@@ -98,7 +98,7 @@ class DemoCases:
         """
         deadline = time.monotonic() + seconds
         while True:
-            uploads = [item for item in of_tenant(self.cloud, self.tenant) if item.key in self.keys]
+            uploads = [item for item in list_uploads(self.cloud, self.tenant) if item.key in self.keys]
             unfinished = sum(not item.state.is_final for item in uploads)
             pending = self._pending_clusters() if not unfinished and {item.key for item in uploads} == self.keys else 1
             if not unfinished and not pending:

@@ -11,7 +11,7 @@ from cli.failures import CommandError
 from cli.local import emulator
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
-from cli.local.uploads import POLL_SECONDS, of_tenant, upload
+from cli.local.uploads import POLL_SECONDS, list_uploads, upload
 from counterfoil.documents.upload_list import STAGES, Stage, Upload
 from tools.demo.sample_check import UploadsByFile
 from tools.sample_generator import Sample, SampleFile
@@ -79,7 +79,7 @@ class Run:
         return {
             (slug, self.uploaded[item.key].name): item
             for slug, tenant in self.tenants.items()
-            for item in of_tenant(self.cloud, tenant)
+            for item in list_uploads(self.cloud, tenant)
             if item.key in self.uploaded
         }
 
@@ -93,7 +93,7 @@ class Run:
             f"After {seconds:.0f} s {counts.total()} of {len(self.sample.files)} documents are unfinished: "
             + ", ".join(f"{count} {place}" for place, count in counts.items() if count)
             + (f". Last errors: {' | '.join(errors)}" if errors else "")
-            + f". The functions' log is {emulator.log(self.cloud.place)}. Try a longer --timeout."
+            + f". The functions' log is {emulator.log(self.cloud.paths)}. Try a longer --timeout."
         )
 
 

@@ -27,7 +27,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 10
 
 
-def is_genuine(header: str, body: bytes, secrets: Sequence[str], now: float) -> bool:
+def is_signature_valid(header: str, body: bytes, secrets: Sequence[str], now: float) -> bool:
     """Return whether one of `secrets` signed these bytes at most TOLERANCE_SECONDS from `now`.
 
     `header` is `t=<seconds since 1970>,v1=<hex>`, with one v1 per active secret. Verify the raw bytes before parsing
@@ -59,7 +59,7 @@ class Inbox:
             """
         )
 
-    def take(self, body: bytes) -> bool:
+    def store(self, body: bytes) -> bool:
         """Store one delivery. Returns False if it is a duplicate.
 
         The id and the result are stored in one transaction. After a crash before its commit, the repeated delivery is
@@ -104,7 +104,7 @@ class Receiver(ThreadingHTTPServer):
 
     def respond(self, headers: Any, body: bytes) -> tuple[int, str]:
         """Return the status and message of a response."""
-        if not is_genuine(headers.get("Counterfoil-Signature", ""), body, self.secrets, self.clock()):
+        if not is_signature_valid(headers.get("Counterfoil-Signature", ""), body, self.secrets, self.clock()):
             return 401, "invalid or expired signature"
         try:
             delivery = json.loads(body)
@@ -113,7 +113,7 @@ class Receiver(ThreadingHTTPServer):
             is_valid = False
         if not is_valid:
             return 400, "not a Counterfoil delivery"
-        return 200, "stored" if self.inbox.take(body) else "duplicate"
+        return 200, "stored" if self.inbox.store(body) else "duplicate"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -18,22 +18,22 @@ class Agreement:
     precision: float
     recall: float
     f1: float
-    found: int
-    true: int
-    both: int
+    predicted: int
+    expected: int
+    correct: int
 
     @classmethod
-    def from_counts(cls, found: int, true: int, both: int) -> "Agreement":
-        """Compute the agreement from the numbers of found, true, and both."""
-        precision = both / found if found else 1.0
-        recall = both / true if true else 1.0
-        f1 = 2 * precision * recall / (precision + recall) if both else float(found == true == 0)
-        return cls(round(precision, 4), round(recall, 4), round(f1, 4), found, true, both)
+    def from_counts(cls, predicted: int, expected: int, correct: int) -> "Agreement":
+        """Compute the agreement from the numbers of predicted, expected, and correct items."""
+        precision = correct / predicted if predicted else 1.0
+        recall = correct / expected if expected else 1.0
+        f1 = 2 * precision * recall / (precision + recall) if correct else float(predicted == expected == 0)
+        return cls(round(precision, 4), round(recall, 4), round(f1, 4), predicted, expected, correct)
 
 
-def edges_agreement(found: Collection[Edge], true: Collection[Edge]) -> Agreement:
+def edges_agreement(predicted: Collection[Edge], expected: Collection[Edge]) -> Agreement:
     """Compare individual links."""
-    return Agreement.from_counts(len(found), len(true), len(frozenset(found) & frozenset(true)))
+    return Agreement.from_counts(len(predicted), len(expected), len(frozenset(predicted) & frozenset(expected)))
 
 
 def invoice_groups(documents: Iterable[LabeledDocument], edges: Iterable[Edge]) -> dict[str, str]:
@@ -46,7 +46,9 @@ def invoice_groups(documents: Iterable[LabeledDocument], edges: Iterable[Edge]) 
     return _parts(edge for edge in edges if edge <= invoices)
 
 
-def invoice_level_agreement(found: Collection[Edge], true: Collection[Edge], group_of: Mapping[str, str]) -> Agreement:
+def invoice_level_agreement(
+    predicted: Collection[Edge], expected: Collection[Edge], group_of: Mapping[str, str]
+) -> Agreement:
     """Compare links, with the duplicates of an invoice (`invoice_groups`) as one document.
 
     A link of any duplicate counts as one of the group. Within a group of n documents, n - 1 links are needed to connect
@@ -61,7 +63,7 @@ def invoice_level_agreement(found: Collection[Edge], true: Collection[Edge], gro
             (outside if len(ends) == 2 else inside).add(ends if len(ends) == 2 else edge)
         return outside, inside
 
-    (found_outside, found_inside), (true_outside, true_inside) = split_links(found), split_links(true)
+    (found_outside, found_inside), (true_outside, true_inside) = split_links(predicted), split_links(expected)
     needed_links = _needed_links(true_inside)
     return Agreement.from_counts(
         len(found_outside) + len(found_inside),
@@ -70,10 +72,10 @@ def invoice_level_agreement(found: Collection[Edge], true: Collection[Edge], gro
     )
 
 
-def pairs_agreement(found: Mapping[str, str], true: Mapping[str, str]) -> Agreement:
+def pairs_agreement(predicted: Mapping[str, str], expected: Mapping[str, str]) -> Agreement:
     """Compare two clusterings of the same documents by pairs of documents in the same cluster."""
-    sizes_found, sizes_true = Counter(found.values()), Counter(true.values())
-    sizes_both = Counter((found[document], true[document]) for document in true)
+    sizes_found, sizes_true = Counter(predicted.values()), Counter(expected.values())
+    sizes_both = Counter((predicted[document], expected[document]) for document in expected)
     return Agreement.from_counts(_pairs(sizes_found), _pairs(sizes_true), _pairs(sizes_both))
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from cli.local import processes
 from cli.local.postgres import Server, temporary_server
-from cli.output import Checklist, aside, print_json
+from cli.output import Checklist, print_json, stderr
 from counterfoil.db import Database, retry_on_conflict
 from counterfoil.documents import matching
 from counterfoil.documents.matching.score import using
@@ -47,7 +47,7 @@ Findings = Mapping[variances.Finding, str]
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchingResult:
     """Result of matching a set."""
 
     clusters: Mapping[str, str]
@@ -57,7 +57,7 @@ class Matched:
     reasons: Mapping[str, str]
     """Reason for a missing or ambiguous match, by document."""
     skipped: int
-    decided_again: int
+    redecided: int
     seconds: float
 
 
@@ -113,7 +113,7 @@ def evaluate(
         _show(figures)
 
 
-def match(order: Collection[LabeledDocument], steps: Checklist, concurrency: int = 1) -> Matched:
+def match(order: Collection[LabeledDocument], steps: Checklist, concurrency: int = 1) -> MatchingResult:
     """Match documents in this order, in a temporary database."""
     ids = document_ids(order)
     steps.begin("Start PostgreSQL")
@@ -199,7 +199,7 @@ def _match(
     return outcomes, time.perf_counter() - started
 
 
-def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> Matched:
+def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> MatchingResult:
     """Read the results from the database, with the set's document names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
@@ -208,7 +208,7 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
         reasons = {names[id_]: reason for id_, _, reason in rows if reason}
         pairs = connection.execute("SELECT document_a_id, document_b_id, evidence FROM document_match").fetchall()
     edges = {frozenset((names[a], names[b])): evidence for a, b, evidence in pairs}
-    return Matched(clusters, edges, reasons, outcomes["skipped"], outcomes["decided again"], seconds)
+    return MatchingResult(clusters, edges, reasons, outcomes["skipped"], outcomes["decided again"], seconds)
 
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
@@ -232,7 +232,7 @@ def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
 # -- figures --------------------------------------------------------------------------------------------------------
 
 
-def _write(out: Path, order: Iterable[LabeledDocument], matched: Matched) -> None:
+def _write(out: Path, order: Iterable[LabeledDocument], matched: MatchingResult) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with (out / "predicted.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
@@ -244,7 +244,7 @@ def _write(out: Path, order: Iterable[LabeledDocument], matched: Matched) -> Non
         rows.writerows(sorted(sorted(edge) for edge in matched.edges))
 
 
-def _figures(labeled: LabeledSet, matched: Matched) -> dict[str, Any]:
+def _figures(labeled: LabeledSet, matched: MatchingResult) -> dict[str, Any]:
     count = len(labeled.documents)
     figures: dict[str, Any] = {
         "set": labeled.name,
@@ -252,7 +252,7 @@ def _figures(labeled: LabeledSet, matched: Matched) -> dict[str, Any]:
         "skipped": matched.skipped,
         "edges": len(matched.edges),
         "clusters": len(set(matched.clusters.values())),
-        "decided_again": matched.decided_again,
+        "redecided": matched.redecided,
         "seconds": round(matched.seconds, 3),
         "documents_per_second": round(count / matched.seconds, 1) if matched.seconds else None,
     }
@@ -267,7 +267,7 @@ def _figures(labeled: LabeledSet, matched: Matched) -> dict[str, Any]:
     return figures
 
 
-def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: Matched) -> dict[str, Findings]:
+def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: MatchingResult) -> dict[str, Findings]:
     """Find variances in the found clusters and in the true ones, by the name of the figure."""
     if labeled.variances is None:
         return {}
@@ -309,8 +309,9 @@ def _show(figures: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             text = ", ".join(f"{key} {value[key]:.4f}" for key in ("precision", "recall", "f1"))
             table.add_row(
-                name.replace("_", " "), f"{text} ({value['found']} found, {value['true']} true, {value['both']} both)"
+                name.replace("_", " "),
+                f"{text} ({value['predicted']} predicted, {value['expected']} expected, {value['correct']} correct)",
             )
         elif value is not None:
             table.add_row(name.replace("_", " "), str(value))
-    aside().print(table)
+    stderr().print(table)

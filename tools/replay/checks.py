@@ -36,7 +36,7 @@ class ReplayData:
     notifications: int
     queued: Mapping[str, int]
     """Messages in each queue and dead-letter queue."""
-    downloads_at_once: int
+    max_concurrent_downloads: int
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Check:
     @property
     def record(self) -> dict[str, Any]:
         """The check as a JSON object."""
-        return {"name": self.name, "expected": self.expected, "found": self.found, "holds": self.passed}
+        return {"name": self.name, "expected": self.expected, "found": self.found, "passed": self.passed}
 
 
 def run_checks(data: ReplayData, expected: ExpectedDocuments, concurrency_limit: int) -> list[Check]:
@@ -138,7 +138,7 @@ def _concurrency(data: ReplayData, concurrency_limit: int) -> Iterator[Check]:
     max_ingestions = max_concurrent(ingested)
     yield Check.equal("protected, permitted, claimed, finished in order", "every message", _all_but(out_of_order))
     yield Check.at_most("concurrent ingestions in the workers' logs", concurrency_limit, max_ingestions)
-    yield Check.at_most("concurrent downloads in S3", concurrency_limit, data.downloads_at_once)
+    yield Check.at_most("concurrent downloads in S3", concurrency_limit, data.max_concurrent_downloads)
     expected_ingestions = min(concurrency_limit, len(ingested))
     yield Check(
         "concurrency limit reached, so messages waited",

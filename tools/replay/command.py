@@ -13,17 +13,17 @@ from rich.text import Text
 
 from cli.failures import CommandError, ExitCode
 from cli.local.cloud import Cloud, running_cloud
-from cli.local.place import ROOT, cloud_folder
+from cli.local.paths import ROOT, cloud_paths
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import POLL_SECONDS, upload
-from cli.output import DONE, FAILED, Counters, page, print_json, write_json
+from cli.output import DONE, FAILED, Counters, print_json, stdout, write_json
 from counterfoil.aws import translate_errors
 from tools.replay import log_records
 from tools.replay.checks import Check, Document, ExpectedDocuments, ReplayData, run_checks
 from tools.replay.log_records import Record
 from tools.replay.setup import ReplayMode, lower_visibility, replay_environment, replay_modes
 from tools.replay.slow_s3 import slow_s3
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import Bundle, bundle
 
 OUTPUT = ROOT / "build" / "replay"
@@ -51,7 +51,7 @@ class ReplayResult:
 
     mode: ReplayMode
     seconds: float
-    waited: float
+    max_permit_wait: float
     """Longest wait of a message for its permit, in seconds."""
     checks: Sequence[Check]
 
@@ -64,14 +64,14 @@ class ReplayResult:
     def record(self) -> dict[str, Any]:
         """Result as a JSON object."""
         return {
-            "way": self.mode.name,
+            "mode": self.mode.name,
             "batch_size": self.mode.batch_size,
             "maximum_concurrency": self.mode.maximum_concurrency,
             "invocations": self.mode.invocations,
             "permits": self.mode.permits,
             "seconds": round(self.seconds, 3),
-            "longest_wait_for_a_permit": round(self.waited, 3),
-            "all_hold": self.passed,
+            "max_permit_wait_seconds": round(self.max_permit_wait, 3),
+            "passed": self.passed,
             "checks": [check.record for check in self.checks],
         }
 
@@ -80,7 +80,7 @@ def replay(
     context: typer.Context,
     *,
     invoices: Annotated[int, typer.Option(min=2, max=500, help="Invoices in the file.")] = 23,
-    gate: Annotated[int, typer.Option(min=2, max=10, help="Maximum number of concurrent ingestions.")] = 3,
+    concurrency: Annotated[int, typer.Option(min=2, max=10, help="Maximum number of concurrent ingestions.")] = 3,
     work_seconds: Annotated[
         float, typer.Option(min=0.1, max=60, help="Minimum duration of each ingestion in seconds.")
     ] = 2,
@@ -101,16 +101,16 @@ def replay(
 
     Starts the local cloud if necessary, and always restores its settings. Exits with 1 if a check fails.
     """
-    options = ReplayOptions(_bundle(SEED, invoices), gate, work_seconds, visibility, timeout)
-    with running_cloud(cloud_folder(context.obj), OUTPUT / "logs", keep=keep) as cloud:
-        results = [_replay(cloud, mode, options) for mode in replay_modes(gate)]
-    all_hold = all(result.passed for result in results)
+    options = ReplayOptions(_bundle(SEED, invoices), concurrency, work_seconds, visibility, timeout)
+    with running_cloud(cloud_paths(context.obj), OUTPUT / "logs", keep=keep) as cloud:
+        results = [_replay(cloud, mode, options) for mode in replay_modes(concurrency)]
+    passed = all(result.passed for result in results)
     report = {
         "invoices": invoices,
-        "gate": gate,
+        "concurrency": concurrency,
         "work_seconds": work_seconds,
         "visibility": visibility,
-        "all_hold": all_hold,
+        "passed": passed,
         "runs": [result.record for result in results],
     }
     write_json(OUTPUT.with_suffix(".json"), report)
@@ -118,7 +118,7 @@ def replay(
         print_json(report)
     else:
         _show(results)
-    if not all_hold:
+    if not passed:
         raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
@@ -136,13 +136,15 @@ def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayRes
             tenant = _ingest(cloud, mode, options)
             seconds = time.monotonic() - started
             data = _collect(cloud, tenant, 2 * len(options.bundle.documents) + 1, s3.downloads.max_concurrent)
-    waited = max((record.waited for record in data.records), default=0.0)
-    return ReplayResult(mode, seconds, waited, run_checks(data, _expected(options.bundle), options.concurrency_limit))
+    max_permit_wait = max((record.permit_wait for record in data.records), default=0.0)
+    return ReplayResult(
+        mode, seconds, max_permit_wait, run_checks(data, _expected(options.bundle), options.concurrency_limit)
+    )
 
 
 def _bundle(seed: int, count: int) -> Bundle:
-    generated = list(deals(seed, count, varied=True))
-    return bundle([invoice for _, invoice in generated], sent_by=generated[0][0].written_by)
+    generated = list(orders_with_invoices(seed, count, varied=True))
+    return bundle([invoice for _, invoice in generated], sender=generated[0][0].issuer)
 
 
 def _expected(bundle: Bundle) -> ExpectedDocuments:
@@ -202,12 +204,12 @@ def _documents(cloud: Cloud, tenant: Tenant) -> Iterator[Document]:
         yield Document(*row)
 
 
-def _collect(cloud: Cloud, tenant: Tenant, messages: int, downloads_at_once: int) -> ReplayData:
+def _collect(cloud: Cloud, tenant: Tenant, messages: int, max_concurrent_downloads: int) -> ReplayData:
     documents = list(_documents(cloud, tenant))
     records = _records(cloud, {document.id for document in documents}, messages)
     with cloud.database.tenant(tenant.id) as connection:
         ((dead_letters, notifications),) = connection.execute(_FAILURES).fetchall()
-    return ReplayData(documents, records, dead_letters, notifications, _queue_depths(cloud), downloads_at_once)
+    return ReplayData(documents, records, dead_letters, notifications, _queue_depths(cloud), max_concurrent_downloads)
 
 
 def _records(cloud: Cloud, ids: set[UUID], messages: int) -> list[Record]:
@@ -244,7 +246,7 @@ def _queue_depths(cloud: Cloud) -> dict[str, int]:
 
 
 def _show(results: Sequence[ReplayResult]) -> None:
-    screen = page()
+    screen = stdout()
     for result in results:
         screen.rule(result.mode.name.capitalize(), align="left")
         table = Table(Column("", no_wrap=True), "check", "expected", "found", box=None, pad_edge=False)
@@ -252,6 +254,6 @@ def _show(results: Sequence[ReplayResult]) -> None:
             actual = Text(check.found, "" if check.passed else "red")
             table.add_row(DONE if check.passed else FAILED, check.name, check.expected, actual)
         screen.print(table)
-        screen.print(f"{result.seconds:.1f} s; the longest wait for a permit was {result.waited:.1f} s.")
+        screen.print(f"{result.seconds:.1f} s; the longest wait for a permit was {result.max_permit_wait:.1f} s.")
     failed = sum(not check.passed for result in results for check in result.checks)
     screen.print(FAILED if failed else DONE, f"{failed} checks failed." if failed else "All checks passed.")

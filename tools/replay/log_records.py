@@ -31,7 +31,7 @@ class Record:
         return len(known) == len(moments) and known == sorted(known)
 
     @property
-    def waited(self) -> float:
+    def permit_wait(self) -> float:
         """Seconds between protection and permit."""
         if self.protected is None or self.permitted is None:
             return 0.0

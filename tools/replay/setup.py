@@ -52,7 +52,7 @@ def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iter
         CommandError: its queue is not empty or not in the local cloud.
     """
     _check_idle(cloud)
-    with _mapping_changed(cloud, mode), _function_changed(cloud, mode, s3_endpoint):
+    with _change_mapping(cloud, mode), _change_function(cloud, mode, s3_endpoint):
         yield
 
 
@@ -79,7 +79,7 @@ def _check_idle(cloud: Cloud) -> None:
 
 
 @contextmanager
-def _mapping_changed(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
+def _change_mapping(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
     functions, mapping = cloud.client("lambda"), cloud.outputs["IngestionMappingId"]
     with translate_errors():
         original = functions.get_event_source_mapping(UUID=mapping)
@@ -92,12 +92,12 @@ def _mapping_changed(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
         change(mode.batch_size, {"MaximumConcurrency": mode.maximum_concurrency})
         yield
     finally:
-        with processes.uninterrupted():
+        with processes.ignore_interrupts():
             change(original["BatchSize"], original["ScalingConfig"])
 
 
 @contextmanager
-def _function_changed(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
+def _change_function(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     with translate_errors():
         original: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
@@ -117,7 +117,7 @@ def _function_changed(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Itera
         change(modified, mode.invocations)
         yield
     finally:
-        with processes.uninterrupted():
+        with processes.ignore_interrupts():
             change(original, reserved)
 
 
@@ -140,5 +140,5 @@ def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(visibility)})
         yield
     finally:
-        with processes.uninterrupted(), translate_errors():
+        with processes.ignore_interrupts(), translate_errors():
             sqs.set_queue_attributes(QueueUrl=url, Attributes=original)

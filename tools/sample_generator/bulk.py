@@ -25,20 +25,22 @@ _LONG_LINES = (18, 60)
 _LONG_EVERY = 4
 
 
-def deals(seed: int, count: int, *, country: str = "DE", varied: bool = False) -> Iterator[tuple[Document, Document]]:
+def orders_with_invoices(
+    seed: int, count: int, *, country: str = "DE", varied: bool = False
+) -> Iterator[tuple[Document, Document]]:
     """Yield `count` orders of a company to domestic suppliers, each with the invoice that refers to it.
 
     The seed decides companies, numbers, articles and quantities. With `varied`, some orders have many line items, and
     some consecutive orders have the same supplier.
     """
-    for order, _, invoice in whole_deals(seed, count, country=country, varied=varied):
+    for order, _, invoice in orders_with_deliveries_and_invoices(seed, count, country=country, varied=varied):
         yield order, invoice
 
 
-def whole_deals(
+def orders_with_deliveries_and_invoices(
     seed: int, count: int, *, country: str = "DE", varied: bool = False
 ) -> Iterator[tuple[Document, Document, Document]]:
-    """Yield the deals of `deals` with delivery notes: order, delivery note, invoice."""
+    """Yield each order with its delivery note and its invoice. See `orders_with_invoices`."""
     rng = Random(f"counterfoil bulk {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(country)

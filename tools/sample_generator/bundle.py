@@ -35,25 +35,25 @@ def bundle(
     documents: Sequence[Document],
     *,
     layout: Layout | None = None,
-    sent_by: Company | None = None,
-    separated: bool = False,
+    sender: Company | None = None,
+    has_separators: bool = False,
 ) -> Bundle:
     """Create one PDF of documents, each in its company's layout or all in a given one.
 
-    With `sent_by`, a cover page of that company lists the documents. With `separated`, a separator sheet precedes each
-    document.
+    With `sender`, a cover page of that company lists the documents. With `has_separators`, a separator sheet
+    precedes each document.
     """
-    language = (sent_by or documents[0].written_by).language
-    files = [] if sent_by is None else [_cover(sent_by, documents)]
+    language = (sender or documents[0].issuer).language
+    files = [] if sender is None else [_cover(sender, documents)]
     covers = list(range(1, len(files) + 1))
     ranges: list[tuple[int, int]] = []
     last = len(files)
     for document in documents:
-        if separated:
+        if has_separators:
             files.append(_separator(language))
             last += 1
             covers.append(last)
-        files.append(write_page(document, layout=layout or layout_of(document.written_by)))
+        files.append(write_page(document, layout=layout or layout_of(document.issuer)))
         first, last = last + 1, last + len(PdfReader(io.BytesIO(files[-1])).pages)
         ranges.append((first, last))
     return Bundle(_joined(files), tuple(documents), tuple(ranges), tuple(covers))
@@ -76,8 +76,8 @@ def _cover(company: Company, documents: Sequence[Document]) -> bytes:
     page.set_font("Helvetica", "", 10)
     page.cell(0, 10, labels.enclosed, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     for document in documents:
-        title = LABELS[document.written_by.language].titles[document.kind]
-        text = f"{title} {document.number}, {document.written_by.name}"
+        title = LABELS[document.issuer.language].titles[document.kind]
+        text = f"{title} {document.number}, {document.issuer.name}"
         page.cell(0, 5, text, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     return bytes(page.output())
 
@@ -94,6 +94,6 @@ def _blank(first: Document | None) -> FPDF:
     page = FPDF(format="A4")
     page.core_fonts_encoding = "windows-1252"
     if first is not None:
-        page.set_lang(first.written_by.language)
+        page.set_lang(first.issuer.language)
     page.add_page()
     return page

@@ -10,7 +10,7 @@ from decimal import Decimal
 from email.message import EmailMessage
 from random import Random
 
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import Bundle, bundle
 from tools.sample_generator.catalog import PRODUCT_LINES
 from tools.sample_generator.companies import CompanyRegistry
@@ -88,7 +88,7 @@ class Cases:
     def _mail(self, case: Case) -> bytes:
         last = case.documents[-1].document
         mail = EmailMessage()
-        mail["From"], mail["To"] = f"{last.written_by.short_name} <{last.written_by.email}>", self.address
+        mail["From"], mail["To"] = f"{last.issuer.short_name} <{last.issuer.email}>", self.address
         mail["Subject"], mail["Message-ID"] = f"Rechnung {last.number}", f"<{last.number}@{self.address.split('@')[1]}>"
         mail.set_content("Guten Tag,\n\nanbei unsere Papiere.\n")
         for item in case.documents:
@@ -228,7 +228,7 @@ def _without_delivery(transaction: _Transaction) -> list[CaseDocument]:
 def _billed_twice(transaction: _Transaction) -> list[CaseDocument]:
     documents = _three_way(transaction)
     invoice = documents[-1].document
-    duplicate = replace(invoice, number=f"{invoice.number}-2", issued=workday(invoice.issued, 9))
+    duplicate = replace(invoice, number=f"{invoice.number}-2", issue_date=workday(invoice.issue_date, 9))
     return [*documents, CaseDocument(duplicate, frozenset({"duplicate_invoice"}))]
 
 
@@ -289,11 +289,12 @@ def generate_cases(seed: int, address: str = "") -> Cases:
         transaction = _Transaction(context, workday(_START_DATE, index * _DAYS_APART))
         cases.append(Case(title, tuple(build(transaction)), title in _BY_MAIL))
     bulk_deals = [
-        (order, _without_freight(invoice)) for order, invoice in deals(seed, INVOICES_IN_ONE_FILE, varied=True)
+        (order, _without_freight(invoice))
+        for order, invoice in orders_with_invoices(seed, INVOICES_IN_ONE_FILE, varied=True)
     ]
     cases += [
         Case(IN_ONE_FILE, (CaseDocument(order), CaseDocument(invoice, frozenset({"missing_delivery"}))))
         for order, invoice in bulk_deals
     ]
     invoices = [invoice for _, invoice in bulk_deals]
-    return Cases(tuple(cases), bundle(invoices, sent_by=invoices[0].written_by), address)
+    return Cases(tuple(cases), bundle(invoices, sender=invoices[0].issuer), address)

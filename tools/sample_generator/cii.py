@@ -28,7 +28,7 @@ def write_cii(document: Document) -> bytes:
     head = etree.SubElement(root, f"{{{_RSM}}}ExchangedDocument")
     _text(head, "ID", document.number)
     _text(head, "TypeCode", "381" if document.kind is Kind.CREDIT_NOTE else "380")
-    _date(head, "IssueDateTime", document.issued)
+    _date(head, "IssueDateTime", document.issue_date)
     if document.note is not None:
         _text(_node(head, "IncludedNote"), "Content", document.note)
     transaction = etree.SubElement(root, f"{{{_RSM}}}SupplyChainTradeTransaction")
@@ -100,8 +100,8 @@ def _party(node: etree._Element, party: Party, document: Document) -> None:
         _text(_node(node, "SpecifiedLegalOrganization"), "ID", party.registration_id)
     if party.email is not None:
         contact = _node(node, "DefinedTradeContact")
-        _text(contact, "PersonName", document.written_by.short_name)
-        _text(_node(contact, "TelephoneUniversalCommunication"), "CompleteNumber", document.written_by.phone)
+        _text(contact, "PersonName", document.issuer.short_name)
+        _text(_node(contact, "TelephoneUniversalCommunication"), "CompleteNumber", document.issuer.phone)
         _text(_node(contact, "EmailURIUniversalCommunication"), "URIID", party.email)
     _address(node, party)
     if party.endpoint_id is not None:
@@ -120,11 +120,11 @@ def _address(node: etree._Element, party: Party) -> None:
 
 
 def _delivery(node: etree._Element, document: Document) -> None:
-    if document.delivered_on is not None:
+    if document.delivery_date is not None:
         receiver = _node(node, "ShipToTradeParty")
         _text(receiver, "Name", document.buyer.name)
         _address(receiver, document.buyer)
-        _date(_node(node, "ActualDeliverySupplyChainEvent"), "OccurrenceDateTime", document.delivered_on)
+        _date(_node(node, "ActualDeliverySupplyChainEvent"), "OccurrenceDateTime", document.delivery_date)
     if "delivery_note_reference" in document.references:
         advice = _node(node, "DespatchAdviceReferencedDocument")
         _text(advice, "IssuerAssignedID", document.references["delivery_note_reference"])
@@ -141,8 +141,8 @@ def _settlement(node: etree._Element, document: Document) -> None:
     totals = document.totals
     for group in totals.groups:
         _tax(_node(node, "ApplicableTradeTax"), group)
-    if document.due is not None:
-        _date(_node(node, "SpecifiedTradePaymentTerms"), "DueDateDateTime", document.due)
+    if document.due_date is not None:
+        _date(_node(node, "SpecifiedTradePaymentTerms"), "DueDateDateTime", document.due_date)
     summation = _node(node, "SpecifiedTradeSettlementHeaderMonetarySummation")
     _amount(summation, "LineTotalAmount", totals.net)
     _amount(summation, "TaxBasisTotalAmount", totals.net)

@@ -148,12 +148,12 @@ def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -
 def _file_name(rng: Random, generated: GeneratedFile) -> str:
     """Return a file name in the company's language, with blanks and non-ASCII letters."""
     document = generated.document
-    title, company = LABELS[document.written_by.language].titles[document.kind], document.written_by.short_name
+    title, company = LABELS[document.issuer.language].titles[document.kind], document.issuer.short_name
     stem = rng.choice(
         (
             f"{title} {document.number}",
             f"{title} {company} {document.number}",
-            f"{document.issued:%Y-%m-%d} {title} {document.number}",
+            f"{document.issue_date:%Y-%m-%d} {title} {document.number}",
             f"{company}_{document.number}",
             f"{title} {document.number} ({company})",
         )
@@ -204,9 +204,9 @@ def _add_unreadable_files(
         """Create an invoice whose order is not in the sample."""
         builder = rng.choice(builders)
         context = PurchaseContext(rng, builder.numbers, builder.buyer, rng.choice(builder.suppliers))
-        order = trading.place_order(context, trading.workday(builder.opened, rng.randint(30, 90)), 3)
+        order = trading.place_order(context, trading.workday(builder.start_date, rng.randint(30, 90)), 3)
         quantities = trading.all_of(order)
-        day = trading.workday(order.issued, 9)
+        day = trading.workday(order.issue_date, 9)
         return trading.bill(context, order, quantities, day, {"po_reference": order.number})
 
     files = (
@@ -273,7 +273,9 @@ def _add_unreadable_files(
     )
     for state, kind, name, content, reason in files:
         builder = rng.choice(builders)
-        moment = datetime.combine(trading.workday(builder.opened, rng.randint(20, 110)), time(rng.randint(7, 16), 30))
+        moment = datetime.combine(
+            trading.workday(builder.start_date, rng.randint(20, 110)), time(rng.randint(7, 16), 30)
+        )
         situation = "unreadable" if state == "failed" else "not read"
         tenant_files[builder.tenant].add(name, content, FileTruth(state, kind, situation, reason, moment))
 

@@ -17,7 +17,7 @@ class Layout:
     letterhead_on_every_page: bool = True
     names_itself_on_every_page: bool = False
     """Whether later pages repeat the document number."""
-    carries_sums: bool = False
+    carries_subtotals: bool = False
     """Whether a subtotal is carried from page to page."""
 
 
@@ -31,5 +31,5 @@ def layout_of(company: Company) -> Layout:
         page_numbers=rng.choice(("none", "place", "place of count")),
         letterhead_on_every_page=rng.random() < 0.5,
         names_itself_on_every_page=rng.random() < 0.4,
-        carries_sums=rng.random() < 0.4,
+        carries_subtotals=rng.random() < 0.4,
     )

@@ -161,21 +161,21 @@ class Totals:
 class Document:
     """A business document. `references` maps fields (`po_reference`, ...) to other documents' numbers.
 
-    `written_by` is the company that decides letterhead and language. `delivered_on`, `buyer_reference` and `note`
+    `issuer` is the company that decides letterhead and language. `delivery_date`, `buyer_reference` and `note`
     appear in the file, but not in structured data.
     """
 
     kind: Kind
     number: str
-    issued: date
-    written_by: Company
+    issue_date: date
+    issuer: Company
     seller: Party
     buyer: Party
     lines: tuple[Line, ...]
     currency: str | None = None
     references: Mapping[str, str] = field(default_factory=dict)
-    due: date | None = None
-    delivered_on: date | None = None
+    due_date: date | None = None
+    delivery_date: date | None = None
     buyer_reference: str | None = None
     note: str | None = None
 
@@ -206,7 +206,7 @@ class Document:
         own = OWN_FIELDS[self.kind]
         data: dict[str, Any] = {
             own.number: self.number,
-            own.date: self.issued.isoformat(),
+            own.date: self.issue_date.isoformat(),
             own.seller: _without_none(asdict(self.seller)),
             own.buyer: _without_none(asdict(self.buyer)),
             **self.references,
@@ -218,8 +218,8 @@ class Document:
             data["total_net"] = plain(totals.net)
             data["total_tax"] = plain(totals.tax)
             data["total_gross"] = plain(totals.gross)
-        if self.due is not None:
-            data["payment_due_date"] = self.due.isoformat()
+        if self.due_date is not None:
+            data["payment_due_date"] = self.due_date.isoformat()
         return data
 
 

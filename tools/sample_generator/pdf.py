@@ -94,11 +94,11 @@ class _DocumentPdf(FPDF):
         self.document = document
         self.layout = layout
         self.carried = Decimal(0)
-        self.company = document.written_by
+        self.company = document.issuer
         self.labels: Labels = LABELS[self.company.language]
         self.locale = f"{self.company.language}_{self.company.country}"
         self.heading = f"{self.labels.titles[document.kind]} {document.number}"
-        self.moment = datetime.combine(document.issued, time(8), UTC)
+        self.moment = datetime.combine(document.issue_date, time(8), UTC)
         self.core_fonts_encoding = "windows-1252"
         self.set_creation_date(self.moment)
         self.set_title(self.heading)
@@ -203,9 +203,9 @@ class _DocumentPdf(FPDF):
         }
         facts = [
             (labels.number, document.number),
-            (labels.date, self._day(document.issued)),
-            (labels.due, self._day(document.due)),
-            (labels.delivered, self._day(document.delivered_on)),
+            (labels.date, self._day(document.issue_date)),
+            (labels.due, self._day(document.due_date)),
+            (labels.delivered, self._day(document.delivery_date)),
             *((label, document.references.get(name, "")) for name, label in names.items()),
             (labels.our_contact, document.buyer_reference or ""),
             (labels.customer_vat, document.buyer.vat_id if document.seller.name == self.company.name else ""),
@@ -227,7 +227,7 @@ class _DocumentPdf(FPDF):
 
     def _table(self) -> None:
         self._table_head()
-        carries = self.layout.carries_sums and self._is_priced
+        carries = self.layout.carries_subtotals and self._is_priced
         for index, line in enumerate(self.document.lines):
             cells = self._cells(line)
             self._font(8.5)
@@ -253,13 +253,13 @@ class _DocumentPdf(FPDF):
     def _next_page(self, *, carries: bool) -> None:
         """Continue the table on the next page, with the subtotal if the layout has one."""
         if carries:
-            self._carried()
+            self._subtotal_row()
         self.add_page()
         self._table_head()
         if carries:
-            self._carried()
+            self._subtotal_row()
 
-    def _carried(self) -> None:
+    def _subtotal_row(self) -> None:
         self._font(8.5, "I")
         self.set_x(_LEFT)
         self.cell(_WIDTH - _COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, self.labels.carried)
@@ -325,7 +325,7 @@ class _DocumentPdf(FPDF):
             )
         if document.kind is Kind.INVOICE:
             self.multi_cell(
-                _WIDTH, 5, labels.pay.format(due=self._day(document.due)), new_x=XPos.LMARGIN, new_y=YPos.NEXT
+                _WIDTH, 5, labels.pay.format(due=self._day(document.due_date)), new_x=XPos.LMARGIN, new_y=YPos.NEXT
             )
             self.multi_cell(_WIDTH, 5, f"{labels.bank}: {self.company.bank}, IBAN {_format_iban(self.company.iban)}")
 

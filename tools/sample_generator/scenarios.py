@@ -67,25 +67,25 @@ class ScenarioBuilder:
     suppliers: list[Supplier]
     rng: Random
     numbers: Numbers
-    opened: date
+    start_date: date
     generated_files: list[GeneratedFile] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     transaction_count: int = 0
-    untouched: list[Supplier] = field(init=False)
-    rota: list[Supplier] = field(init=False)
+    unused_suppliers: list[Supplier] = field(init=False)
+    supplier_rotation: list[Supplier] = field(init=False)
 
     def __post_init__(self) -> None:
         """Shuffle the suppliers for regular orders and for orders of reserved articles."""
-        self.untouched = self.rng.sample(self.suppliers, len(self.suppliers))
-        self.rota = self.rng.sample(self.suppliers, len(self.suppliers))
+        self.unused_suppliers = self.rng.sample(self.suppliers, len(self.suppliers))
+        self.supplier_rotation = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def transaction(self, situation: str, supplier: Supplier | None = None) -> "Transaction":
         """Start the next transaction, with the given or the next supplier, some days after the last."""
         self.transaction_count += 1
-        day = trading.workday(self.opened, self.transaction_count * 5 + self.rng.randint(0, 4))
+        day = trading.workday(self.start_date, self.transaction_count * 5 + self.rng.randint(0, 4))
         if supplier is None:
-            supplier = self.rota.pop()
-            self.rota.insert(0, supplier)
+            supplier = self.supplier_rotation.pop()
+            self.supplier_rotation.insert(0, supplier)
         context = PurchaseContext(self.rng, self.numbers, self.buyer, supplier)
         return Transaction(self, context, situation, f"{self.tenant}-{self.transaction_count:02d}", day)
 
@@ -108,7 +108,7 @@ class Transaction:
     def file(self, document: Document, form: Form, reason: str, *, received: date | None = None) -> GeneratedFile:
         """Add a document, received on its own date by default."""
         minute = self.builder.rng.randrange(7 * 60, 17 * 60)
-        moment = datetime.combine(received or document.issued, time(minute // 60, minute % 60))
+        moment = datetime.combine(received or document.issue_date, time(minute // 60, minute % 60))
         generated = GeneratedFile(document, form, self.cluster, self.situation, reason, moment)
         self.builder.generated_files.append(generated)
         return generated
@@ -232,7 +232,7 @@ def partial_deliveries_billed_once(builder: ScenarioBuilder, form: Form) -> None
 
 def invoice_by_delivery_note(builder: ScenarioBuilder, form: Form) -> None:
     """An invoice that refers to the delivery note instead of the order."""
-    transaction = builder.transaction("no order reference, names its delivery note", builder.untouched.pop())
+    transaction = builder.transaction("no order reference, names its delivery note", builder.unused_suppliers.pop())
     order = transaction.order(2, reserved=True)
     delivery = transaction.delivery(order)
     transaction.invoice(order, form, [delivery], names_order=False, names_delivery=True)
@@ -240,7 +240,7 @@ def invoice_by_delivery_note(builder: ScenarioBuilder, form: Form) -> None:
 
 def invoice_by_content(builder: ScenarioBuilder, form: Form) -> None:
     """An invoice without references, which only its content matches to an order."""
-    transaction = builder.transaction("no reference at all", builder.untouched.pop())
+    transaction = builder.transaction("no reference at all", builder.unused_suppliers.pop())
     order = transaction.order(3, reserved=True)
     transaction.invoice(order, form, [], names_order=False)
 
@@ -262,7 +262,7 @@ def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
     first_supplier, second_supplier = builder.rng.sample(builder.suppliers, 2)
     number = None
     while number is None or not builder.numbers.reserve(number):
-        number = f"{builder.opened.year}-{builder.rng.randint(100, 4999):04d}"
+        number = f"{builder.start_date.year}-{builder.rng.randint(100, 4999):04d}"
     for supplier in (first_supplier, second_supplier):
         transaction = builder.transaction("same invoice number, two suppliers", supplier)
         order = transaction.order()
@@ -287,7 +287,7 @@ def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
 
 def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
     """An invoice that refers to an order outside of the set, so it has no match."""
-    transaction = builder.transaction("order not in the set", builder.untouched.pop())
+    transaction = builder.transaction("order not in the set", builder.unused_suppliers.pop())
     missing = trading.place_order(transaction.context, transaction.day, 2, reserved=True)
     references = {"po_reference": missing.number}
     invoice = trading.bill(transaction.context, missing, trading.all_of(missing), transaction.later(6, 14), references)

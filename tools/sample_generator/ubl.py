@@ -83,9 +83,9 @@ def _head(root: etree._Element, document: Document) -> None:
     else:
         _cbc(root, "UBLVersionID", "2.1")
     _cbc(root, "ID", document.number)
-    _cbc(root, "IssueDate", document.issued.isoformat())
+    _cbc(root, "IssueDate", document.issue_date.isoformat())
     if document.kind is Kind.INVOICE:
-        _cbc(root, "DueDate", document.due.isoformat() if document.due else None)
+        _cbc(root, "DueDate", document.due_date.isoformat() if document.due_date else None)
         _cbc(root, "InvoiceTypeCode", "380")
     elif document.kind is Kind.CREDIT_NOTE:
         _cbc(root, "CreditNoteTypeCode", "381")
@@ -143,8 +143,8 @@ def _party(node: etree._Element, party: Party, document: Document) -> None:
     _cbc(legal, "CompanyID", party.registration_id)
     if party.email is not None:
         contact = _cac(node, "Contact")
-        _cbc(contact, "Name", document.written_by.short_name)
-        _cbc(contact, "Telephone", document.written_by.phone)
+        _cbc(contact, "Name", document.issuer.short_name)
+        _cbc(contact, "Telephone", document.issuer.phone)
         _cbc(contact, "ElectronicMail", party.email)
 
 
@@ -156,9 +156,9 @@ def _address(node: etree._Element, party: Party) -> None:
 
 
 def _delivery(root: etree._Element, document: Document) -> None:
-    if document.delivered_on is not None:
+    if document.delivery_date is not None:
         delivery = _cac(root, "Delivery")
-        _cbc(delivery, "ActualDeliveryDate", document.delivered_on.isoformat())
+        _cbc(delivery, "ActualDeliveryDate", document.delivery_date.isoformat())
         _address(_cac(_cac(delivery, "DeliveryLocation"), "Address"), document.buyer)
 
 

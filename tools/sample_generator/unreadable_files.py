@@ -39,7 +39,7 @@ def scanned_pdf(document: Document) -> bytes:
     with pypdfium2.PdfDocument(write_page(document)) as pdf:
         picture = pdf[0].render(scale=_SCANNED_SCALE, grayscale=True).to_pil()
     scan = FPDF(format="A4")
-    scan.set_creation_date(datetime.combine(document.issued, time(8), UTC))
+    scan.set_creation_date(datetime.combine(document.issue_date, time(8), UTC))
     scan.add_page()
     scan.image(picture, 0, 0, scan.w, scan.h)
     return bytes(scan.output())

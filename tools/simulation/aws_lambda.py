@@ -42,7 +42,7 @@ class Environment:
 
     process: Process
     handle: Handler
-    busy: bool = False
+    is_busy: bool = False
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Function:
     faults: Faults
     name: str
     timeout: float
-    reserved: int
+    reserved_concurrency: int
     start: Callable[[Process], Handler]
     """Creates the handler of a new process."""
     environments: list[Environment] = field(default_factory=list)
@@ -64,31 +64,31 @@ class Function:
     @property
     def running(self) -> int:
         """Number of invocations in progress."""
-        return sum(environment.busy for environment in self.environments)
+        return sum(environment.is_busy for environment in self.environments)
 
     def invoke(self, event: dict[str, Any]) -> tuple[bool, Any]:
         """Run one invocation. Returns whether it succeeded, and the response."""
         scheduler = self.scheduler
         environment = self._environment()
-        environment.busy = True
+        environment.is_busy = True
         try:
-            if self.faults.strikes(Fault.SLOW_START):
+            if self.faults.inject(Fault.SLOW_START):
                 scheduler.sleep(scheduler.random.choice((1, 9, 40, 200)))
             return self._run(environment, event)
         finally:
-            environment.busy = False
+            environment.is_busy = False
             if environment.process.state is ProcessState.DEAD:
                 self.environments.remove(environment)
 
     def replace_idle(self) -> None:
         """End every idle process, as a release does."""
-        for idle in [environment for environment in self.environments if not environment.busy]:
+        for idle in [environment for environment in self.environments if not environment.is_busy]:
             self.environments.remove(idle)
             self.scheduler.kill(idle.process, "a release replaces it")
 
     def _environment(self) -> Environment:
-        for idle in [environment for environment in self.environments if not environment.busy]:
-            if self.faults.strikes(Fault.RECYCLED):
+        for idle in [environment for environment in self.environments if not environment.is_busy]:
+            if self.faults.inject(Fault.RECYCLED):
                 self.environments.remove(idle)
                 self.scheduler.kill(idle.process, "its environment is recycled")
             elif self.scheduler.random.random() < 0.9:
@@ -182,40 +182,40 @@ class Mapping:
 
     def _crashes(self) -> bool:
         """Return whether the function crashes at start. The archiver never does."""
-        if self.queue.dlq is not None and self._faults.strikes(Fault.CRASHES_AT_START):
+        if self.queue.dlq is not None and self._faults.inject(Fault.CRASHES_AT_START):
             self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
         return self.scheduler.now < self.function.crashes_until
 
     def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
         messages = [message for message, _ in received]
-        has_capacity = self.function.running < self.function.reserved
-        is_wasted = self._crashes() or self._faults.strikes(Fault.WASTED_RECEIVE)
-        if is_wasted or (has_capacity and self._faults.strikes(Fault.THROTTLED)):
+        has_capacity = self.function.running < self.function.reserved_concurrency
+        is_wasted = self._crashes() or self._faults.inject(Fault.WASTED_RECEIVE)
+        if is_wasted or (has_capacity and self._faults.inject(Fault.THROTTLED)):
             for _, receive in received:
-                receive.excuse = "never reached the function"
+                receive.no_attempt_reason = "never reached the function"
             return
-        if self.function.running >= self.function.reserved:
+        if self.function.running >= self.function.reserved_concurrency:
             self.scheduler.log(f"{self.function.name} is throttled: the batch waits for its visibility timeout")
             return
         started, faults_before = self.scheduler.now, self._faults.injected.total()
         for _, receive in received:
-            receive.excuse = receive.excuse or IN_FLIGHT
+            receive.no_attempt_reason = receive.no_attempt_reason or IN_FLIGHT
         succeeded, response = self.function.invoke(event)
         disturbed_until = max(self._faults.failover_until, self._faults.locked_until)
         is_disturbed = not succeeded or self._faults.injected.total() != faults_before or disturbed_until > started
         for _, receive in received:
-            if receive.excuse == IN_FLIGHT:
-                receive.excuse = "something went wrong" if is_disturbed else None
+            if receive.no_attempt_reason == IN_FLIGHT:
+                receive.no_attempt_reason = "something went wrong" if is_disturbed else None
         self.scheduler.point("the function's response")
         failed_ids = (
             {item["itemIdentifier"] for item in (response or {}).get("batchItemFailures", [])} if succeeded else None
         )
-        is_deletion_lost = self._faults.strikes(Fault.NOT_DELETED)
+        is_deletion_lost = self._faults.inject(Fault.NOT_DELETED)
         for message, receive in received:
             if failed_ids is None or message.id in failed_ids:
                 continue
             if is_deletion_lost:
-                receive.excuse = "acknowledged and not deleted"
+                receive.no_attempt_reason = "acknowledged and not deleted"
             else:
                 self._sqs.delete(self.queue, message, receive.handle)
         self.after(self.queue, messages)
@@ -246,7 +246,7 @@ class Schedule:
 
     def time_passed(self) -> None:
         """Invoke the function if it is due."""
-        if self._scheduler.now >= self._next and self._function.running < self._function.reserved:
+        if self._scheduler.now >= self._next and self._function.running < self._function.reserved_concurrency:
             self._next = inf
             self._scheduler.spawn("schedule", self._invoke)
 

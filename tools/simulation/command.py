@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.output import Counters, aside, print_json
+from cli.output import Counters, print_json, stderr
 from tools.simulation.history import History
 from tools.simulation.mutants import MUTANTS
 from tools.simulation.run import Summary, run_parallel
@@ -43,12 +43,12 @@ def simulate(
             nonlocal finished
             finished += 1
             counters.show([finished])
-            if result.story:
+            if result.log:
                 _print_history(result, mutant)
 
         seeds = range(first, first + histories)
         summary = run_parallel(
-            seeds, workers or os.cpu_count() or 1, with_story=verbose, mutant=mutant, on_result=on_result
+            seeds, workers or os.cpu_count() or 1, with_log=verbose, mutant=mutant, on_result=on_result
         )
     seconds = time.monotonic() - started
     if as_json:
@@ -60,9 +60,9 @@ def simulate(
 
 
 def _print_history(result: History, mutant: str | None) -> None:
-    console = aside()
+    console = stderr()
     console.print(f"History of seed {result.seed}:", style="bold")
-    for line in result.story:
+    for line in result.log:
         console.print(line, soft_wrap=True)
     if result.violation is not None:
         console.print(f"Seed {result.seed}: {result.violation}", style="red", soft_wrap=True)
@@ -84,7 +84,7 @@ def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
 
 
 def _show(summary: Summary, first: int, seconds: float) -> None:
-    console = aside()
+    console = stderr()
     violations = len(summary.violations)
     console.print(
         f"{summary.histories} histories from seed {first}: {summary.attempts} attempts and "

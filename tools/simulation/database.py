@@ -133,7 +133,7 @@ class Store:
         self._histories += 1
         self.admin.execute(self._reset.encode(), prepare=False)
 
-    def take(self, user: str, setting: str) -> psycopg.Connection[Any]:
+    def acquire(self, user: str, setting: str) -> psycopg.Connection[Any]:
         """Return a real connection. There is one per role, because PostgreSQL caches plans per session."""
         free = self._free.setdefault((user, setting), [])
         if free:
@@ -147,7 +147,7 @@ class Store:
         connection.prepared_max = None
         return connection
 
-    def give(self, user: str, setting: str, connection: psycopg.Connection[Any]) -> None:
+    def release(self, user: str, setting: str, connection: psycopg.Connection[Any]) -> None:
         """Return a connection to the pool after its transaction."""
         self._free[user, setting].append(connection)
 
@@ -188,7 +188,7 @@ class Transactions:
         """End idle transactions."""
         for connection in list(self.open):
             if connection.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
-                connection.lose(f"idle for {IDLE_SECONDS} s")
+                connection.disconnect(f"idle for {IDLE_SECONDS} s")
 
 
 class SimulatedPool:
@@ -211,7 +211,7 @@ class SimulatedPool:
         ):
             transactions.scheduler.log("no connection: a failover is in progress")
             raise psycopg.OperationalError("connection refused")
-        if transactions.faults.strikes(Fault.NO_CONNECTION):
+        if transactions.faults.inject(Fault.NO_CONNECTION):
             raise psycopg.OperationalError("connection refused")
         return SimulatedConnection(transactions, self._process, self._user)
 
@@ -291,7 +291,7 @@ class SimulatedConnection:
         setting, value = options.setting, options.value
         self._lock_seconds = options.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
-        self._real = transactions.store.take(self._user, self._role)
+        self._real = transactions.store.acquire(self._user, self._role)
         transactions.started += 1
         self.number = transactions.started
         transactions.handles[self.number] = self._process.handles
@@ -310,14 +310,14 @@ class SimulatedConnection:
         transactions = self._transactions
         if transactions.scheduler.now < transactions.faults.failover_until:
             raise pg.ReadOnlySqlTransaction("cannot execute in a read-only transaction")
-        if transactions.faults.strikes(Fault.DEADLOCK):
+        if transactions.faults.inject(Fault.DEADLOCK):
             raise pg.DeadlockDetected("deadlock detected")
-        if transactions.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.inject(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access")
-        if transactions.faults.strikes(Fault.CONNECTION_LOST):
-            self.lose("during a statement")
+        if transactions.faults.inject(Fault.CONNECTION_LOST):
+            self.disconnect("during a statement")
             raise psycopg.OperationalError("the connection was lost")
-        if transactions.faults.strikes(Fault.HUNG):
+        if transactions.faults.inject(Fault.HUNG):
             self._hang()
 
     def _hang(self) -> None:
@@ -328,7 +328,7 @@ class SimulatedConnection:
         self._process.hung[scheduler.current.name] = scheduler.now
         scheduler.sleep(self.deadline - scheduler.now)
         del self._process.hung[scheduler.current.name]
-        self.lose("no response")
+        self.disconnect("no response")
         raise psycopg.OperationalError("no response before the deadline")
 
     def commit(self) -> None:
@@ -337,17 +337,17 @@ class SimulatedConnection:
         transactions.scheduler.point(f"commit #{self.number}")
         self._check_connection()
         assert self._real is not None
-        if transactions.faults.strikes(Fault.SERIALIZATION):
+        if transactions.faults.inject(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access at commit")
-        if transactions.faults.strikes(Fault.LOST_BEFORE_COMMIT):
-            self.lose("before its commit")
+        if transactions.faults.inject(Fault.LOST_BEFORE_COMMIT):
+            self.disconnect("before its commit")
             raise psycopg.OperationalError("the connection was lost")
         _exchange(self._real, "COMMIT")
         transactions.writes += 1
         transactions.committed_at[self.number] = transactions.scheduler.now
         transactions.scheduler.log(f"COMMITTED #{self.number}")
         self._end()
-        if transactions.faults.strikes(Fault.LOST_AFTER_COMMIT):
+        if transactions.faults.inject(Fault.LOST_AFTER_COMMIT):
             self._lost = True
             transactions.scheduler.log(f"the connection of #{self.number} is lost after its commit")
             raise psycopg.OperationalError("the connection was lost")
@@ -371,9 +371,9 @@ class SimulatedConnection:
 
     def close(self) -> None:
         """Close the connection."""
-        self.lose("closed")
+        self.disconnect("closed")
 
-    def lose(self, reason: str) -> None:
+    def disconnect(self, reason: str) -> None:
         """Lose the connection. The server rolls back its transaction."""
         if self._real is not None:
             self._transactions.scheduler.log(f"the connection of #{self.number} is lost: {reason}")
@@ -392,7 +392,7 @@ class SimulatedConnection:
     def _end(self) -> None:
         if self._real is not None:
             self._transactions.open.remove(self)
-            self._transactions.store.give(self._user, self._role, self._real)
+            self._transactions.store.release(self._user, self._role, self._real)
             self._real = None
 
     def _die(self) -> None:

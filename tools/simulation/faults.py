@@ -103,8 +103,8 @@ class Faults:
         self._remaining = 0
         self.failover_until = -inf
 
-    def strikes(self, fault: Fault) -> bool:
-        """Return whether the fault strikes now."""
+    def inject(self, fault: Fault) -> bool:
+        """Decide whether to inject the fault now, and record it. Returns the decision."""
         if (
             self._remaining <= 0
             or fault not in self._kinds

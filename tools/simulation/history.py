@@ -42,12 +42,12 @@ class History:
     faults: dict[Fault, int]
     attempts: int
     seconds: float
-    story: list[str]
+    log: list[str]
     """Log of the history. Empty unless requested or an invariant is violated."""
 
 
 def run(
-    seed: int, store: Store, *, with_story: bool = False, prepare: Callable[[World], None] = lambda _world: None
+    seed: int, store: Store, *, with_log: bool = False, prepare: Callable[[World], None] = lambda _world: None
 ) -> History:
     """Run the history of a seed. `prepare` may change the world first."""
     started = time.perf_counter()
@@ -55,11 +55,11 @@ def run(
     violation = None
     try:
         world.run()
-        story = _story(world) if with_story else []  # before the checks, which write to the same database
+        log = _format_log(world) if with_log else []  # before the checks, which write to the same database
         invariants.check(world)
     except ViolationError as error:
         violation = str(error)
-        story = _story(world)
+        log = _format_log(world)
     return History(
         seed,
         violation,
@@ -68,7 +68,7 @@ def run(
         dict(world.faults.injected),
         len(world.attempts),
         time.perf_counter() - started,
-        story,
+        log,
     )
 
 
@@ -79,8 +79,8 @@ def prepare_world(seed: int, store: Store, prepare: Callable[[World], None] = la
     world = World(seed, store)
     prepare(world)
     _add_input(world)
-    invariants.Watch(world)
-    retries.Watch(world)
+    invariants.InvariantChecker(world)
+    retries.RetryChecker(world)
     return world
 
 
@@ -108,7 +108,7 @@ def _submit_tasks(world: World) -> None:
         max_retry = random.choice((0, 1, 2, 5))
         task_id = scenario.make_task(world.store, random, max_retry, 0)
         world.names[task_id] = f"task {number + 1}"
-        world.bounds[task_id] = max_retry + 1
+        world.attempt_limits[task_id] = max_retry + 1
         if random.random() < 0.1:
             _at(world, random.uniform(0, 60), partial(operator_actions.cancel_task, world, task_id))
 
@@ -147,7 +147,7 @@ def _upload(world: World, names: list[str]) -> None:
     work_ids = [message.work_id for body in events for message in files.read_event(body).messages]
     world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(work_ids, keys, strict=True)}
     for body in events:
-        if world.loses_event():
+        if world.is_event_lost():
             continue
         for _ in range(2 if random.random() < 0.1 else 1):
             _at(world, random.choice((0, random.uniform(0, 400))), partial(_deliver_event, world, body))
@@ -172,7 +172,7 @@ def _at(world: World, seconds: float, action: Callable[[], None]) -> None:
     world.scheduler.spawn("outside", run_later)
 
 
-def _story(world: World) -> list[str]:
+def _format_log(world: World) -> list[str]:
     """Format the history: virtual time, actor and event, and the changes of each commit."""
     changes_by_transaction: dict[int, list[str]] = {}
     for entry in ledger(world):

@@ -57,10 +57,10 @@ class State:
     attempts: int
     lease: Any
     returns: int
-    unsent: bool
+    is_unsent: bool
 
 
-class Watch:
+class InvariantChecker:
     """Checks a world during its run."""
 
     def __init__(self, world: World) -> None:
@@ -115,7 +115,7 @@ class Watch:
             ref = (state.worker, state.id, state.revision, state.send_number)
             if ref in queued:
                 lost.discard(ref)
-            elif state.unsent:
+            elif state.is_unsent:
                 continue  # the outbox sends it; a message lost before it was marked as sent stays lost
             elif ref[:2] in self._world.restored and any(
                 ref < other_ref for other_ref in queued if other_ref[:2] == ref[:2]
@@ -150,7 +150,7 @@ class Watch:
         state = states.get(refs[0][:2])
         if state is None or state.status not in UNFINISHED or (state.revision, state.send_number) != refs[0][2:]:
             return
-        wasted = [receive for receive in message.history if receive.excuse is None]
+        wasted = [receive for receive in message.history if receive.no_attempt_reason is None]
         if len(wasted) > state.attempts:
             self._world.scheduler.fail(
                 f"{message.id} wasted {len(wasted)} receives and moves to the dead-letter queue, "
@@ -160,7 +160,7 @@ class Watch:
     def _after_batch(self, queue: Queue, messages: list[Message]) -> None:
         """Excuse the receive of a message that was reported because its work item runs elsewhere."""
         reported = [message for message in messages if message in queue.messages and message.receives]
-        reported = [message for message in reported if message.receives[-1].excuse is None]
+        reported = [message for message in reported if message.receives[-1].no_attempt_reason is None]
         if not reported:
             return
         refs = [ref for message in messages for ref in work_items_in(queue.worker, message.body)]
@@ -171,7 +171,7 @@ class Watch:
                 state = states.get(ref[:2])
                 copies = sum(other_ref[:2] == ref[:2] and other_ref[2:] >= ref[2:] for other_ref in refs)
                 if copies > 1 or (state is not None and state.lease is not None and state.lease > now):
-                    message.receives[-1].excuse = "another message of its work item was in the batch"
+                    message.receives[-1].no_attempt_reason = "another message of its work item was in the batch"
 
 
 # -- at the end --------------------------------------------------------------------------------------------------------
@@ -234,9 +234,9 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
         same_revision = entry.old is not None and entry.old["revision"] == entry.new["revision"]
         previous_attempts = entry.old["attempts"] if entry.old is not None and same_revision else 0
         if (
-            entry.became("pending")
+            entry.changed_to("pending")
             and 0 < entry.new["attempts"] + 1 == previous_attempts
-            and (simulated is None or not simulated.is_alone or isinstance(simulated.raised, DeferredError))
+            and (simulated is None or not simulated.is_alone or isinstance(simulated.exception, DeferredError))
         ):
             expected[key] -= 1
         if entry.new["attempts"] != expected[key]:
@@ -250,7 +250,7 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
 
 def _max_attempts(world: World, entry: Entry) -> int:
     """Return the attempt limit of a work item."""
-    return world.bounds.get(entry.id, MAX_ATTEMPTS)
+    return world.attempt_limits.get(entry.id, MAX_ATTEMPTS)
 
 
 def _claims_of_attempts(world: World, entries: list[Entry]) -> dict[SimulatedAttempt, Entry]:
@@ -348,18 +348,18 @@ def _permanent_failures(world: World, entries: list[Entry]) -> Iterator[str]:
         key = (entry.worker, entry.id, entry.new["revision"])
         if entry.is_claim and key in failed:
             yield f"{entry.worker} of {world.name(entry.id)} is retried after its failure (ledger {entry.number})"
-        if entry.became("failed"):
+        if entry.changed_to("failed"):
             failed.add(key)
-        if (entry.task, entry.worker, entry.id) in permanent and entry.became("pending"):
+        if (entry.task, entry.worker, entry.id) in permanent and entry.changed_to("pending"):
             yield f"a permanent failure of {entry.worker} {world.name(entry.id)} is retried (ledger {entry.number})"
 
 
 def _is_permanent(simulated: SimulatedAttempt) -> bool:
     """Return whether the error forbids a retry. For tasks, this includes unmapped errors."""
-    if isinstance(simulated.raised, PermanentError) or simulated.raised is None:
-        return simulated.raised is not None
+    if isinstance(simulated.exception, PermanentError) or simulated.exception is None:
+        return simulated.exception is not None
     return simulated.worker == "tasks" and not isinstance(
-        simulated.raised, TransientError | DeferredError | StaleClaimError
+        simulated.exception, TransientError | DeferredError | StaleClaimError
     )
 
 
@@ -383,7 +383,7 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
     notified = {(job, revision): count for job, revision, count in rows}
     rows = admin.execute("SELECT job_id, revision, dlq_reason FROM dead_letter").fetchall()
     dead_letters = {job: (revision, reason) for job, revision, reason in rows}
-    failures = Counter((_job(entry), entry.new["revision"]) for entry in entries if entry.became("failed"))
+    failures = Counter((_job(entry), entry.new["revision"]) for entry in entries if entry.changed_to("failed"))
     failures.update((uuid5(JOB_NAMESPACE, f"{queue.name}/{message.id}"), 0) for queue, message in world.unreadable)
     for key in notified.keys() | failures.keys():
         if notified.get(key, 0) != 1 or failures[key] != 1:
@@ -395,10 +395,10 @@ def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
             yield f"failed {entry.worker} of {world.name(entry.id)} has no dead letter for its revision"
     for entry in entries:
         exhaustion = (entry.new["revision"], "max_retries_exceeded")
-        is_exhausted = entry.became("failed") and dead_letters.get(_job(entry)) == exhaustion
+        is_exhausted = entry.changed_to("failed") and dead_letters.get(_job(entry)) == exhaustion
         if is_exhausted and entry.new["attempts"] == 0:
             yield f"{entry.worker} of {world.name(entry.id)} failed without any attempt"
-        limit = world.bounds.get(entry.id, world.max_attempts)
+        limit = world.attempt_limits.get(entry.id, world.max_attempts)
         if is_exhausted and entry.new["attempts"] < limit and entry.new["dlq_returns"] < MAX_RETURNS:
             yield (
                 f"{entry.worker} of {world.name(entry.id)} was dead-lettered after "
@@ -433,7 +433,7 @@ def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
 def _second_runs(world: World) -> Iterator[str]:
     """An attempt that finds PostgreSQL unavailable runs once more before it counts."""
     for simulated in world.attempts:
-        if isinstance(simulated.raised, DatabaseUnavailableError) and simulated.runs == 1 and simulated.could_run:
+        if isinstance(simulated.exception, DatabaseUnavailableError) and simulated.runs == 1 and simulated.could_run:
             name = world.name(simulated.attempt.work_id)
             yield f"an attempt of {simulated.worker} {name} counts without a second run"
 

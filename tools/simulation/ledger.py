@@ -38,7 +38,7 @@ class Entry:
     old: dict[str, Any] | None
     new: dict[str, Any]
 
-    def became(self, status: str | None) -> bool:
+    def changed_to(self, status: str | None) -> bool:
         """Return whether the entry changed the status to `status`."""
         return self.new["status"] == status and (self.old is None or self.old["status"] != status)
 
@@ -51,7 +51,9 @@ class Entry:
     def commits_effects(self) -> bool:
         """Settlement of an attempt with its effects: it succeeded or was skipped."""
         # A task is never skipped. A task without a status was canceled.
-        return self.old is not None and (self.became("succeeded") or (self.became(None) and self.worker != "tasks"))
+        return self.old is not None and (
+            self.changed_to("succeeded") or (self.changed_to(None) and self.worker != "tasks")
+        )
 
     @property
     def ends_claim(self) -> bool:

@@ -37,13 +37,13 @@ class Mutant:
     """An engine without one of its rules."""
 
     name: str
-    caught_by: str
+    expected_violation: str
     """Regular expression for the violation that the simulation reports."""
     patch: Callable[[], Any] = ExitStack
     """Context manager that removes the rule."""
     prepare: Callable[[World], None] = lambda _world: None
     """Changes the world around the engine."""
-    caught_at: int = 1
+    seed: int = 1
     """Seed of a history that detects the mutant, which saves a search. Update it if histories change."""
 
 
@@ -370,7 +370,7 @@ def _throttles(world: World) -> None:
     """Limit only the reserved concurrency, so that excess receives are throttled."""
     for worker, function in world.functions.items():
         if worker in world.workers:
-            function.reserved = 1
+            function.reserved_concurrency = 1
     for mapping in world.mappings:
         mapping.maximum_concurrency = 8
         mapping.batch_size = 1
@@ -438,112 +438,108 @@ def _ignores_cursor() -> Any:
 
 MUTANTS = (
     Mutant("permit before protection", "waits before protecting", _batches(_PermitFirst)),
-    Mutant("delete in finally", "lost", _batches(_DeletesAll), caught_at=4),
-    Mutant("no claim token", "overwrites a newer attempt", _no_claim_token, caught_at=62),
-    Mutant("no lease", "claimed over a live lease", _no_lease, caught_at=4),
-    Mutant("attempts used as the token and reset", "overwrites a newer attempt", _attempts_as_token, caught_at=16),
-    Mutant("throttling limit", "wasted", prepare=_throttles, caught_at=8),
+    Mutant("delete in finally", "lost", _batches(_DeletesAll), seed=4),
+    Mutant("no claim token", "overwrites a newer attempt", _no_claim_token, seed=62),
+    Mutant("no lease", "claimed over a live lease", _no_lease, seed=4),
+    Mutant("attempts used as the token and reset", "overwrites a newer attempt", _attempts_as_token, seed=16),
+    Mutant("throttling limit", "wasted", prepare=_throttles, seed=8),
     Mutant(
         "breaker by short visibility",
         "wasted",
         lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
-        caught_at=36,
+        seed=36,
     ),
-    Mutant("edge deletion without a second search", "linked", _no_second_search, caught_at=56),
-    Mutant("batch written without a second search", "linked", _no_second_search_in_batch, caught_at=200),
-    Mutant("batch written without a comparison", "linked", _no_comparison, caught_at=18),
-    Mutant(
-        "matches committed apart from settlement", "settles no work item of matching", _separate_matches, caught_at=3
-    ),
+    Mutant("edge deletion without a second search", "linked", _no_second_search, seed=56),
+    Mutant("batch written without a second search", "linked", _no_second_search_in_batch, seed=200),
+    Mutant("batch written without a comparison", "linked", _no_comparison, seed=18),
+    Mutant("matches committed apart from settlement", "settles no work item of matching", _separate_matches, seed=3),
     Mutant(
         "stale attempt acknowledged",
         "lost",
         _batches(_AcknowledgesStale),
         lambda world: world.faults.ensure(Fault.PAUSE, 8),
-        caught_at=319,
+        seed=319,
     ),
-    Mutant("no send number", "does not increase|lost", _no_send_number, caught_at=14),
-    Mutant("send after acknowledge", "lost", _sends_later, caught_at=39),
+    Mutant("no send number", "does not increase|lost", _no_send_number, seed=14),
+    Mutant("send after acknowledge", "lost", _sends_later, seed=39),
     Mutant(
         "requeue that forks",
         "is newer than its row",
         lambda: mock.patch.object(consumer, "Settlement", _Forks),
         lambda world: world.faults.ensure(Fault.LOST_BEFORE_COMMIT, 8),
-        caught_at=347,
+        seed=347,
     ),
     Mutant(
         "check-then-act guard",
         "were committed 2 times",
         lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
         _pauses_and_duplicates,
-        caught_at=80,
+        seed=80,
     ),
     Mutant(
         "lost connection counted immediately",
         "without a second run",
         _batches(_CountsImmediately),
         _many_failures,
-        caught_at=4,
+        seed=4,
     ),
-    Mutant("early message skipped", "lost", _batches(_SkipsEarly), caught_at=35),
-    Mutant("older copy claimed", "claimed without its latest message", _older_copies, caught_at=17),
+    Mutant("early message skipped", "lost", _batches(_SkipsEarly), seed=35),
+    Mutant("older copy claimed", "claimed without its latest message", _older_copies, seed=17),
     Mutant(
         "send number from the count of attempts",
         "does not increase",
         _numbered_by_attempts,
         _many_failures,
-        caught_at=8,
+        seed=8,
     ),
-    Mutant("waits one step short", "instead of", _one_step_short, caught_at=39),
-    Mutant("sent after half of its delay", "too early", lambda: _other_delay(0.5), caught_at=30),
-    Mutant("sent after twice its delay", "s instead of", lambda: _other_delay(2), caught_at=39),
-    Mutant("retries among first attempts", "goes to the queue of first attempts", _one_queue, caught_at=30),
+    Mutant("waits one step short", "instead of", _one_step_short, seed=39),
+    Mutant("sent after half of its delay", "too early", lambda: _other_delay(0.5), seed=30),
+    Mutant("sent after twice its delay", "s instead of", lambda: _other_delay(2), seed=39),
+    Mutant("retries among first attempts", "goes to the queue of first attempts", _one_queue, seed=30),
     Mutant(
         "deferrals counted as retries",
         "has another retry count",
         _counts_messages,
         _many_failures,
-        caught_at=8,
+        seed=8,
     ),
-    Mutant(
-        "settled attempt reported as lost", "reports a lost worker", _blames_the_worker, _lowers_the_limit, caught_at=2
-    ),
-    Mutant("uploads named by the sequencer", "its work item was never registered", _named_by_sequencer, caught_at=2),
-    Mutant("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, caught_at=54),
+    Mutant("settled attempt reported as lost", "reports a lost worker", _blames_the_worker, _lowers_the_limit, seed=2),
+    Mutant("uploads named by the sequencer", "its work item was never registered", _named_by_sequencer, seed=2),
+    Mutant("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, seed=54),
     Mutant(
         "queued events counted as lost",
         "were counted as without an event",
         lambda: mock.patch.object(watchdog_uploads, "QUEUE_RETENTION", timedelta(0)),
-        caught_at=2,
+        seed=2,
     ),
-    Mutant("leases by process clocks", "the lease of", _process_clocks, caught_at=2),
+    Mutant("leases by process clocks", "the lease of", _process_clocks, seed=2),
     Mutant(
         "no deadline for the database",
         "waits for the database until Lambda ends it",
         lambda: mock.patch.object(db, "SERVER_GRACE_SECONDS", inf),
         lambda world: world.faults.ensure(Fault.HUNG, 8),
-        caught_at=11,
+        seed=11,
     ),
-    Mutant("lost attempt not recorded", "is recorded 0 times", _no_lost_record, caught_at=4),
+    Mutant("lost attempt not recorded", "is recorded 0 times", _no_lost_record, seed=4),
     Mutant(
         "returns without an attempt counted",
         "failed without any attempt",
         lambda: _without(sql, "_RETURN_TO_QUEUE", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
         lambda world: world.faults.ensure(Fault.CRASHES_AT_START, 8),
-        caught_at=52,
+        seed=52,
     ),
     Mutant(
         "newer message acknowledged as unknown",
         "lost",
         lambda: mock.patch.object(sql, "enqueue_current", return_value=None),
         lambda world: world.faults.ensure(Fault.TRANSACTION_LOST, 8),
-        caught_at=22,
+        seed=22,
     ),
     Mutant(
         "lost message not resent to a busy queue",
         "is overdue for resending",
         lambda: mock.patch.object(recovery, "VISIBILITY_TIMEOUT_MULTIPLE", 1200),
         lambda world: world.faults.ensure(Fault.MESSAGE_LOST, 4),
-        caught_at=25,
+        seed=25,
     ),
 )

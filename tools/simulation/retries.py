@@ -31,7 +31,7 @@ SELECT worker, work_id, revision, number, outcome,
 """
 
 
-class Watch:
+class RetryChecker:
     """Checks every message of a task that is sent."""
 
     def __init__(self, world: "World") -> None:
@@ -104,10 +104,14 @@ def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
 def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
     """A task's retry waits as long as its policy or the failed service requires."""
     retry_after = {
-        (simulated.attempt.work_id, simulated.attempt.revision, simulated.attempt.number): simulated.raised.retry_after
-        or 0
+        (
+            simulated.attempt.work_id,
+            simulated.attempt.revision,
+            simulated.attempt.number,
+        ): simulated.exception.retry_after or 0
         for simulated in world.attempts
-        if isinstance(simulated.raised, ServiceUnavailableError) and not isinstance(simulated.raised, DeferredError)
+        if isinstance(simulated.exception, ServiceUnavailableError)
+        and not isinstance(simulated.exception, DeferredError)
     }
     for worker, work_id, revision, number, outcome, delay in attempt_rows:
         if worker != "tasks" or outcome != "retry":

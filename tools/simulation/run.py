@@ -61,7 +61,7 @@ def run_parallel(
     seeds: Sequence[int],
     processes: int,
     *,
-    with_story: bool = False,
+    with_log: bool = False,
     mutant: str | None = None,
     on_result: Callable[[History], None] = lambda _result: None,
 ) -> Summary:
@@ -77,7 +77,7 @@ def run_parallel(
     stop = context.Event()
     workers = [
         context.Process(
-            target=_run_worker, args=(list(seeds[number::processes]), with_story, mutant, results, stop), daemon=True
+            target=_run_worker, args=(list(seeds[number::processes]), with_log, mutant, results, stop), daemon=True
         )
         for number in range(min(processes, len(seeds)))
     ]
@@ -129,7 +129,7 @@ def _fixed_hashes() -> Iterator[None]:
 
 def _run_worker(
     seeds: list[int],
-    with_story: bool,
+    with_log: bool,
     mutant: str | None,
     results: "Queue[History | BaseException]",
     stop: Any,
@@ -139,11 +139,11 @@ def _run_worker(
     try:
         with open_store() as store:
             if mutant is None:
-                _run_histories(seeds, store, results, stop, with_story=with_story)
+                _run_histories(seeds, store, results, stop, with_log=with_log)
             else:
                 (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
                 with selected.patch():
-                    _run_histories(seeds, store, results, stop, with_story=with_story, prepare=selected.prepare)
+                    _run_histories(seeds, store, results, stop, with_log=with_log, prepare=selected.prepare)
     except BaseException as error:  # noqa: BLE001  # raised again by the parent
         results.put(RuntimeError(f"{type(error).__name__}: {error}"))
 

@@ -72,8 +72,8 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
     return Document(
         kind=kind,
         number=number,
-        issued=_START + timedelta(days=day),
-        written_by=_BUYER if kind is Kind.PURCHASE_ORDER else _SELLER,
+        issue_date=_START + timedelta(days=day),
+        issuer=_BUYER if kind is Kind.PURCHASE_ORDER else _SELLER,
         seller=_SELLER.party("vat_id"),
         buyer=_BUYER.party("vat_id"),
         lines=(line,),
@@ -210,7 +210,7 @@ class Storage:
     def get_object(self, *, Bucket: str, Key: str, **_version: str) -> dict[str, Any]:  # noqa: ARG002, N803
         """Return an object, as GetObject does."""
         self._scheduler.point(f"GetObject {Key}")
-        if self._faults.strikes(Fault.STORAGE):
+        if self._faults.inject(Fault.STORAGE):
             raise service_error("GetObject", "SlowDown")
         content = self.objects[Key]
         return {"ContentLength": len(content), "Body": _Body(content)}
@@ -226,7 +226,7 @@ class Storage:
     ) -> dict[str, Any]:
         """List the objects, as ListObjectVersions does. Each object has one version."""
         self._scheduler.point(f"ListObjectVersions {Prefix} after {KeyMarker or 'nothing'}")
-        if self._faults.strikes(Fault.STORAGE):
+        if self._faults.inject(Fault.STORAGE):
             raise service_error("ListObjectVersions", "SlowDown")
         keys = sorted(key for key in self.objects if key.startswith(Prefix) and key > KeyMarker)
         page = keys[:MaxKeys]

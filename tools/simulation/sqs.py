@@ -22,11 +22,11 @@ ARN = "arn:aws:sqs:eu-central-1:000000000000:"
 
 @dataclass(eq=False)
 class Receive:
-    """One receive of a message. It must lead to an attempt or an acknowledgement, or have an excuse."""
+    """One receive of a message, which leads to an attempt or an acknowledgement."""
 
     handle: str
     received_at: float
-    excuse: str | None = None
+    no_attempt_reason: str | None = None
     """Why it led neither to an attempt nor to an acknowledgement."""
 
 
@@ -126,9 +126,9 @@ class Sqs:
         now = self.scheduler.now
         for queue in self.by_name.values():
             hidden = [message for message in queue.messages if message.visible_at > now and message.receives]
-            if hidden and self.faults.strikes(Fault.DELIVERED_TWICE):
+            if hidden and self.faults.inject(Fault.DELIVERED_TWICE):
                 message = self.scheduler.random.choice(hidden)
-                message.receives[-1].excuse = "delivered twice"
+                message.receives[-1].no_attempt_reason = "delivered twice"
                 message.visible_at = now
 
     def deliver_again(self, handles: tuple[str, ...], max_delay: float) -> None:
@@ -137,7 +137,7 @@ class Sqs:
         for queue in self.by_name.values():
             for message in queue.messages:
                 if message.receives and message.receives[-1].handle in handles and message.visible_at > now:
-                    message.receives[-1].excuse = "delivered twice"
+                    message.receives[-1].no_attempt_reason = "delivered twice"
                     message.visible_at = now + self.scheduler.random.uniform(0, max_delay)
 
     def receive(self, queue: Queue, limit: int) -> list[Message]:
@@ -172,8 +172,8 @@ class Sqs:
         if message.receives[-1].handle != handle and self.scheduler.random.random() < 0.5:
             self.scheduler.log(f"{message.id} is not deleted: {handle} is stale")
             return
-        if self.faults.strikes(Fault.RESURRECTED):
-            message.receives[-1].excuse = "it reappeared after its deletion"
+        if self.faults.inject(Fault.RESURRECTED):
+            message.receives[-1].no_attempt_reason = "it reappeared after its deletion"
             message.visible_at = self.scheduler.now + self.scheduler.random.choice((0, 1, 60, 400))
             return
         queue.messages.remove(message)
@@ -206,8 +206,8 @@ class Sqs:
         message = queue.by_handle(handle)
         if message is None:
             return "InvalidParameterValue"
-        if self.faults.strikes(Fault.ENTRY_REFUSED):
-            message.receives[-1].excuse = "its visibility was not changed"
+        if self.faults.inject(Fault.ENTRY_REFUSED):
+            message.receives[-1].no_attempt_reason = "its visibility was not changed"
             return "InternalError"
         if message.visible_at <= now:
             return "MessageNotInflight"
@@ -228,12 +228,12 @@ class Sqs:
         self._begin_call(f"SendMessageBatch of {len(Entries)} to {queue.name}")
         successful, failed = [], []
         for entry in sorted(Entries, key=lambda entry: str(entry["MessageBody"])):
-            if self.faults.strikes(Fault.ENTRY_REFUSED):
+            if self.faults.inject(Fault.ENTRY_REFUSED):
                 failed.append({"Id": entry["Id"], "Code": "InternalError", "SenderFault": False})
             else:
                 delay = entry.get("DelaySeconds", 0)
                 self.on_sent(queue, entry["MessageBody"], delay)
-                if delay > 1 and self.faults.strikes(Fault.EARLY):
+                if delay > 1 and self.faults.inject(Fault.EARLY):
                     delay *= self.scheduler.random.random()
                 message = self.put(queue, entry["MessageBody"], delay)
                 successful.append({"Id": entry["Id"], "MessageId": message.id})
@@ -244,7 +244,7 @@ class Sqs:
         """Return approximate counts, as GetQueueAttributes does."""
         queue = self._queue(QueueUrl)
         self._begin_call(f"GetQueueAttributes of {queue.name}")
-        count = 0 if self.faults.strikes(Fault.DEPTH_WRONG) else len(queue.messages)
+        count = 0 if self.faults.inject(Fault.DEPTH_WRONG) else len(queue.messages)
         counts = {name: str(count) for name in AttributeNames}
         return {"Attributes": counts | {"VisibilityTimeout": str(int(queue.visibility))}}
 
@@ -257,11 +257,11 @@ class Sqs:
 
     def _begin_call(self, call: str) -> None:
         self.scheduler.point(call)
-        if self.faults.strikes(Fault.CALL_REFUSED):
+        if self.faults.inject(Fault.CALL_REFUSED):
             raise service_error(call, "ServiceUnavailable")
 
     def _end_call(self, call: str) -> None:
-        if self.faults.strikes(Fault.RESPONSE_LOST):
+        if self.faults.inject(Fault.RESPONSE_LOST):
             raise ReadTimeoutError(endpoint_url=URL)
         self.scheduler.point(f"{call} returned")
 

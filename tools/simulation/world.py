@@ -70,7 +70,7 @@ HUNG_DATABASE_SHARE = 0.2
 """Share of the histories in which the database may hang."""
 UPLOAD_LOST_AFTER = timedelta(minutes=5)
 """Shorter than the longest delay of an S3 event, so that some events arrive after reconciliation."""
-RECONCILED_WITHIN = timedelta(hours=2)
+MAX_RECONCILIATION_DELAY = timedelta(hours=2)
 """Every upload without an event has a job after this time, regardless of faults."""
 LOST_EVENT_SHARE = 0.15
 """Share of lost S3 events in every third history."""
@@ -90,7 +90,7 @@ class SimulatedWorker:
     start_margin: int
     permits: int = 2
     maximum_concurrency: int = 2
-    reserved: int = 2
+    reserved_concurrency: int = 2
 
 
 WORKER_SETTINGS = {
@@ -98,7 +98,7 @@ WORKER_SETTINGS = {
     "ingestion": SimulatedWorker(timeout=300, batch_size=4, visibility=1800, start_margin=60),
     "matching": SimulatedWorker(timeout=120, batch_size=10, visibility=720, start_margin=30, permits=4),
     "diagnostics": SimulatedWorker(timeout=60, batch_size=10, visibility=360, start_margin=20),
-    "tasks": SimulatedWorker(timeout=120, batch_size=10, visibility=720, start_margin=30, reserved=4),
+    "tasks": SimulatedWorker(timeout=120, batch_size=10, visibility=720, start_margin=30, reserved_concurrency=4),
 }
 
 
@@ -114,8 +114,8 @@ class SimulatedAttempt:
     """Number of transactions started before the attempt."""
     started_at: float
     script: AttemptScript
-    raised: BaseException | None = None
-    ended: bool = False
+    exception: BaseException | None = None
+    has_ended: bool = False
     is_alone: bool = True
     """Whether it started or continued without the other attempts of its batch."""
     runs: int = 0
@@ -137,7 +137,7 @@ class World:
     """Number of work items that get new data during their attempt."""
     max_attempts: int = 3
     """Attempt limit of documents in processes that start now."""
-    bounds: dict[UUID, int] = field(default_factory=dict)
+    attempt_limits: dict[UUID, int] = field(default_factory=dict)
     """Attempt limits of work items with their own limit."""
     unreadable: list[tuple[Queue, Message]] = field(default_factory=list)
     """Unreadable messages."""
@@ -262,11 +262,11 @@ class World:
                 outbox=self.outbox(database),
                 visibility=Visibility(*(urls[worker] for urls in (URLS, RETRY_URLS) if worker in urls)),
                 read=read,
-                concurrency=ProtectionCheck(self, process),
+                concurrency=ProtectionChecker(self, process),
             )
             return consumer.handle
 
-        return Function(self.scheduler, self.faults, worker, config.timeout, config.reserved, start)
+        return Function(self.scheduler, self.faults, worker, config.timeout, config.reserved_concurrency, start)
 
     def outbox(self, database: SimulatedDatabase) -> Outbox:
         """Return the outbox of a process."""
@@ -327,11 +327,11 @@ class World:
         scheduler, task = self.scheduler, self.scheduler.current
         assert task is not None
         script = self.scripts.next(worker, attempt.work_id)
-        overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.attempts)
+        overlaps = any(not other.has_ended and other.attempt.work_id == attempt.work_id for other in self.attempts)
         if overlaps and script.seconds == 0 and self.random.random() < 0.7:
             script = replace(script, seconds=self.random.choice((10, 45, 90)))
         record = self._start_attempt(worker, process, attempt, script)
-        record.runs, record.raised = record.runs + 1, None
+        record.runs, record.exception = record.runs + 1, None
         self._count_permits(worker, process)
         if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
             self.rematches -= 1
@@ -343,14 +343,14 @@ class World:
         try:
             outcome = self._run_attempt(work, attempt, script)
         except BaseException as error:
-            record.raised = error
+            record.exception = error
             deadline = attempt.deadline
             stopped = deadline.canceled.is_set() or deadline.superseded.is_set() or process.state is ProcessState.DEAD
             record.could_run = not stopped and deadline.remaining() > 0
             scheduler.log(f"raises {type(error).__name__}")
             raise
         finally:
-            record.ended = True
+            record.has_ended = True
         return _with_note(outcome, worker, attempt)
 
     def _start_attempt(
@@ -361,14 +361,14 @@ class World:
         assert task is not None
         for record in self.attempts:
             if record.attempt is attempt:
-                record.task, record.script, record.ended, record.is_alone = task.number, script, False, is_alone
+                record.task, record.script, record.has_ended, record.is_alone = task.number, script, False, is_alone
                 return record
         start = self.transactions.started, self.scheduler.now
         self.attempts.append(SimulatedAttempt(worker, attempt, process, task.number, *start, script, is_alone=is_alone))
         return self.attempts[-1]
 
     def _count_permits(self, worker: str, process: Process) -> None:
-        running = [other for other in self.attempts if other.process is process and not other.ended]
+        running = [other for other in self.attempts if other.process is process and not other.has_ended]
         if len(running) > self.workers[worker].permits:
             self.scheduler.fail(
                 f"{len(running)} attempts run concurrently in {process.name}, which exceeds its permits"
@@ -394,7 +394,7 @@ class World:
             effects = BATCH_HANDLERS[worker](connection, attempts)
         finally:
             for record in records:
-                record.ended = True
+                record.has_ended = True
         for attempt in attempts:
             if attempt.work_id in effects:
                 _note(connection, worker, attempt)
@@ -426,7 +426,7 @@ class World:
         self.scheduler.wait(lambda: deadline.canceled.is_set() or deadline.superseded.is_set(), script.seconds)
         deadline.check()
 
-    def loses_event(self) -> bool:
+    def is_event_lost(self) -> bool:
         """Return whether an S3 event is lost."""
         return self._events.random() < self._lost_events
 
@@ -448,18 +448,18 @@ class World:
         task, random = self.scheduler.current, self.random
         if task is None or task.process is None or not task.process.mortal:
             return
-        if self.faults.strikes(Fault.KILL):
+        if self.faults.inject(Fault.KILL):
             self.scheduler.kill(task.process, f"at {point}")
-        if self.faults.strikes(Fault.STALL):
+        if self.faults.inject(Fault.STALL):
             self._record_stall()
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
-        if self.faults.strikes(Fault.PAUSE):
+        if self.faults.inject(Fault.PAUSE):
             self._record_stall()
             seconds = random.choice((20, self.lease + 5, self.lease + 30, 200))
             task.process.paused_until = self.scheduler.now + seconds
             if random.random() < 0.7:
                 self.sqs.deliver_again(task.process.handles, seconds)
-        if self.faults.strikes(Fault.FAIL_OVER):
+        if self.faults.inject(Fault.FAIL_OVER):
             self.faults.failover_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
     def _next_visible(self, nearest: float) -> float:
@@ -473,7 +473,7 @@ class World:
             assert times is not None
             due = [(time - START).total_seconds() for time in times if time is not None]
             ((jobs,),) = self.store.admin.execute("SELECT count(*) FROM acquisition_job").fetchall()
-            if jobs < len(self.storage.objects) and self.scheduler.clock() < START + RECONCILED_WITHIN:
+            if jobs < len(self.storage.objects) and self.scheduler.clock() < START + MAX_RECONCILIATION_DELAY:
                 due.append(UPLOAD_LOST_AFTER.total_seconds())
             self._due_at = (self.transactions.writes, min(due, default=inf))
         return min([self._due_at[1], *self.resends_due().values()])
@@ -484,7 +484,7 @@ class World:
         In most cases another message then keeps a queue of its worker busy for hours.
         """
         queue = self.random.choice(self.sqs.source_queues)
-        if not queue.messages or not self.faults.strikes(Fault.MESSAGE_LOST):
+        if not queue.messages or not self.faults.inject(Fault.MESSAGE_LOST):
             return
         message = self.random.choice(queue.messages)
         refs = work_items_in(queue.worker, message.body)
@@ -507,7 +507,7 @@ class World:
         """
         queue = self.random.choice(tuple(self.sqs.by_name.values()))
         idle = [message for message in queue.messages if message.visible_at <= self.scheduler.now]
-        if not idle or not self.faults.strikes(Fault.TRANSACTION_LOST):
+        if not idle or not self.faults.inject(Fault.TRANSACTION_LOST):
             return
         message = self.random.choice(idle)
         refs = work_items_in(queue.worker, message.body)
@@ -558,7 +558,7 @@ class World:
                 self.scheduler.close()
 
 
-class ProtectionCheck(Greenlets):
+class ProtectionChecker(Greenlets):
     """Concurrency of a process that checks the protection of its messages before each wait."""
 
     def __init__(self, world: World, process: Process) -> None:
@@ -567,7 +567,7 @@ class ProtectionCheck(Greenlets):
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         """Start a task, unless the machine has no more threads."""
-        if self._world.faults.strikes(Fault.NO_THREAD):
+        if self._world.faults.inject(Fault.NO_THREAD):
             raise RuntimeError("can't start new thread")
         super().start(name, function)
 
@@ -664,8 +664,8 @@ def _patch_product(world: World) -> Iterator[None]:
         mock.patch.object(recovery, "emit", _discard_metrics),
         mock.patch.object(watchdog_uploads, "emit", world.count_uploads_without_event),
         mock.patch.object(watchdog_uploads, "run_with_deadline", lambda _seconds, call: call()),
-        mock.patch.object(watchdog_uploads, "PAGE", 1),
-        mock.patch.object(watchdog_uploads, "PAGES", 1),
+        mock.patch.object(watchdog_uploads, "VERSIONS_PER_CALL", 1),
+        mock.patch.object(watchdog_uploads, "MAX_CALLS", 1),
         mock.patch.object(parsers, "read", scenario.file_text),
         mock.patch.object(dead_letters, "function", archiver),
         mock.patch.object(matcher, "CACHE", DocumentCache()),  # must not keep documents of an earlier history

@@ -20,7 +20,7 @@ class Pair(NamedTuple):
 
     child: Document
     parent: Document
-    true: bool
+    is_match: bool
     claims: tuple[Document, ...] = ()
     """Other documents that refer to the parent."""
 
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
     child: Document
     candidates: tuple[Document, ...]
-    true: frozenset[UUID]
+    matches: frozenset[UUID]
     claims: Mapping[UUID, Sequence[Document]]
     """Documents that refer to a candidate, by candidate."""
 

@@ -9,8 +9,8 @@ import typer
 
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
-from cli.local.place import cloud_folder
-from cli.output import Checklist, aside, print_json
+from cli.local.paths import cloud_paths
+from cli.output import Checklist, print_json, stderr
 from counterfoil.documents.matching.score import SECTIONS
 from counterfoil.errors import PermanentError
 from tools.evaluation.labeled_set import read_set
@@ -62,7 +62,7 @@ def train(  # one parameter per option
         steps.begin("Read documents")
         labeled_tenants = _tenants(directories or ())
         if from_reviews:
-            reviewed = reviewed_tenants(Cloud.at(cloud_folder(context.obj)))
+            reviewed = reviewed_tenants(Cloud.at(cloud_paths(context.obj)))
             figures["decided_pairs"] = count_decided_pairs(shipped(), reviewed)
             labeled_tenants += reviewed
         steps.begin("Learn weights")
@@ -83,7 +83,7 @@ def train(  # one parameter per option
 
 def _show(figures: Mapping[str, Any]) -> None:
     for name, value in figures.items():
-        aside().print(f"{name.replace('_', ' ')}: {_format(value)}")
+        stderr().print(f"{name.replace('_', ' ')}: {_format(value)}")
 
 
 def _format(value: Any) -> str:

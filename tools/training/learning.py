@@ -62,11 +62,11 @@ class CalibrationCase(NamedTuple):
     """The best candidate's score for a document, and whether any candidate is a match."""
 
     child: UUID
-    named: bool
+    names_parent: bool
     """Whether the document refers to the best candidate's number, which selects the calibration."""
     bits: float
     """Score of the best candidate."""
-    true: bool
+    is_match: bool
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
     """Return the cases of calibrations that have enough cases of each answer."""
     by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in SECTIONS}
     for case in cases:
-        by_calibration[case.named].append(case)
+        by_calibration[case.names_parent].append(case)
     return [
         case
         for group in by_calibration.values()
@@ -123,7 +123,7 @@ def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
 
 def count_answers(cases: Iterable[CalibrationCase]) -> tuple[int, int]:
     """Return the number of positive and negative cases."""
-    labels = [case.true for case in cases]
+    labels = [case.is_match for case in cases]
     return sum(labels), len(labels) - sum(labels)
 
 
@@ -131,11 +131,11 @@ def cross_validate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recal
     """Measure calibrations learned as in `recalibrate` on held-out cases."""
     weights = parse(known)
     cases = sufficient_cases(calibration_cases(weights, tenants))
-    before = [(_probability(weights.calibration, case), case.true) for case in cases]
+    before = [(_probability(weights.calibration, case), case.is_match) for case in cases]
     after = []
     for fold in range(_FOLDS):
         calibration = _fit_calibration([case for case in cases if _fold(case) != fold], weights.calibration)
-        after += [(_probability(calibration, case), case.true) for case in cases if _fold(case) == fold]
+        after += [(_probability(calibration, case), case.is_match) for case in cases if _fold(case) == fold]
     return Recalibration(len(cases), calibration_error(before), calibration_error(after))
 
 
@@ -144,7 +144,7 @@ def _fold(case: CalibrationCase) -> int:
 
 
 def _probability(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
-    offset, scale = calibration[case.named]
+    offset, scale = calibration[case.names_parent]
     return probability(offset + scale * case.bits)
 
 
@@ -177,12 +177,12 @@ def _best(group: Group) -> tuple[float, bool]:
         [score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates]
     )
     best = max(range(len(probabilities)), key=lambda index: probabilities[index])
-    return probabilities[best], group.candidates[best].id in group.true
+    return probabilities[best], group.candidates[best].id in group.matches
 
 
 def _log_loss(pair: Pair) -> float:
     value = probability(score(pair.child, pair.parent, pair.claims).total)
-    return -log2(value if pair.true else 1.0 - value)
+    return -log2(value if pair.is_match else 1.0 - value)
 
 
 # -- weights --------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _count_levels(tenants: Iterable[Tenant]) -> dict[_LevelKey, tuple[float, flo
             comparison = compare(pair.child, pair.parent, pair.claims)
             key = (comparison.is_referenced, pair.child.kind, pair.parent.kind, comparison.levels)
             counts[key] += 1
-            matches[key] += pair.true
+            matches[key] += pair.is_match
         for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
             length = Length.of(pair.child.references[pair.parent.kind][0].length)
@@ -288,7 +288,7 @@ def calibration_cases(weights: Weights, tenants: Iterable[Tenant]) -> list[Calib
                 (score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates),
                 key=lambda item: item.total,
             )
-            is_match = any(other.id in group.true for other in group.candidates)
+            is_match = any(other.id in group.matches for other in group.candidates)
             cases.append(
                 CalibrationCase(
                     group.child.id, best.is_referenced, max(-_MAX_BITS, min(_MAX_BITS, best.total)), is_match
@@ -308,7 +308,9 @@ def _fit_calibration(
 ) -> dict[bool, tuple[float, float]]:
     observations: dict[bool, list[Observation]] = {named: [] for named in SECTIONS}
     for case in cases:
-        observations[case.named].append(Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.true)))
+        observations[case.names_parent].append(
+            Observation({"offset": 1.0, "scale": case.bits}, 1.0, float(case.is_match))
+        )
     return {named: _platt(group, *prior[named]) for named, group in observations.items()}
 
 

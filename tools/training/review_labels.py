@@ -75,7 +75,7 @@ class ReviewedTenant(Tenant):
         for pair in self.decided:
             by_child_and_type[pair.child.id, pair.parent.kind].append(pair)
         for pairs in by_child_and_type.values():
-            true = frozenset(pair.parent.id for pair in pairs if pair.true)
+            true = frozenset(pair.parent.id for pair in pairs if pair.is_match)
             claims = {pair.parent.id: pair.claims for pair in pairs}
             yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, claims)
 
@@ -90,7 +90,7 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
     cases = calibration_cases(parse(known), tenants)
     if not sufficient_cases(cases):
         by_number, by_content = (
-            "{} confirmed and {} rejected".format(*count_answers(case for case in cases if case.named is named))
+            "{} confirmed and {} rejected".format(*count_answers(case for case in cases if case.names_parent is named))
             for named in (True, False)
         )
         message = (

@@ -20,7 +20,7 @@ from functions.admin_api.auth import Request, Role
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import ForbiddenError, responses
 
-MESSAGES_PAGE, LONGEST_MESSAGES_PAGE = 100, 1000
+MESSAGES_PAGE, MAX_MESSAGES_PAGE = 100, 1000
 """Default and maximum number of messages in a transcript."""
 
 _SESSION = "(SELECT session_id AS id, tenant_id FROM chat_message WHERE number = 1)"
@@ -96,9 +96,7 @@ def show_chat_session(
     after: Annotated[
         int, Query(alias="after", ge=0, le=MAX_INT, description="Number of the last message of the previous page.")
     ] = 0,
-    limit: Annotated[
-        int, Query(ge=1, le=LONGEST_MESSAGES_PAGE, description="Maximum number of messages.")
-    ] = MESSAGES_PAGE,
+    limit: Annotated[int, Query(ge=1, le=MAX_MESSAGES_PAGE, description="Maximum number of messages.")] = MESSAGES_PAGE,
 ) -> ChatTranscript:
     """Return the messages of one of the caller's own conversations, or those after `after`."""
     id_, tenant_id, slug = _find_owned_session(request, session_id)

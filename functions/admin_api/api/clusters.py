@@ -18,7 +18,7 @@ from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.three_way_match.model import unit_name
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
-from functions.admin_api.api.documents import LONGEST_TEXT, owned_document
+from functions.admin_api.api.documents import MAX_TEXT_CHARS, owned_document
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import NotFoundError, responses
@@ -52,11 +52,11 @@ def list_clusters(  # a query is this many parameters
     ] = None,
     supplier: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="Beginning of the supplier's name."),
+        Query(min_length=1, max_length=MAX_TEXT_CHARS, description="Beginning of the supplier's name."),
     ] = None,
     number: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="Number of a document in the cluster."),
+        Query(min_length=1, max_length=MAX_TEXT_CHARS, description="Number of a document in the cluster."),
     ] = None,
     sort: Annotated[
         Sort,
@@ -66,7 +66,7 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> ClusterPage:
     """Return a page of a tenant's clusters, and the number of clusters by status."""
-    after = (http.after_number if sort == "amount" else http.decode_cursor)(cursor)
+    after = (http.decode_number_cursor if sort == "amount" else http.decode_cursor)(cursor)
     if status is None:
         statuses = tuple(ClusterStatus)
     else:

@@ -54,8 +54,8 @@ from functions.admin_api.endpoint import (
     Note,
     Routes,
     TenantOrUnassigned,
-    answer_if_changed,
-    versioned,
+    json_response_if_changed,
+    versioned_response,
 )
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
 
@@ -448,7 +448,7 @@ def show_dead_letter(request: Request, job_id: Id, if_none_match: IfNoneMatch = 
     with scope.transaction(request.database) as connection:
         dead_letter = _load(connection, scope, id_)
     shown = replace(dead_letter, previous_failures=dead_letter.previous_failures[-MAX_PREVIOUS_FAILURES:])
-    return answer_if_changed(
+    return json_response_if_changed(
         if_none_match,
         DeadLetter.model_validate(_visible_fields(shown, scope.slug, request.caller)),
         dead_letter.version,
@@ -670,18 +670,20 @@ def _admit_change(
 
 
 def _change_response(scope: Scope, change: ChangeRequest, status: Status, result: ChangeResult) -> Response[Any]:
-    return versioned(DeadLetterChange(job_id=change.job_id, tenant=scope.slug, status=status, version=result.version))
+    return versioned_response(
+        DeadLetterChange(job_id=change.job_id, tenant=scope.slug, status=status, version=result.version)
+    )
 
 
 @routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGE_RESPONSES)
 def retry_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[DeadLetterRetry | None, Body()] = None,
+    body: Annotated[DeadLetterRetry | None, Body()] = None,
     if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Retry the failed work item of a dead letter."""
-    scope, change = _admit_change(request, job_id, asked.notes if asked else None, if_match, "Retrying")
+    scope, change = _admit_change(request, job_id, body.notes if body else None, if_match, "Retrying")
     result = actions.retry(request.database, scope.tenant_id, change, bucket=settings().uploads_bucket)
     request.send(result.messages)
     return _change_response(scope, change, "retried", result)
@@ -700,14 +702,14 @@ def resolve_dead_letter(
 def ignore_dead_letter(
     request: Request,
     job_id: Id,
-    asked: Annotated[DeadLetterIgnore | None, Body()] = None,
+    body: Annotated[DeadLetterIgnore | None, Body()] = None,
     reason: Annotated[
         Note | None, Query(description="Reason. Required here or in the body. If it is in both, it must be the same.")
     ] = None,
     if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
     """Close a dead letter without further action."""
-    body_reason = asked.reason if asked else None
+    body_reason = body.reason if body else None
     if body_reason is not None and reason is not None and body_reason != reason:
         raise RejectedRequestError("The body and the URL contain different reasons. Omit one of them.")
     scope, change = _admit_change(request, job_id, reason if body_reason is None else body_reason, if_match, "Ignoring")
@@ -725,7 +727,7 @@ def show_payload(request: Request, job_id: Id) -> Response[DeadLetterPayload]:
     scope, id_ = _find_owned(request, job_id)
     _check_editor(request.caller, scope)
     stored = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
-    return versioned(
+    return versioned_response(
         DeadLetterPayload(
             job_id=id_,
             tenant=scope.slug,

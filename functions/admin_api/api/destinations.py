@@ -16,7 +16,7 @@ from counterfoil.settings import settings
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Kind, NewDestination, Subject
 from functions.admin_api.auth import ALL_TENANTS, Request, Role, Slug
-from functions.admin_api.endpoint import Routes, TenantPath, answer
+from functions.admin_api.endpoint import Routes, TenantPath, json_response
 from functions.admin_api.http import NotFoundError, responses
 
 
@@ -92,7 +92,7 @@ def list_destinations(request: Request, tenant: TenantPath) -> Response[Destinat
     with request.database.tenant(tenant_id) as connection:
         active = destinations.list_active(connection, tenant_id)
     summaries = [Destination.model_validate(destination) for destination in active]
-    return answer(200, DestinationList(tenant=slug, destinations=summaries))
+    return json_response(200, DestinationList(tenant=slug, destinations=summaries))
 
 
 @routes.post(
@@ -106,7 +106,9 @@ def add_destination(
 ) -> Response[AddedDestination]:
     """Add a webhook or an export. New results are delivered to it."""
     change = request.setup("Adding a destination", tenant)
-    return answer(201, request.commit(change.tenant_id, lambda connection: add(connection, change, body, request)))
+    return json_response(
+        201, request.commit(change.tenant_id, lambda connection: add(connection, change, body, request))
+    )
 
 
 @routes.delete(
@@ -135,4 +137,4 @@ def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -
     secret = request.commit(change.tenant_id, lambda connection: destinations.rotate_secret(connection, change, name))
     if secret is None:
         raise NotFoundError(f"There is no webhook '{name}'.")
-    return answer(200, RotatedSecret(name=name, secret=secret))
+    return json_response(200, RotatedSecret(name=name, secret=secret))

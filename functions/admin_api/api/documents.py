@@ -35,13 +35,13 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
-    answer_if_changed,
-    private,
+    json_response_if_changed,
+    private_headers,
 )
 from functions.admin_api.http import NotFoundError, responses
 
-LONGEST_TEXT = 200
-HIGHEST_PAGE = 10_000
+MAX_TEXT_CHARS = 200
+MAX_PAGE_NUMBER = 10_000
 NO_DOCUMENT = "There is no such document."
 
 routes = Routes()
@@ -85,7 +85,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         PrintableText | None,
         Query(
             min_length=1,
-            max_length=LONGEST_TEXT,
+            max_length=MAX_TEXT_CHARS,
             description="Number of a document, words of the names of its parties and its file, or an id.",
         ),
     ] = None,
@@ -231,7 +231,7 @@ _PAGE_IMAGE_RESPONSES: dict[int, Any] = {
 def show_page(
     request: Request,
     document_id: Id,
-    number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="Page number, from 1.")],
+    number: Annotated[int, Path(ge=1, le=MAX_PAGE_NUMBER, description="Page number, from 1.")],
     if_none_match: IfNoneMatch = None,
 ) -> Response[str | None]:
     """Return an image of a page of the document's file."""
@@ -242,7 +242,7 @@ def show_page(
         raise NotFoundError(NO_DOCUMENT)
     *file, content_hash = row
     tag = f"{content_hash}-{number}-{page_images.VERSION}"
-    not_modified: Response[str | None] = answer_if_changed(if_none_match, None, tag)
+    not_modified: Response[str | None] = json_response_if_changed(if_none_match, None, tag)
     if not_modified.status_code == 304:
         return not_modified
     try:
@@ -253,7 +253,7 @@ def show_page(
         image = page_images.render_page(content, number)
     except page_images.PageNotFoundError as error:
         raise NotFoundError(str(error)) from None
-    headers = {**private(tag), "X-Pages": str(image.pages)}
+    headers = {**private_headers(tag), "X-Pages": str(image.pages)}
     response = Response[str | None](200, image.media_type, base64.b64encode(image.content).decode(), headers)
     response.base64_encoded = True  # otherwise, Powertools validates the bytes as text
     return response

@@ -23,7 +23,7 @@ from counterfoil.tenant_erasure import TenantErasure
 from counterfoil.validation import PrintableText
 from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import ALL_TENANTS, Request, Role
-from functions.admin_api.endpoint import VERSIONED, Id, Routes, TenantPath, answer
+from functions.admin_api.endpoint import VERSIONED, Id, Routes, TenantPath, json_response
 from functions.admin_api.http import NotFoundError, etag, required_version, responses
 
 routes = Routes()
@@ -109,7 +109,7 @@ _TENANT_RESPONSES[200]["headers"] = VERSIONED
 
 
 def _plan_response(plan: ErasurePlan) -> Response[Any]:
-    return answer(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
+    return json_response(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
 
 
 _CURRENT_OR_DELETED = (
@@ -169,7 +169,7 @@ def erase_document(
         files=result.files,
         retained_files=result.retained_files,
     )
-    return answer(200, erased)
+    return json_response(200, erased)
 
 
 _TENANT_ID = "SELECT id FROM tenant WHERE slug = %s"
@@ -206,7 +206,7 @@ def erase_tenant(
     result = retry_on_conflict(plan_or_request)
     if result is None:
         raise NotFoundError(NO_TENANT)
-    return _plan_response(result) if isinstance(result, ErasurePlan) else answer(202, _status(tenant, result))
+    return _plan_response(result) if isinstance(result, ErasurePlan) else json_response(202, _status(tenant, result))
 
 
 @routes.get(

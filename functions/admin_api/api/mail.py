@@ -16,7 +16,7 @@ from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold
 from functions.admin_api import http
-from functions.admin_api.auth import LONGEST_ACTOR, Request, Role
+from functions.admin_api.auth import MAX_ACTOR_CHARS, Request, Role
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenant, Routes
 from functions.admin_api.http import ConflictError, responses
 
@@ -114,7 +114,7 @@ def change_mail_policy(
     """Change a tenant's policy for mail that fails DMARC. It applies to mail processed from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
-    actor = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:MAX_ACTOR_CHARS]
     if not request.commit(
         tenant_id,
         lambda connection: holds.set_policy(
@@ -131,17 +131,17 @@ _DECISION_RESPONSES = responses({200: (MailDecided, "The decision is stored.")},
 @routes.post(
     "/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECISION_RESPONSES
 )
-def release_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
+def release_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Release a held mail: process its attachments."""
-    return _decide(request, mail_id, asked, "released", holds.release)
+    return _decide(request, mail_id, body, "released", holds.release)
 
 
 @routes.post(
     "/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECISION_RESPONSES
 )
-def reject_mail(request: Request, mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
+def reject_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
     """Reject a held mail: ignore its attachments."""
-    return _decide(request, mail_id, asked, "rejected", holds.reject)
+    return _decide(request, mail_id, body, "rejected", holds.reject)
 
 
 def _decide(
@@ -154,7 +154,7 @@ def _decide(
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
     decision = Decision(
-        id_, request.caller.require_subject()[:LONGEST_ACTOR], request.now, body.reason if body else None
+        id_, request.caller.require_subject()[:MAX_ACTOR_CHARS], request.now, body.reason if body else None
     )
     messages = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if messages is None:

@@ -25,9 +25,9 @@ from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZon
 from counterfoil.settings import settings
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
-from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
+from functions.admin_api.api.users import MAX_TIMEZONE_CHARS, NO_USER, Day, Offer
 from functions.admin_api.auth import ALL_TENANTS, Request, TenantSlug, item_id
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, json_response
 from functions.admin_api.http import NotFoundError, responses
 
 NO_POOL = "There is no such pool."
@@ -86,7 +86,7 @@ class OffersRequest(BaseModel):
     date: Day | None = Field(
         default=None, description="At most 7 days ago. Default: the last date whose 9:00 has passed in the time zone."
     )
-    timezone: Annotated[PrintableText, Field(min_length=1, max_length=LONGEST_ZONE)]
+    timezone: Annotated[PrintableText, Field(min_length=1, max_length=MAX_TIMEZONE_CHARS)]
     tenant: TenantSlug | None = Field(
         default=None, description="Default: the only tenant of the token, or all tenants if the token is for all."
     )
@@ -114,7 +114,7 @@ def list_pools(  # a query has this many parameters
     tenant: OneTenant = None,
     since: Annotated[Day | None, Query(alias="from", description="On or after this date.")] = None,
     until: Annotated[Day | None, Query(alias="to", description="On or before this date.")] = None,
-    timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=LONGEST_ZONE)] = None,
+    timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=MAX_TIMEZONE_CHARS)] = None,
     state: Annotated[PoolState | None, Query()] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
@@ -155,7 +155,7 @@ def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Re
             InvocationType="Event",
             Payload=json.dumps(event).encode(),
         )
-    return answer(202, OffersQueued(date=due.date, timezone=due.zone, tenant=tenant))
+    return json_response(202, OffersQueued(date=due.date, timezone=due.zone, tenant=tenant))
 
 
 @routes.get(

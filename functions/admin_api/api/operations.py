@@ -40,7 +40,7 @@ from counterfoil.operations.store import (
 from counterfoil.validation import UNASSIGNED, UTC_DESCRIPTION, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import DeadLetterSummary, Pointers, hide_secrets, summary
-from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug
+from functions.admin_api.auth import ONE_AT_A_TIME, Caller, Owned, Request, Role, TenantSlug
 from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
@@ -51,8 +51,8 @@ from functions.admin_api.endpoint import (
     Note,
     OneTenant,
     Routes,
-    answer,
-    versioned,
+    json_response,
+    versioned_response,
 )
 from functions.admin_api.http import NotFoundError, etag, required_version, responses
 
@@ -270,7 +270,7 @@ def _resolve_selection(action: DeadLetterAction, body: BulkRequestBody, request:
         raise RejectedRequestError("The dead letters belong to several tenants. Send one request per tenant.")
     ((owner, name),) = visible
     if owner is None or name is None:
-        raise RejectedRequestError(f"Unassigned dead letters {ONE_BY_ONE}.")
+        raise RejectedRequestError(f"Unassigned dead letters {ONE_AT_A_TIME}.")
     request.admit(ACTION_NAMES[action], name, owner)
     return _ResolvedSelection(owner, name, None, ids)
 
@@ -352,7 +352,7 @@ def ignore_dead_letters(
 
 
 def _bulk_response(body: BulkPreview | OperationProgress) -> Response[Any]:
-    return versioned(body, 202) if isinstance(body, OperationProgress) else answer(200, body)
+    return versioned_response(body, 202) if isinstance(body, OperationProgress) else json_response(200, body)
 
 
 # -- purges -----------------------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def purge_dead_letters(
         with request.database.tenant(tenant_id) as connection:
             count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
         plan = PurgePlan(tenant=slug, failed_before=before, statuses=statuses, count=count, confirm=slug)
-        return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
+        return json_response(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
         raise RejectedRequestError("`confirm` must be the slug of the tenant.")
     expected = required_version(if_match)
@@ -458,7 +458,7 @@ def _run_first_step(operation: Operation, slug: str, request: Request) -> Respon
             operation = store.show(connection, operation.id)
     except TransientError as error:
         logger.warning("A purge waits for the worker", purge=str(operation.id), error=safe_message(error, for_log=True))
-    return versioned(progress(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
+    return versioned_response(progress(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -496,7 +496,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
             now=request.now,
         ),
     )
-    return versioned(progress(operation, slug, request.caller), 202)
+    return versioned_response(progress(operation, slug, request.caller), 202)
 
 
 @routes.get(
@@ -535,7 +535,7 @@ def show_operation(request: Request, operation_id: Id) -> Response[OperationProg
     """Return the progress of an operation."""
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
-        return versioned(progress(store.show(connection, id_), slug, request.caller))
+        return versioned_response(progress(store.show(connection, id_), slug, request.caller))
 
 
 @routes.get(
@@ -617,7 +617,7 @@ def change_operation(
         tenant_id,
         lambda connection: store.change_rate(connection, id_, body.rate, version=version, actor=actor, now=request.now),
     )
-    return versioned(progress(operation, slug, request.caller))
+    return versioned_response(progress(operation, slug, request.caller))
 
 
 _COMMAND_NAMES: dict[OperationCommand, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Canceling"}
@@ -635,4 +635,4 @@ def _run_command(
         tenant_id,
         lambda connection: store.change_state(connection, id_, command, version=version, actor=actor, now=request.now),
     )
-    return versioned(progress(operation, slug, request.caller))
+    return versioned_response(progress(operation, slug, request.caller))

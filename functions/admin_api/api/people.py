@@ -22,19 +22,19 @@ from functions.admin_api import emails
 from functions.admin_api.auth import (
     ALL_TENANTS,
     EDIT_PAYLOADS,
-    LONGEST_ACTOR,
+    MAX_ACTOR_CHARS,
     Request,
     Role,
     Slug,
     TenantSlug,
 )
-from functions.admin_api.endpoint import Cursor, Routes, answer
+from functions.admin_api.endpoint import Cursor, Routes, json_response
 from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundError, responses
 
 NO_PERSON = "There is no such person."
-MOST_ON_A_PAGE = 20
+PAGE_SIZE = 20
 """Page size. Cognito is called once for each person on a page."""
-MOST_SUBJECTS = 50
+MAX_SUBJECTS = 50
 _TENANT = "tenant:"
 RoleName = Literal["viewer", "operator", "admin"]
 TenantOrAll = Slug | Literal["*"]
@@ -89,14 +89,14 @@ class PersonChange(BaseModel):
 
 
 @dataclass(frozen=True)
-class Pool:
+class UserPool:
     """The built-in user pool."""
 
     id: str
     client: Any
 
     @classmethod
-    def current(cls) -> "Pool":
+    def current(cls) -> "UserPool":
         """Return the pool of this deployment.
 
         Raises:
@@ -131,19 +131,19 @@ class Pool:
 
     def page(self, tenant: str | None, email: str | None, cursor: str | None) -> PersonPage:
         """Return a page of all people or those of a tenant, or the person with an address."""
-        more = {"Limit": MOST_ON_A_PAGE}
+        parameters = {"Limit": PAGE_SIZE}
         if tenant is not None and email is None:
             group = f"{_TENANT}{tenant}"
             self.call("create_group", GroupName=group)
-            listed = self.call("list_users_in_group", GroupName=group, **more, **_next("NextToken", cursor))
-            following = listed.get("NextToken")
+            listed = self.call("list_users_in_group", GroupName=group, **parameters, **_cursor("NextToken", cursor))
+            next_cursor = listed.get("NextToken")
         else:
             filtered = {} if email is None else {"Filter": f"email = {json.dumps(email)}"}
-            listed = self.call("list_users", **more, **filtered, **_next("PaginationToken", cursor))
-            following = listed.get("PaginationToken")
+            listed = self.call("list_users", **parameters, **filtered, **_cursor("PaginationToken", cursor))
+            next_cursor = listed.get("PaginationToken")
         people = [self._person(user, "Attributes") for user in listed["Users"]]
         return PersonPage(
-            people=[person for person in people if tenant is None or tenant in person.tenants], next_cursor=following
+            people=[person for person in people if tenant is None or tenant in person.tenants], next_cursor=next_cursor
         )
 
     def find(self, id_: str) -> Person:
@@ -151,13 +151,13 @@ class Pool:
         return self._person(self.call("admin_get_user", Username=id_), "UserAttributes")
 
     def _person(self, user: Mapping[str, Any], attributes: str) -> Person:
-        named = {attribute["Name"]: attribute["Value"] for attribute in user[attributes]}
+        values = {attribute["Name"]: attribute["Value"] for attribute in user[attributes]}
         listed = self.call("admin_list_groups_for_user", Username=user["Username"], Limit=60)
         groups = {group["GroupName"] for group in listed["Groups"]}
         roles: list[RoleName] = ["admin", "operator", "viewer"]
         return Person(
             id=user["Username"],
-            email=named.get("email", user["Username"]),
+            email=values.get("email", user["Username"]),
             role=next((role for role in roles if role in groups), None),
             tenants=sorted(group.removeprefix(_TENANT) for group in groups if group.startswith(_TENANT)),
             edits_payloads=EDIT_PAYLOADS in groups,
@@ -165,16 +165,16 @@ class Pool:
             created_at=user["UserCreateDate"],
         )
 
-    def set_groups(self, id_: str, before: Iterable[str], wanted: Iterable[str]) -> None:
+    def set_groups(self, id_: str, before: Iterable[str], after: Iterable[str]) -> None:
         """Change the groups of a person. Groups are removed before others are added."""
-        for group in sorted(set(before) - set(wanted)):
+        for group in sorted(set(before) - set(after)):
             self.call("admin_remove_user_from_group", Username=id_, GroupName=group)
-        for group in sorted(set(wanted) - set(before)):
+        for group in sorted(set(after) - set(before)):
             self.call("create_group", GroupName=group)
             self.call("admin_add_user_to_group", Username=id_, GroupName=group)
 
 
-def _next(name: str, cursor: str | None) -> dict[str, str]:
+def _cursor(name: str, cursor: str | None) -> dict[str, str]:
     return {} if cursor is None else {name: cursor}
 
 
@@ -183,16 +183,16 @@ def _groups(person: Person | NewPerson) -> set[str]:
     return groups | ({person.role} if person.role else set()) | ({EDIT_PAYLOADS} if person.edits_payloads else set())
 
 
-def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
+def _admit(request: Request, action: str, tenants: Iterable[str]) -> None:
     """Check the admin role for every tenant, and charge the change to the rate limit."""
     if ALL_TENANTS in tenants or request.caller.has_role(Role.ADMIN, ALL_TENANTS):
-        request.admit_for_all(doing)
+        request.admit_for_all(action)
     for tenant in sorted(set(tenants) - {ALL_TENANTS}):
-        request.admit(doing, tenant, role=Role.ADMIN)
+        request.admit(action, tenant, role=Role.ADMIN)
     request.caller.require_subject()
 
 
-def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
+def _managed_person(request: Request, pool: UserPool, id_: str, action: str) -> Person:
     """Return a person if the caller may manage them.
 
     Raises:
@@ -204,14 +204,16 @@ def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
     if not any(caller.has_role(Role.VIEWER, tenant) for tenant in [*person.tenants, ALL_TENANTS]):
         raise NotFoundError(NO_PERSON)
     if not all(caller.has_role(Role.ADMIN, tenant) for tenant in person.tenants):
-        raise ForbiddenError(f"{doing} requires the admin role for all tenants of the person. Ask an admin.")
-    _admit(request, doing, person.tenants)
+        raise ForbiddenError(f"{action} requires the admin role for all tenants of the person. Ask an admin.")
+    _admit(request, action, person.tenants)
     return person
 
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
     """Record a change in the audit trail of each tenant. `*` is recorded in the unassigned audit trail."""
-    operation = AuditRecord(request.caller.require_subject()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
+    operation = AuditRecord(
+        request.caller.require_subject()[:MAX_ACTOR_CHARS], action, [id_], request.now, detail=detail
+    )
     for tenant in sorted(set(tenants)):
         if tenant == ALL_TENANTS:
             with request.database.delivery() as connection:
@@ -244,9 +246,9 @@ def list_people(
 ) -> Response[PersonPage]:
     """List the people of a tenant or of all tenants."""
     if tenant is None and request.caller.has_role(Role.ADMIN, ALL_TENANTS):
-        return answer(200, Pool.current().page(None, email, cursor))
+        return json_response(200, UserPool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
-    return answer(200, Pool.current().page(slug, email, cursor))
+    return json_response(200, UserPool.current().page(slug, email, cursor))
 
 
 @routes.get(
@@ -261,13 +263,13 @@ def find_emails(
         list[str],
         Query(
             min_length=1,
-            max_length=MOST_SUBJECTS,
+            max_length=MAX_SUBJECTS,
             description="Subjects, such as the `actor` of an audit entry, repeated or separated by commas.",
         ),
     ],
 ) -> Response[Emails]:
     """Find the e-mail addresses of people who made changes in the caller's tenants."""
-    return answer(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
+    return json_response(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
 
 
 @routes.post(
@@ -276,18 +278,18 @@ def find_emails(
     tags=["people"],
     responses=responses({201: (Person, "The person is added. The user pool sends an invitation.")}, *_FAILURES),
 )
-def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Response[Person]:
+def add_person(request: Request, body: Annotated[NewPerson, Body()]) -> Response[Person]:
     """Add a person. They receive an e-mail with a temporary password."""
-    _admit(request, "Inviting a person", asked.tenants)
-    pool = Pool.current()
-    attributes = [{"Name": "email", "Value": asked.email}, {"Name": "email_verified", "Value": "true"}]
+    _admit(request, "Inviting a person", body.tenants)
+    pool = UserPool.current()
+    attributes = [{"Name": "email", "Value": body.email}, {"Name": "email_verified", "Value": "true"}]
     created = pool.call(
-        "admin_create_user", Username=asked.email, UserAttributes=attributes, DesiredDeliveryMediums=["EMAIL"]
+        "admin_create_user", Username=body.email, UserAttributes=attributes, DesiredDeliveryMediums=["EMAIL"]
     )
     id_ = created["User"]["Username"]
-    pool.set_groups(id_, (), _groups(asked))
-    _record(request, "person added", id_, asked.tenants, {"role": asked.role})
-    return answer(201, pool.find(id_))
+    pool.set_groups(id_, (), _groups(body))
+    _record(request, "person added", id_, body.tenants, {"role": body.role})
+    return json_response(201, pool.find(id_))
 
 
 @routes.patch(
@@ -296,22 +298,22 @@ def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Respons
     tags=["people"],
     responses=responses({200: (Person, "The change is stored.")}, *_FAILURES),
 )
-def change_person(request: Request, person_id: PersonId, asked: Annotated[PersonChange, Body()]) -> Response[Person]:
+def change_person(request: Request, person_id: PersonId, body: Annotated[PersonChange, Body()]) -> Response[Person]:
     """Change a person's role or tenants, or disable them. Existing tokens stay valid until they expire."""
-    pool = Pool.current()
-    before = _managed(request, pool, person_id, "Changing a person")
-    if asked.tenants is not None:
-        for tenant in asked.tenants:
+    pool = UserPool.current()
+    before = _managed_person(request, pool, person_id, "Changing a person")
+    if body.tenants is not None:
+        for tenant in body.tenants:
             request.check(Role.ADMIN, tenant, "Changing a person")
-    after = before.model_copy(update=asked.model_dump(exclude_none=True, exclude={"is_disabled"}))
+    after = before.model_copy(update=body.model_dump(exclude_none=True, exclude={"is_disabled"}))
     pool.set_groups(before.id, _groups(before), _groups(after))
-    if asked.is_disabled is not None:
-        pool.call("admin_disable_user" if asked.is_disabled else "admin_enable_user", Username=before.id)
-        if asked.is_disabled:
+    if body.is_disabled is not None:
+        pool.call("admin_disable_user" if body.is_disabled else "admin_enable_user", Username=before.id)
+        if body.is_disabled:
             pool.call("admin_user_global_sign_out", Username=before.id)
-    detail = asked.model_dump(exclude_none=True, exclude={"tenants"})
+    detail = body.model_dump(exclude_none=True, exclude={"tenants"})
     _record(request, "person changed", before.id, [*before.tenants, *after.tenants], detail)
-    return answer(200, pool.find(before.id))
+    return json_response(200, pool.find(before.id))
 
 
 @routes.delete(
@@ -322,8 +324,8 @@ def change_person(request: Request, person_id: PersonId, asked: Annotated[Person
 )
 def remove_person(request: Request, person_id: PersonId) -> Response[None]:
     """Remove a person from the user pool. Existing tokens stay valid until they expire."""
-    pool = Pool.current()
-    person = _managed(request, pool, person_id, "Removing a person")
+    pool = UserPool.current()
+    person = _managed_person(request, pool, person_id, "Removing a person")
     pool.call("admin_delete_user", Username=person.id)
     _record(request, "person removed", person.id, person.tenants, {})
     return Response(204)

@@ -37,7 +37,7 @@ from counterfoil.queues import (
 )
 from counterfoil.settings import QueueSettings, settings
 from functions.admin_api.auth import ALL_TENANTS, Request, Role
-from functions.admin_api.endpoint import VERSIONED, IfMatch, Note, OneTenant, Routes, versioned
+from functions.admin_api.endpoint import VERSIONED, IfMatch, Note, OneTenant, Routes, versioned_response
 from functions.admin_api.http import NotFoundError, required_version, responses
 
 DEPTHS_SECONDS = 3.0
@@ -341,9 +341,9 @@ def _switch(
     version = required_version(if_match)
     pause = request_pause(request.database, PauseRequest(worker, is_paused, body.reason, actor, request.now, version))
     if pause is None:
-        return versioned(QueueState(worker=worker, is_paused=False, paused=None, is_applied=True, version=0))
+        return versioned_response(QueueState(worker=worker, is_paused=False, paused=None, is_applied=True, version=0))
     is_applied = apply_pause(request.database, worker, queue.mappings)
-    return versioned(
+    return versioned_response(
         QueueState(
             worker=worker,
             is_paused=pause.is_paused,

@@ -32,13 +32,13 @@ from counterfoil.documents.three_way_match.model import DecisionKind
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import LONGEST_ACTOR, Request, Role, item_id
+from functions.admin_api.auth import MAX_ACTOR_CHARS, Request, Role, item_id
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenant, Routes
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 routes = Routes()
 NO_REVIEW = "There is no such review."
-MOST_AT_ONCE = 50
+MAX_ITEMS = 50
 """Maximum candidates to reject, or decisions to override, in one request."""
 
 
@@ -48,9 +48,9 @@ class DecisionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Note | None = None
-    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.whole_number]] | None = Field(
+    overrides: list[Annotated[int, Field(ge=1, le=2**53), http.WholeNumber]] | None = Field(
         default=[],
-        max_length=MOST_AT_ONCE,
+        max_length=MAX_ITEMS,
         description="Ids of earlier decisions that this decision may replace; null for any.",
     )
 
@@ -64,7 +64,7 @@ class Confirm(DecisionBody):
 class Reject(DecisionBody):
     """Candidates or matches of the document to reject."""
 
-    documents: list[UUID] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    documents: list[UUID] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
 class Merge(DecisionBody):
@@ -372,7 +372,7 @@ def _decide(
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
-    context = DecisionContext(request.caller.subject[:LONGEST_ACTOR] or "unknown", body.reason, body.overrides)
+    context = DecisionContext(request.caller.subject[:MAX_ACTOR_CHARS] or "unknown", body.reason, body.overrides)
     result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
     if isinstance(result, DecisionRejected):
         raise (NotFoundError if result.reason == "gone" else ConflictError)(result.message)

@@ -19,10 +19,10 @@ from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import Caller, Request, Role, Slug
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, json_response
 from functions.admin_api.http import NotFoundError, responses
 
-LONGEST_TYPE = 100
+MAX_TYPE_CHARS = 100
 MAX_ATTEMPTS_SHOWN = 200
 """Attempts of a task in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
@@ -35,7 +35,7 @@ class TaskBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
+    task_type: str = Field(min_length=1, max_length=MAX_TYPE_CHARS)
     payload: dict[str, JsonValue] = Field(description="Input for the task type, at most 256 KiB of JSON.")
     idempotency_key: PrintableText | None = Field(
         default=None,
@@ -43,7 +43,7 @@ class TaskBody(BaseModel):
         max_length=MAX_KEY_CHARS,
         description="Requests with the same key create only one task. Default: a new UUID, which is returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.whole_number] | None = Field(
+    max_retry: Annotated[int, Field(ge=0, le=MAX_RETRY_LIMIT), http.WholeNumber] | None = Field(
         default=None,
         description="Maximum retries after the first attempt. Default: the setting RETRY_MAX_ATTEMPTS.",
     )
@@ -95,7 +95,7 @@ def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response
     )
     submission = store.submit(request.database, tenant_id, new_task, request.now, bucket=settings().uploads_bucket)
     request.send(submission.messages)
-    return answer(202 if submission.is_new else 200, submission.task)
+    return json_response(202 if submission.is_new else 200, submission.task)
 
 
 @routes.get(
@@ -108,7 +108,7 @@ def list_tasks(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
-    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=MAX_TYPE_CHARS)] = None,
     created_from: Annotated[
         Moment | None, Query(alias="from", description=f"Submitted at or after this time. {UTC_DESCRIPTION}")
     ] = None,

@@ -19,16 +19,16 @@ from counterfoil.db import Connection, all_tenants, retry_on_conflict
 from counterfoil.webhooks.destinations import list_active
 from functions.admin_api.api import destinations
 from functions.admin_api.api.destinations import AddedDestination, DestinationForm
-from functions.admin_api.auth import ALL_TENANTS, LONGEST_ACTOR, Request, Role, Slug, TenantSlug
-from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, answer
+from functions.admin_api.auth import ALL_TENANTS, MAX_ACTOR_CHARS, Request, Role, Slug, TenantSlug
+from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, json_response
 from functions.admin_api.http import ForbiddenError, responses
 
-MOST_ADDRESSES = 100
+MAX_ADDRESSES = 100
 """Maximum addresses in one list of a request."""
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
-Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.MAX_EMAIL_CHARS)]], Field(max_length=MOST_ADDRESSES)]
+Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.MAX_EMAIL_CHARS)]], Field(max_length=MAX_ADDRESSES)]
 FAILURES = (400, 404, 413, 415, 422, 429)
 
 
@@ -133,7 +133,7 @@ def list_tenants(
         rows = tenants.page(connection, visible, cursor or "", limit + 1)
     page = [TenantSummary.model_validate(tenant) for tenant in rows[:limit]]
     next_cursor = page[-1].slug if len(rows) > limit else None
-    return answer(200, TenantPage(tenants=page, unassigned=visible is None, next_cursor=next_cursor))
+    return json_response(200, TenantPage(tenants=page, unassigned=visible is None, next_cursor=next_cursor))
 
 
 @routes.post(
@@ -146,7 +146,7 @@ def list_tenants(
 )
 def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
     """Add a tenant with its setup, all or nothing. Missing parts are added to an existing tenant."""
-    actor = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Adding a tenant")[:MAX_ACTOR_CHARS]
 
     def add() -> AddedTenant:
         with all_tenants(request.database) as connection:
@@ -168,7 +168,7 @@ def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response
         )
 
     result = retry_on_conflict(add)
-    return answer(201 if result.is_new else 200, result)
+    return json_response(201 if result.is_new else 200, result)
 
 
 @routes.get(
@@ -179,7 +179,7 @@ def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response
 )
 def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
     """Show a tenant's names, addresses and admins."""
-    return answer(200, _detail(request, request.tenant(tenant, Role.ADMIN).id))
+    return json_response(200, _detail(request, request.tenant(tenant, Role.ADMIN).id))
 
 
 @routes.patch(
@@ -192,7 +192,7 @@ def change_tenant(
     request: Request, tenant: TenantPath, body: Annotated[TenantChange, Body()]
 ) -> Response[TenantDetail]:
     """Change a tenant's full name, and disable or enable it."""
-    actor = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
+    actor = request.admit_for_all("Changing a tenant")[:MAX_ACTOR_CHARS]
     tenant_id = request.tenant(tenant, Role.ADMIN).id
 
     def apply() -> None:
@@ -204,7 +204,7 @@ def change_tenant(
                 tenants.set_disabled(connection, change, is_disabled=body.is_disabled)
 
     retry_on_conflict(apply)
-    return answer(200, _detail(request, tenant_id))
+    return json_response(200, _detail(request, tenant_id))
 
 
 def _detail(request: Request, tenant_id: UUID) -> TenantDetail:
@@ -255,4 +255,4 @@ def _change_list(
 ) -> Response[AddressList]:
     change = request.setup(action, tenant)
     addresses = request.commit(change.tenant_id, lambda connection: apply(connection, change, body.added, body.removed))
-    return answer(200, AddressList(tenant=tenant, addresses=addresses))
+    return json_response(200, AddressList(tenant=tenant, addresses=addresses))

@@ -20,7 +20,7 @@ from counterfoil.documents.three_way_match import Key, Limits, Tolerance
 from counterfoil.documents.three_way_match.decisions import SuggestionResult, ToleranceSuggestion
 from counterfoil.documents.three_way_match.tolerances import DEFAULTS, as_json
 from functions.admin_api.auth import Request
-from functions.admin_api.endpoint import Note, Routes, TenantPath, answer
+from functions.admin_api.endpoint import Note, Routes, TenantPath, json_response
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
@@ -148,7 +148,7 @@ def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceL
         for entry in rows
     ]
     defaults = [DefaultTolerance(**_limit_fields(key, limits)) for key, limits in DEFAULTS.items()]
-    return answer(200, ToleranceList(tenant=slug, tolerances=entries, defaults=defaults))
+    return json_response(200, ToleranceList(tenant=slug, tolerances=entries, defaults=defaults))
 
 
 def _limit_fields(key: Key, limits: Limits) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def set_tolerance(request: Request, tenant: TenantPath, body: Annotated[Toleranc
     tolerance = Tolerance(body.key, limits, body.supplier, body.article)
     change = request.setup("Setting a tolerance", tenant)
     request.commit(change.tenant_id, lambda connection: tolerances.put(connection, change, tolerance, body.reason))
-    return answer(200, _recompare(request, change, tenant, None))
+    return json_response(200, _recompare(request, change, tenant, None))
 
 
 @routes.delete(_PATH, summary="Remove a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)
@@ -182,7 +182,7 @@ def remove_tolerance(
         change.tenant_id, lambda connection: tolerances.remove(connection, change, tolerance, reason)
     ):
         raise NotFoundError(f"There is no tolerance for {key} with this supplier and article.")
-    return answer(200, _recompare(request, change, tenant, None))
+    return json_response(200, _recompare(request, change, tenant, None))
 
 
 @routes.post(f"{_PATH}/recompare", summary="Compare clusters again", tags=["tolerances"], responses=_CHANGE_RESPONSES)
@@ -192,7 +192,7 @@ def recompare_clusters(
     cursor: Annotated[UUID | None, Query(description="`next_cursor` of the previous response.")] = None,
 ) -> Response[Recompared]:
     """Compare the clusters of a tenant with its current tolerances."""
-    return answer(200, _recompare(request, request.setup("Comparing clusters", tenant), tenant, cursor))
+    return json_response(200, _recompare(request, request.setup("Comparing clusters", tenant), tenant, cursor))
 
 
 @routes.get(
@@ -216,7 +216,7 @@ def list_suggestions(request: Request, tenant: TenantPath) -> Response[Suggestio
         for result in results
         if not isinstance(result, ToleranceSuggestion)
     ]
-    return answer(200, SuggestionList(tenant=slug, proposals=suggestions, withheld=withheld))
+    return json_response(200, SuggestionList(tenant=slug, proposals=suggestions, withheld=withheld))
 
 
 @routes.post(
@@ -229,10 +229,10 @@ def accept_suggestion(
     request: Request,
     tenant: TenantPath,
     suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the suggestion.")],
-    asked: Annotated[Acceptance | None, Body()] = None,
+    body: Annotated[Acceptance | None, Body()] = None,
 ) -> Response[Recompared]:
     """Set the suggested tolerance, unless decisions or tolerances have changed."""
-    reason = None if asked is None else asked.reason
+    reason = None if body is None else body.reason
     change = request.setup("Accepting a suggestion", tenant)
     if not request.commit(
         change.tenant_id, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)
@@ -240,7 +240,7 @@ def accept_suggestion(
         raise ConflictError(
             f"'{suggestion_id}' is not suggested: decisions or tolerances have changed. List the suggestions again."
         )
-    return answer(200, _recompare(request, change, tenant, None))
+    return json_response(200, _recompare(request, change, tenant, None))
 
 
 def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None) -> Recompared:

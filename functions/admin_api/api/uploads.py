@@ -20,8 +20,8 @@ from counterfoil.settings import settings
 from counterfoil.validation import UNASSIGNED
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import LONGEST_ACTOR, Request, Scope, Slug
-from functions.admin_api.endpoint import PAGE, Cursor, Limit, Note, Routes, TenantOrUnassigned, answer
+from functions.admin_api.auth import MAX_ACTOR_CHARS, Request, Scope, Slug
+from functions.admin_api.endpoint import PAGE, Cursor, Limit, Note, Routes, TenantOrUnassigned, json_response
 from functions.admin_api.http import NotFoundError, responses
 
 routes = Routes()
@@ -38,7 +38,7 @@ class UploadRequest(BaseModel):
     file_name: str = Field(
         min_length=1, max_length=files.MAX_NAME_CHARS, description="Name without slashes and control characters."
     )
-    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole_number] | None = Field(
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.WholeNumber] | None = Field(
         default=None, description="Size in bytes."
     )
     replaces: UUID | None = Field(
@@ -61,16 +61,16 @@ def create_upload(request: Request, body: Annotated[UploadRequest, Body()]) -> R
         if body.replaces is not None:
             raise RejectedRequestError("`replaces` requires `tenant`.")
         request.admit_in("Uploading without a tenant", Scope(None, UNASSIGNED))
-        return answer(201, files.upload_form(bucket, None, body.file_name, request.now))
+        return json_response(201, files.upload_form(bucket, None, body.file_name, request.now))
     tenant_id = request.admit("Uploading", body.tenant)
     form = files.upload_form(bucket, body.tenant, body.file_name, request.now)
     if body.replaces is not None:
         _replace(request, tenant_id, body.replaces, File(bucket, form.key, None), body.reason)
-    return answer(201, form)
+    return json_response(201, form)
 
 
 def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:
-    actor = request.caller.require_subject()[:LONGEST_ACTOR]
+    actor = request.caller.require_subject()[:MAX_ACTOR_CHARS]
     with request.database.tenant(tenant_id) as connection:
         if not removal.request_replacement(
             connection, tenant_id, document_id, file, request.now, by=actor, reason=reason

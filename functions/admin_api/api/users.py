@@ -29,13 +29,13 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
-    answer,
+    json_response,
 )
 from functions.admin_api.http import NotFoundError, etag, is_current, required_version, responses
 
 NO_USER = "There is no such user."
-LONGEST_ZONE = 64
-LONGEST_REACH = 20_100
+MAX_TIMEZONE_CHARS = 64
+MAX_DISTANCE_KM = 20_100
 """In kilometers: half of the earth's circumference."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -50,7 +50,7 @@ Day = Annotated[date, BeforeValidator(_require_date)]
 """Date; rejects numbers and times."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Number in a body; rejects text and NaN."""
-Age = Annotated[int, Field(ge=18, le=120), http.whole_number]
+Age = Annotated[int, Field(ge=18, le=120), http.WholeNumber]
 
 
 class ProfileBody(BaseModel):
@@ -60,7 +60,7 @@ class ProfileBody(BaseModel):
 
     timezone: str = Field(
         min_length=1,
-        max_length=LONGEST_ZONE,
+        max_length=MAX_TIMEZONE_CHARS,
         description="IANA time zone, such as Europe/Berlin. Offers are made at 9:00 in this time zone.",
     )
     is_active: bool = Field(
@@ -73,7 +73,7 @@ class ProfileBody(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    max_distance_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole_number] = Field(
+    max_distance_km: Annotated[int, Field(ge=1, le=MAX_DISTANCE_KM), http.WholeNumber] = Field(
         description="Maximum distance to offered users, in kilometers."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
@@ -185,7 +185,7 @@ def put_profile(
 
     is_new, stored = retry_on_conflict(put)
     assert stored is not None  # it was written in this transaction
-    return answer(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
+    return json_response(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
 
 
 @routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_GET_RESPONSES)
@@ -202,7 +202,7 @@ def show_profile(
     headers = {"ETag": etag(profile.version)}
     if is_current(if_none_match, profile.version):
         return Response(304, headers=headers)
-    return answer(200, _profile(id_, slug, profile), headers)
+    return json_response(200, _profile(id_, slug, profile), headers)
 
 
 @routes.delete(

@@ -53,8 +53,8 @@ export function send<Data>(
   }
   const text = body === null ? undefined : typeof body === "string" ? body : JSON.stringify(body);
   return requestJson<Data>(method, path, { query, headers, body: text }).then((reply) => {
-    for (const wake of [...steady]) {
-      wake();
+    for (const refresh of [...steady]) {
+      refresh();
     }
     return reply;
   });
@@ -152,8 +152,8 @@ const slow = new Set<() => void>();
 const steady = new Set<() => void>();
 function recordActivity() {
   active = Date.now();
-  for (const wake of [...slow]) {
-    wake();
+  for (const refresh of [...slow]) {
+    refresh();
   }
 }
 for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"]) {

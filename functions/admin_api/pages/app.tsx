@@ -3,17 +3,17 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { currentSession, setCurrentSession } from "./current_session";
-import { homeOf } from "./roles";
+import { homeView } from "./roles";
 import { currentRoute, navigate, type Route, useRoute } from "./router";
 import { finishSignIn, openSession, type Session, SignInError } from "./session";
 import { Shell, SignInPage } from "./shell";
 import { Notice } from "./ui/components";
 import { type View as ConsoleView, VIEWS } from "./views";
 
-function Missing() {
+function NotFound() {
   return (
     <Notice isWholePage title="Page not found">
-      There is no page at this address. <a href={navigate.href(homeOf(currentSession()))}>Go to the start page</a>.
+      There is no page at this address. <a href={navigate.href(homeView(currentSession()))}>Go to the start page</a>.
     </Notice>
   );
 }
@@ -23,7 +23,7 @@ function View({ route, session }: { route: Route; session: Session }) {
   const view = Object.hasOwn(VIEWS, segments[0]) ? VIEWS[segments[0]] : null;
   useEffect(() => {
     if (segments[0] === "") {
-      navigate(homeOf(session), {}, { replace: true });
+      navigate(homeView(session), {}, { replace: true });
     }
   }, [segments[0]]);
   const Shown: ConsoleView["detail"] | null = view && (segments.length > 1 ? view.detail : view.view);
@@ -32,7 +32,7 @@ function View({ route, session }: { route: Route; session: Session }) {
       {Shown ? (
         <Shown key={segments.join("/")} id={segments[1]} segments={segments} />
       ) : (
-        segments[0] !== "" && <Missing />
+        segments[0] !== "" && <NotFound />
       )}
     </Shell>
   );

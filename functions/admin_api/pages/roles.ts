@@ -19,5 +19,5 @@ export function canSeeAllTenants() {
 }
 
 // Start page: the overview for admins and for users of all tenants, the clusters for other users.
-export const homeOf = ({ groups }: { groups: string[] }) =>
+export const homeView = ({ groups }: { groups: string[] }) =>
   groups.includes("admin") || groups.includes(EVERY_TENANT) ? "overview" : "clusters";

@@ -15,10 +15,10 @@ const listeners = new Set<() => void>();
 
 export function currentRoute(): Route {
   const segments = location.pathname.slice(ROOT.pathname.length).replace(/\/$/, "").split("/");
-  return { segments: segments.map(decoded), query: new URLSearchParams(location.search) };
+  return { segments: segments.map(decodeSegment), query: new URLSearchParams(location.search) };
 }
 
-function decoded(word: string) {
+function decodeSegment(word: string) {
   try {
     return decodeURIComponent(word);
   } catch {
@@ -85,8 +85,8 @@ addEventListener("click", (event) => {
     return;
   }
   const url = new URL(link.getAttribute("href") ?? "", document.baseURI);
-  const ours = url.origin === ROOT.origin && url.pathname.startsWith(ROOT.pathname);
-  if (!ours || url.hash || url.pathname.startsWith(`${ROOT.pathname}assets/`)) {
+  const isInternal = url.origin === ROOT.origin && url.pathname.startsWith(ROOT.pathname);
+  if (!isInternal || url.hash || url.pathname.startsWith(`${ROOT.pathname}assets/`)) {
     return;
   }
   event.preventDefault();

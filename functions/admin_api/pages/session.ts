@@ -52,9 +52,9 @@ export class Session {
   }
 
   restore() {
-    const kept = sessionStorage.getItem(STORAGE_KEY);
-    if (kept) {
-      this.#take(JSON.parse(kept));
+    const stored = sessionStorage.getItem(STORAGE_KEY);
+    if (stored) {
+      this.#take(JSON.parse(stored));
     }
   }
 
@@ -111,7 +111,7 @@ export class Session {
         this.end();
         return;
       }
-      this.keep({ id: found.id_token as string, refresh: found.refresh_token ?? before.refresh, claims });
+      this.store({ id: found.id_token as string, refresh: found.refresh_token ?? before.refresh, claims });
     } catch (error) {
       if (error instanceof oauth.ResponseBodyError) {
         this.end();
@@ -119,7 +119,7 @@ export class Session {
     }
   }
 
-  keep(tokens: Tokens) {
+  store(tokens: Tokens) {
     sessionStorage.setItem(STORAGE_KEY, JSON.stringify(tokens));
     this.#take(tokens);
   }
@@ -222,7 +222,7 @@ export async function openSession() {
   }
   const insecure = new URL(signIn.discovery).protocol === "http:" && ROOT.hostname === "127.0.0.1";
   const client = { client_id: signIn.client, [oauth.clockTolerance]: CLOCK_TOLERANCE_SECONDS };
-  const session = new Session(() => discovered(signIn), client, insecure);
+  const session = new Session(() => discover(signIn), client, insecure);
   session.restore();
   if (session.state !== "signed-in") {
     await session.server(); // reports a failing issuer immediately
@@ -230,7 +230,7 @@ export async function openSession() {
   return session;
 }
 
-async function discovered({ discovery, issuer }: SignInConfig) {
+async function discover({ discovery, issuer }: SignInConfig) {
   try {
     const answer = await fetch(discovery, { headers: { accept: "application/json" } });
     return await oauth.processDiscoveryResponse(new URL(issuer), answer);
@@ -269,7 +269,7 @@ export async function finishSignIn(session: Session, url: URL) {
       requireIdToken: true,
     });
     const claims = oauth.getValidatedIdTokenClaims(found) as Claims;
-    session.keep({ id: found.id_token as string, refresh: found.refresh_token ?? null, claims });
+    session.store({ id: found.id_token as string, refresh: found.refresh_token ?? null, claims });
   } catch (error) {
     const { error_description, error: code, message } = error as Error & { error_description?: string; error?: string };
     const reason = error_description ?? code ?? message;

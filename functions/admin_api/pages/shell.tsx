@@ -131,10 +131,10 @@ export function Shell({
     );
   return (
     <>
-      <a class="skip" href="#content">
+      <a class="skip-link" href="#content">
         Skip to main content
       </a>
-      <header class="top">
+      <header class="page-header">
         <a class="brand" href={navigate.href("", { tenant: last })}>
           <Logo /> Counterfoil
         </a>
@@ -160,7 +160,7 @@ export function Shell({
         <a href={LICENSES} target="_blank" rel="noreferrer">
           Third-party licenses
         </a>
-        <span class="quiet">
+        <span class="muted">
           Updates every second, or every {SLOW_SECONDS} seconds after {QUIET_MINUTES} minutes without changes or input.
         </span>
       </footer>
@@ -172,7 +172,7 @@ const LICENSES = document.querySelector<HTMLLinkElement>('link[rel="license"]')?
 
 export function Logo() {
   return (
-    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" width="22" height="22">
+    <svg class="logo" viewBox="0 0 32 32" aria-hidden="true" width="22" height="22">
       <rect width="32" height="32" rx="6" fill="currentColor" />
       <path class="paper" d="M7 8h18v16H7z" />
       <path class="cut" d="M16 8v16" />
@@ -203,7 +203,7 @@ export function SignInPage({
     });
   };
   return (
-    <main class="door" id="content">
+    <main class="sign-in" id="content">
       <Logo />
       <h1>{title}</h1>
       {failed && (
@@ -216,7 +216,7 @@ export function SignInPage({
           ? "Sign in again to return to this page."
           : "Review matched documents, differences and failed work items."}
       </p>
-      <button ref={button} class="main" type="button" disabled={busy} onClick={signIn}>
+      <button ref={button} class="primary" type="button" disabled={busy} onClick={signIn}>
         Sign in
       </button>
     </main>

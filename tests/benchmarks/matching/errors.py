@@ -11,7 +11,7 @@ from counterfoil.documents.matching.normalize import KINDS, Document, document
 from counterfoil.documents.matching.rules import arrival_order_key
 from counterfoil.documents.matching.score import match_probabilities, score
 from tools.evaluation.agreement import Edge
-from tools.evaluation.command import Matched, document_ids
+from tools.evaluation.command import MatchingResult, document_ids
 from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
 
 HEADER = (
@@ -41,7 +41,7 @@ class Mistake:
     """Reason why the child has no match or needs review."""
 
 
-def mistakes(labeled: LabeledSet, matched: Matched) -> Iterator[Mistake]:
+def mistakes(labeled: LabeledSet, matched: MatchingResult) -> Iterator[Mistake]:
     """Every false and every missed link, under the current weights."""
     assert labeled.edges is not None
     known = {found.id: found for found in labeled.documents}
@@ -59,7 +59,7 @@ def mistakes(labeled: LabeledSet, matched: Matched) -> Iterator[Mistake]:
 
 
 def _false_link(
-    edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str, str], matched: Matched
+    edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str, str], matched: MatchingResult
 ) -> Mistake:
     evidence = matched.edges[edge]
     child = known[names[evidence["child"]]]
@@ -84,7 +84,7 @@ def _missed_link(
     known: Mapping[str, LabeledDocument],
     read: Mapping[str, Document],
     names: Mapping[str, str],
-    matched: Matched,
+    matched: MatchingResult,
 ) -> Mistake:
     one, other = sorted(edge)
     found = None

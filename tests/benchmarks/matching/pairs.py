@@ -32,7 +32,7 @@ class Half:
     @property
     def truth(self) -> list[bool]:
         """Ground truth of each pair."""
-        return [pair.true for pair in self.pairs]
+        return [pair.is_match for pair in self.pairs]
 
 
 def read_half(folder: Path) -> Half:

@@ -87,9 +87,9 @@ def _mean(agreements: Sequence[Agreement]) -> Agreement:
         fmean(one.precision for one in agreements),
         fmean(one.recall for one in agreements),
         fmean(one.f1 for one in agreements),
-        sum(one.found for one in agreements),
-        sum(one.true for one in agreements),
-        sum(one.both for one in agreements),
+        sum(one.predicted for one in agreements),
+        sum(one.expected for one in agreements),
+        sum(one.correct for one in agreements),
     )
 
 
@@ -120,5 +120,5 @@ def calibration(known: Iterable[Tenant]) -> float:
         for group in tenant.groups():
             found = match_probabilities([score(group.child, other) for other in group.candidates])
             best = max(range(len(found)), key=found.__getitem__)
-            seen.append((found[best], group.candidates[best].id in group.true))
+            seen.append((found[best], group.candidates[best].id in group.matches))
     return calibration_error(seen)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.local import deployment
-from cli.local.place import ROOT
+from cli.local.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from cli.local import deployment
 from cli.local.cloud import State
 from cli.local.deployment import DeployOptions, Progress
 from cli.local.emulator import Emulator
-from cli.local.place import ROOT, CloudFolder
+from cli.local.paths import ROOT, CloudPaths
 
 URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
 
@@ -67,8 +67,8 @@ def test_state_stores_the_tuning_of_a_deployment(tmp_path: Path):
     tuning = DeployOptions({"LEASE_SECONDS": "60"}, 20)
     state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
     assert state.tuning == DeployOptions()
-    state.deployed("abc", 1, {}, tuning).save(CloudFolder(tmp_path))
-    loaded = State.load(CloudFolder(tmp_path))
+    state.deployed("abc", 1, {}, tuning).save(CloudPaths(tmp_path))
+    loaded = State.load(CloudPaths(tmp_path))
     assert loaded is not None
     assert loaded.tuning == tuning
 
@@ -77,7 +77,7 @@ def test_missing_cdk_error_suggests_make_setup(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
         deployment.deploy(
-            CloudFolder(tmp_path),
+            CloudPaths(tmp_path),
             Emulator(1, 0, 1, ""),
             URL,
             DeployOptions(),

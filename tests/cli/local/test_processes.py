@@ -11,7 +11,7 @@ import pytest
 
 from cli.local import processes
 from cli.local.emulator import Emulator
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.processes import CloudProcess
 
 SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
@@ -44,20 +44,20 @@ def start() -> Iterator[Start]:
 def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     start(tmp_path, program=WITH_CHILD)
     assert len(processes.find_processes(tmp_path)) == 2
-    assert processes.end_all(tmp_path) == 2
+    assert processes.terminate_all(tmp_path) == 2
     assert processes.find_processes(tmp_path) == []
 
 
 def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
     start(tmp_path / "one")
     other = start(tmp_path / "other")
-    processes.end_all(tmp_path / "one")
+    processes.terminate_all(tmp_path / "one")
     assert other.poll() is None
 
 
 def test_single_process_can_be_ended(start: Start, tmp_path: Path):
     emulator, deployment = start(tmp_path), start(tmp_path, CloudProcess.DEPLOYMENT)
-    assert processes.end_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
+    assert processes.terminate_all(tmp_path, [CloudProcess.DEPLOYMENT]) == 1
     deployment.wait(timeout=10)
     assert emulator.poll() is None
 
@@ -65,10 +65,10 @@ def test_single_process_can_be_ended(start: Start, tmp_path: Path):
 def test_reused_process_id_is_rejected(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
     emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(CloudFolder(tmp_path))
+    assert not emulator.runs_in(CloudPaths(tmp_path))
 
 
 def test_process_with_other_start_time_is_rejected(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(CloudFolder(tmp_path))
+    assert not emulator.runs_in(CloudPaths(tmp_path))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from cli.failures import CloudError
-from cli.local.place import CloudFolder
+from cli.local.paths import CloudPaths
 from cli.local.sign_in import LocalSignIn, Session, address_of
 from tests.cli.local.test_console import People
 
@@ -36,7 +36,7 @@ class Pool(People):
 @pytest.fixture
 def user_pool(tmp_path: Path) -> Any:
     made: Any = Pool()
-    made.place = CloudFolder(tmp_path)
+    made.paths = CloudPaths(tmp_path)
     made.state = SimpleNamespace(emulator=SimpleNamespace(secret="a secret"))
     return made
 
@@ -62,10 +62,10 @@ def test_command_signs_in_once_as_admin(user_pool: Any) -> None:
 
 def test_sessions_are_private_and_deleted_with_the_cloud(user_pool: Any) -> None:
     sent_tokens(user_pool)
-    (kept,) = user_pool.place.folder.iterdir()
-    assert kept == user_pool.place.sessions
+    (kept,) = user_pool.paths.folder.iterdir()
+    assert kept == user_pool.paths.sessions
     assert kept.stat().st_mode & 0o777 == 0o600
-    user_pool.place.clear()
+    user_pool.paths.clear()
     assert not kept.exists()
 
 
@@ -98,12 +98,12 @@ def test_each_name_is_a_separate_user(user_pool: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"kim": {"token": 1}}', '{"kim": 3}'])
 def test_invalid_session_file_is_replaced(user_pool: Any, text: str) -> None:
-    user_pool.place.sessions.write_text(text)
+    user_pool.paths.sessions.write_text(text)
     assert sent_tokens(user_pool) == user_pool.issued
 
 
 def test_unwritable_folder_is_reported(user_pool: Any) -> None:
-    user_pool.place = CloudFolder(user_pool.place.folder / "gone")
+    user_pool.paths = CloudPaths(user_pool.paths.folder / "gone")
     with pytest.raises(CloudError, match="cannot use"):
         sent_tokens(user_pool)
 

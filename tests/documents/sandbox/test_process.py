@@ -24,7 +24,7 @@ from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
 from tests.documents.reading.samples import LASKU, bundle, invoice_without_readable_amounts, scanned_pdf, text_pdf
 from tests.documents.test_page_images import drawing_forever
-from tools.sample_generator.bulk import deals
+from tools.sample_generator.bulk import orders_with_invoices
 from tools.sample_generator.bundle import write_bundle
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,11 @@ def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
 
 
 def test_child_applies_the_rules_like_its_parent() -> None:
-    for content in (text_pdf(LASKU), text_pdf(LASKU, LASKU), write_bundle([deal for _, deal in deals(1, 3)])):
+    for content in (
+        text_pdf(LASKU),
+        text_pdf(LASKU, LASKU),
+        write_bundle([deal for _, deal in orders_with_invoices(1, 3)]),
+    ):
         read = pages(content)
         assert parsers.split_pages(read) == split(read)
         assert parsers.read_pages(read) == reading.read(read)

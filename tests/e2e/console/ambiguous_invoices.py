@@ -26,7 +26,7 @@ def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
         if len(numbers) < count and {Kind.PURCHASE_ORDER, Kind.INVOICE} <= documents_by_kind.keys():
             order, invoice = documents_by_kind[Kind.PURCHASE_ORDER], documents_by_kind[Kind.INVOICE]
             name = str(len(numbers))
-            later_order = replace(order, issued=order.issued + timedelta(days=2))
+            later_order = replace(order, issue_date=order.issue_date + timedelta(days=2))
             orders += [
                 _write(folder, f"{name}-one", _with_unique_lines(order, 1)),
                 _write(folder, f"{name}-other", _with_unique_lines(later_order, 2)),

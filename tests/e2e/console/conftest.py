@@ -37,7 +37,7 @@ from playwright.sync_api import Error as BrowserError
 
 from cli.local.cloud import Cloud
 from cli.local.console import ALL_TENANTS, Role
-from cli.local.place import ROOT
+from cli.local.paths import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from tests.e2e.console.ambiguous_invoices import SEED

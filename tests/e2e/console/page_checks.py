@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, ViewportSize, expect
 
-from cli.local.place import ROOT
+from cli.local.paths import ROOT
 
 SCREENSHOTS = ROOT / "build" / "console-pictures"
 WIDE: ViewportSize = {"width": 1280, "height": 900}

@@ -299,9 +299,9 @@ def test_large_export_survives_a_closed_dialog(
     check_page(page, "export-ready")
     with page.expect_download() as download:
         entry.get_by_role("button", name="Download").click()
-    download.value.save_as(tmp_path / "letters.csv")
+    download.value.save_as(tmp_path / "dead-letters.csv")
 
-    exported_rows = csv.DictReader((tmp_path / "letters.csv").read_text("utf-8").splitlines())
+    exported_rows = csv.DictReader((tmp_path / "dead-letters.csv").read_text("utf-8").splitlines())
     assert {UUID(item["job_id"]) for item in exported_rows} == set(dead_letters)
     assert download.value.suggested_filename.startswith(f"dead-letters-{tenant.slug}-")
 

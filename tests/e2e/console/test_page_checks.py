@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from cli.local.cloud import Cloud
-from cli.local.place import ROOT
+from cli.local.paths import ROOT
 from tests.e2e.console.browser_faults import FaultRecorder
 from tests.e2e.console.page_checks import check_page
 from tests.e2e.polling import wait_until

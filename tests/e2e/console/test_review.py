@@ -70,7 +70,7 @@ def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousIn
     page.keyboard.type("The driver's note says so.")
     page.keyboard.press("Control+Enter")
 
-    expect(page.locator(".told")).to_contain_text("confirmed")
+    expect(page.locator(".decision-notice")).to_contain_text("confirmed")
     expect(heading).not_to_have_text(chosen_heading)
     (number,) = [number for number in ambiguous.numbers if number in chosen_heading]
     page.keyboard.press("u")
@@ -98,7 +98,7 @@ def test_conflicting_decision_requires_confirmation(
     expect(dialog.get_by_role("alert")).to_contain_text("rejected this pair")
     check_page(page, "review-conflict")
     dialog.get_by_role("button", name="Confirm anyway").click()
-    expect(page.locator(".told")).to_contain_text("confirmed")
+    expect(page.locator(".decision-notice")).to_contain_text("confirmed")
 
     page.get_by_role("link", name="View or change the decision").click()
     expect(page.locator("ol.timeline > li")).to_have_count(2)

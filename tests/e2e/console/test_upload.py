@@ -35,7 +35,7 @@ def test_dropped_files_are_uploaded_or_refused(console: Console, cloud: Cloud, t
     expect(panel.get_by_role("status")).to_have_text("1 file submitted, 1 failed")
     expect(panel.locator("li.failed")).to_contain_text("The file is empty")
     check_page(page, "uploads")
-    (uploaded,) = wait_until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final], 60)
+    (uploaded,) = wait_until(lambda: [item for item in uploads.list_uploads(cloud, tenant) if item.state.is_final], 60)
     assert (uploaded.file, uploaded.state) == ("Größe.xml", State.IGNORED)
 
 

@@ -113,7 +113,7 @@ def call_api(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN))
     settings.cache_clear()
     endpoint.database.cache_clear()
-    monkeypatch.setattr(auth, "emails_of_process", EmailStore())
+    monkeypatch.setattr(auth, "email_store", EmailStore())
 
     def call_api(
         body: object,

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from cli.local.place import node, search_path
+from cli.local.paths import node, search_path
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "functions" / "admin_api" / "pages"

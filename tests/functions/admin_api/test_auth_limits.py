@@ -13,7 +13,7 @@ from counterfoil.dead_letters import bulk, purges
 from counterfoil.operations.store import NewOperation
 from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
-from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, Reads, Request, Role
+from functions.admin_api.auth import Caller, RateLimitedError, RateLimiter, ReadTokens, Request, Role
 from functions.admin_api.handler import document
 from tests.dead_letters.dead_letter_factory import dead_letter_factory
 from tests.documents.matching.tenant_harness import TenantHarness
@@ -23,7 +23,7 @@ from tests.functions.admin_api.conftest import ApiResponse, CallApi, begin_sessi
 from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
-FIVE = RateLimiter(per_second=0.5, at_once=5)
+FIVE = RateLimiter(per_second=0.5, burst=5)
 """One user may take 4 of its tokens at once, and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
@@ -120,14 +120,14 @@ AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(
 @pytest.mark.parametrize("clock_errors", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
 def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
     """No process loses tokens: one is refilled between two requests."""
-    limiter = RateLimiter(per_second=1e6, at_once=1)
+    limiter = RateLimiter(per_second=1e6, burst=1)
 
     assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, True]
 
 
 @pytest.mark.parametrize("clock_errors", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
 def test_wrong_clock_gains_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
-    limiter = RateLimiter(per_second=1 / 60, at_once=1)
+    limiter = RateLimiter(per_second=1 / 60, burst=1)
 
     assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, False]
 
@@ -343,7 +343,7 @@ def test_unauthorized_changes_take_no_tokens(
 
 # Reads
 
-READ_LIMIT = RateLimiter(per_second=0.001, at_once=100, purpose="read")
+READ_LIMIT = RateLimiter(per_second=0.001, burst=100, purpose="read")
 """A user may take 80 tokens."""
 
 
@@ -352,12 +352,12 @@ class Readers:
 
     def __init__(self, database: Database) -> None:
         self.now = 0.0
-        self.reads = Reads(clock=lambda: self.now)
+        self.reads = ReadTokens(clock=lambda: self.now)
         self.database = database
 
     def read(self, user: str = ANN, seconds: float = 0.01, tenants: Sequence[str] = ("acme",)) -> bool:
         try:
-            with self.reads.admitted(Caller(user, Role.VIEWER, frozenset(tenants)), self.database, READ_LIMIT):
+            with self.reads.admit(Caller(user, Role.VIEWER, frozenset(tenants)), self.database, READ_LIMIT):
                 self.now += seconds
         except RateLimitedError:
             return False
@@ -400,10 +400,10 @@ def test_long_read_costs_its_duration(readers: Readers, admin: Connection) -> No
 def test_failed_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        readers.reads.admitted(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, READ_LIMIT),
+        readers.reads.admit(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, READ_LIMIT),
     ):
         readers.now += 2 / 0
-    assert readers.reads.spare == {(ANN, "acme"): 9.0}
+    assert readers.reads.unspent == {(ANN, "acme"): 9.0}
 
 
 @pytest.mark.parametrize("tenants", [("acme", "other"), ("*",)])
@@ -427,7 +427,7 @@ def test_read_limit_does_not_affect_changes(
     settings.cache_clear()
 
     monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # the machine may be slow
-    monkeypatch.setattr(endpoint, "reads_of_process", Reads())
+    monkeypatch.setattr(endpoint, "read_tokens", ReadTokens())
 
     responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
 

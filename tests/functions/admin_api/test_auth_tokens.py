@@ -23,7 +23,7 @@ def verify(sign_in: OidcSettings | None = POOL, now: datetime = NOW, **overrides
     """Return the claims that the function accepts, or the error. None removes a claim."""
     claims = {name: value for name, value in (CLAIMS | overrides).items() if value is not None}
     try:
-        event = auth.verified(request(claims), sign_in, now)
+        event = auth.verify_token(request(claims), sign_in, now)
     except UnauthorizedError as error:
         return str(error)
     accepted: Mapping[str, Any] = event["requestContext"]["authorizer"]["jwt"]["claims"]
@@ -107,13 +107,13 @@ def test_expiry_in_the_token_must_be_a_number(expiry: object) -> None:
     # The gateway formats numbers and strings alike.
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     with pytest.raises(UnauthorizedError, match="exp must be a number"):
-        auth.verified(request(claimed, token({"exp": expiry})), POOL, NOW)
+        auth.verify_token(request(claimed, token({"exp": expiry})), POOL, NOW)
 
 
 @pytest.mark.parametrize("expiry", [AT + 3600, AT + 3600.5])
 def test_expiry_in_the_token_may_be_any_number(expiry: float) -> None:
     claimed = CLAIMS | {"exp": str(AT + 3600)}
-    assert auth.verified(request(claimed, token({"exp": expiry})), POOL, NOW)
+    assert auth.verify_token(request(claimed, token({"exp": expiry})), POOL, NOW)
 
 
 def test_other_issuers_may_omit_token_use() -> None:
@@ -124,7 +124,7 @@ def test_other_issuers_may_omit_token_use() -> None:
 def test_missing_claims_or_issuer_is_unauthorized() -> None:
     for claims in (None, dict[str, Any]()):
         with pytest.raises(UnauthorizedError, match="The request has no token"):
-            auth.verified(request(claims), POOL, NOW)
+            auth.verify_token(request(claims), POOL, NOW)
     assert verify(None) == "This deployment has no token issuer."
 
 
@@ -138,7 +138,7 @@ def token(claims: Any) -> str:
 
 def caller(text: str, in_token: str) -> Caller:
     event = request(CLAIMS | {"cognito:groups": text}, in_token)
-    return Caller.from_claims(auth.verified(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
+    return Caller.from_claims(auth.verify_token(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
 
 
 def test_group_name_with_space_is_one_group() -> None:
@@ -175,7 +175,7 @@ def test_audience_with_space_is_one_audience() -> None:
     event = request(CLAIMS | {"aud": f"[{audience[0]}]"}, token({"aud": audience}))
 
     with pytest.raises(UnauthorizedError, match="audience mismatch"):
-        auth.verified(event, POOL, NOW)
+        auth.verify_token(event, POOL, NOW)
 
 
 # Over HTTP

@@ -47,7 +47,7 @@ def get(server: Console) -> Get:
     """`get(path, headers)` requests a path like the gateway."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        return server.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
+        return server.respond({"rawPath": path, "headers": headers or {}}, SETTINGS)
 
     return get
 
@@ -188,7 +188,7 @@ def test_config_names_the_token_issuer(get: Get, server: Console) -> None:
     assert json.loads(response["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
-    unconfigured = server.answer({"rawPath": "/console/config.json"}, Settings())
+    unconfigured = server.respond({"rawPath": "/console/config.json"}, Settings())
     assert json.loads(unconfigured["body"]) == {"sign_in": None}
 
 

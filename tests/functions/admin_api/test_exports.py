@@ -13,7 +13,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
-from functions.admin_api.api import exporting
+from functions.admin_api.api import exports
 from tests.dead_letters.dead_letter_factory import NOON, MakeDeadLetter
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, ApiResponse, CallApi
@@ -44,7 +44,7 @@ def read_export(response: ApiResponse) -> list[dict[str, Any]]:
 @pytest.fixture
 def export_as_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every export too large for a response."""
-    monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
 
 def test_json_lines_match_the_api(export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi) -> None:
@@ -209,7 +209,7 @@ def test_slow_export_becomes_an_operation(
     export: Export, add_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_dead_letter()
-    monkeypatch.setattr(exporting, "AT_ONCE_SECONDS", -1.0)
+    monkeypatch.setattr(exports, "MAX_RESPONSE_SECONDS", -1.0)
     assert export().status == 202
 
 
@@ -314,4 +314,4 @@ def test_repeated_request_returns_the_same_operation(export: Export, add_dead_le
 
 def test_largest_inline_export_fits_a_lambda_response(export: Export) -> None:
     headers = 10_000
-    assert -(-exporting.AT_ONCE_BYTES // 3) * 4 + headers < 6 * 1024 * 1024
+    assert -(-exports.MAX_RESPONSE_BYTES // 3) * 4 + headers < 6 * 1024 * 1024

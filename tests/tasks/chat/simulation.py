@@ -286,7 +286,7 @@ class Simulation:
                 {"tasks": RequeuePolicy()},
             )
             waiting = archiver.process("tasks", SQSRecord(body))
-        self.queue.visibility[message.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
+        self.queue.visibility[message.handle] = 0 if waiting is None else int(waiting.seconds) + 1
         self.queue.finish_batch([message], set() if waiting is None else {message.handle})
 
     # -- time ---------------------------------------------------------------------------------------------------------

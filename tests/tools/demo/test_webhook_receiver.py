@@ -108,6 +108,6 @@ def test_delivery_is_new_after_crash_during_storage(tmp_path: Path):
     broken = json.loads(content)
     del broken["subject_id"]  # noticed after the id was inserted
     with pytest.raises(KeyError):
-        inbox.take(json.dumps(broken).encode())
-    assert inbox.take(content)
+        inbox.store(json.dumps(broken).encode())
+    assert inbox.store(content)
     inbox.close()

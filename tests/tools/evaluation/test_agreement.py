@@ -38,7 +38,7 @@ def test_links_are_compared_individually() -> None:
 
 def test_link_of_any_duplicate_counts_for_the_group() -> None:
     other = edges("i3-order", "i3-delivery", "i3-i1", "i3-i2")
-    assert edges_agreement(other, TRUE).both == 1
+    assert edges_agreement(other, TRUE).correct == 1
     assert invoice_agreement(other) == invoice_agreement(TRUE) == Agreement(1.0, 1.0, 1.0, 4, 4, 4)
 
 
@@ -74,7 +74,9 @@ def test_either_document_may_be_the_duplicate() -> None:
 def test_pair_agreement_ignores_cluster_names() -> None:
     found = {"a": "1", "b": "1", "c": "1", "d": "2"}
     true = {"a": "x", "b": "x", "c": "y", "d": "y"}
-    assert pairs_agreement(found, true) == Agreement(precision=0.3333, recall=0.5, f1=0.4, found=3, true=2, both=1)
+    assert pairs_agreement(found, true) == Agreement(
+        precision=0.3333, recall=0.5, f1=0.4, predicted=3, expected=2, correct=1
+    )
 
 
 def test_empty_results_agree() -> None:

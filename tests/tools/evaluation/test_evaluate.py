@@ -81,9 +81,9 @@ def test_results_are_written_and_measured(small_set: Path, tmp_path: Path) -> No
         "precision": 1.0,
         "recall": 0.8,
         "f1": 0.8889,
-        "found": 4,
-        "true": 5,
-        "both": 4,
+        "predicted": 4,
+        "expected": 5,
+        "correct": 4,
     }
     assert figures["edge_agreement_copies_as_one"] == figures["edge_agreement"]
     assert figures["cluster_pair_agreement"]["recall"] == 0.5
@@ -120,8 +120,8 @@ def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> No
     )
     figures = json.loads(run(folder, "--output-dir", tmp_path / "out", "--json").stdout)
     found, in_true = figures["variance_agreement"], figures["variance_agreement_in_true_clusters"]
-    assert (found["found"], found["true"], found["both"]) == (2, 2, 1)
-    assert (in_true["found"], in_true["true"], in_true["both"]) == (1, 2, 1)
+    assert (found["predicted"], found["expected"], found["correct"]) == (2, 2, 1)
+    assert (in_true["predicted"], in_true["expected"], in_true["correct"]) == (1, 2, 1)
     assert [row[:3] for row in rows(tmp_path / "out" / "variances.csv")] == [
         ["document", "code", "verdict"],
         ["p2", "billed_beyond_order", "wrong"],

@@ -36,13 +36,13 @@ def make_a_retried_error_permanent(world: World) -> bool:
         simulated
         for simulated in world.attempts
         for entry in ledger(world)
-        if entry.task == simulated.task and entry.id == simulated.attempt.work_id and entry.became("pending")
+        if entry.task == simulated.task and entry.id == simulated.attempt.work_id and entry.changed_to("pending")
         if entry.worker == simulated.worker
-        and simulated.raised is not None
-        and not isinstance(simulated.raised, DeferredError)
+        and simulated.exception is not None
+        and not isinstance(simulated.exception, DeferredError)
     ]
     for simulated in retried[:1]:
-        simulated.raised = InvalidDocumentError("It is damaged", code="damaged_pdf")
+        simulated.exception = InvalidDocumentError("It is damaged", code="damaged_pdf")
     return bool(retried)
 
 
@@ -55,7 +55,7 @@ def delay_the_first_attempt(world: World) -> bool:
 
 def lower_a_limit(world: World) -> bool:
     retried = [entry.id for entry in ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
-    world.bounds |= dict.fromkeys(retried, 1)
+    world.attempt_limits |= dict.fromkeys(retried, 1)
     return bool(retried)
 
 
@@ -63,7 +63,7 @@ def forget_second_runs(world: World) -> bool:
     rerun = [
         simulated
         for simulated in world.attempts
-        if isinstance(simulated.raised, DatabaseUnavailableError) and simulated.runs > 1
+        if isinstance(simulated.exception, DatabaseUnavailableError) and simulated.runs > 1
     ]
     for simulated in rerun:
         simulated.runs, simulated.could_run = 1, True

@@ -30,7 +30,7 @@ ENOUGH = 1000
 def describe(result: History) -> str:
     """Format a failed history with the command that repeats it."""
     command = f"counterfoil simulate --histories 1 --seed {result.seed}"
-    return "\n".join([*result.story, f"seed {result.seed}: {result.violation}", f"Repeat with: {command}"])
+    return "\n".join([*result.log, f"seed {result.seed}: {result.violation}", f"Repeat with: {command}"])
 
 
 @pytest.fixture
@@ -67,21 +67,21 @@ def test_earlier_failures_do_not_recur(store: Store, kept: dict[str, object]) ->
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_is_detected(store: Store, mutant: Mutant) -> None:
     with mutant.patch():
-        seeds = (mutant.caught_at, *range(1, ENOUGH + 1))
+        seeds = (mutant.seed, *range(1, ENOUGH + 1))
         violations = (history.run(seed, store, prepare=mutant.prepare).violation for seed in seeds)
         caught = next((violation for violation in violations if violation is not None), None)
 
     assert caught is not None
-    assert re.search(mutant.caught_by, caught)
+    assert re.search(mutant.expected_violation, caught)
 
 
 @pytest.mark.parametrize("seed", range(40, 46))
 def test_seed_is_deterministic(store: Store, seed: int) -> None:
-    once = history.run(seed, store, with_story=True)
+    once = history.run(seed, store, with_log=True)
     history.run(seed + 1, store)
-    again = history.run(seed, store, with_story=True)
+    again = history.run(seed, store, with_log=True)
 
-    assert once.story == again.story
+    assert once.log == again.log
     assert once.steps > 0
 
 
@@ -91,8 +91,8 @@ def test_violation_includes_story_with_virtual_times(store: Store, break_histori
     found = history.run(3, store)
 
     assert found.violation == "everything is wrong"
-    assert any("ledger" in line and "pending -> in-progress" in line for line in found.story)
-    assert all(line.startswith(("02 ", "03 ", "    ")) for line in found.story)
+    assert any("ledger" in line and "pending -> in-progress" in line for line in found.log)
+    assert all(line.startswith(("02 ", "03 ", "    ")) for line in found.log)
 
 
 def test_command_reports_violations_in_output_and_exit_code() -> None:

@@ -21,7 +21,7 @@ def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
 
 def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant]) -> None:
     pairs = list(two_tenants[0].pairs())
-    assert sum(pair.true for pair in pairs) == 24  # each order's own invoice, without duplicates
+    assert sum(pair.is_match for pair in pairs) == 24  # each order's own invoice, without duplicates
     assert all(pair.child.kind == "invoice" and pair.parent.kind == "purchase_order" for pair in pairs)
     assert len(pairs) > 24  # orders of the same seller are candidates as well
 
@@ -37,7 +37,7 @@ def test_unrelated_pairs_are_deterministic_and_never_true(two_tenants: list[Tena
     drawn = list(two_tenants[0].unrelated_pairs(Random(1)))
     assert drawn == list(two_tenants[0].unrelated_pairs(Random(1)))
     assert drawn
-    assert not any(pair.true for pair in drawn)
+    assert not any(pair.is_match for pair in drawn)
 
 
 def test_every_level_has_a_prior(two_tenants: list[Tenant]) -> None:

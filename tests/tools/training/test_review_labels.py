@@ -65,9 +65,11 @@ def test_last_decision_is_the_label(harness: TenantHarness) -> None:
     harness.file(confirmation("AB-1", 1))
     harness.decide(3, 4, "confirmed")  # invoice and confirmation: types that never match
     found = read_labels(harness)
-    labels = [(harness.ids.index(one.child.id), harness.ids.index(one.parent.id), one.true) for one in found.pairs()]
+    labels = [
+        (harness.ids.index(one.child.id), harness.ids.index(one.parent.id), one.is_match) for one in found.pairs()
+    ]
     assert sorted(labels) == [(1, 0, False), (3, 2, True)]
-    assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
+    assert [(len(group.candidates), len(group.matches)) for group in found.groups()] == [(1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (MIN_CASES, 9)])

@@ -60,7 +60,7 @@ export function Audit() {
         <pre tabindex={0} role="region" aria-label="Command">
           counterfoil audit verify --tenant {tenant}
         </pre>
-        <p class="quiet">
+        <p class="muted">
           The command reports the first entry that was changed, removed, inserted or moved. Regularly store the hash of
           the newest entry elsewhere, because a rewritten trail cannot match it.
         </p>
@@ -91,7 +91,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
         />
       </label>
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Show
         </button>
         {target && (
@@ -145,7 +145,7 @@ export function AuditEntries({
               {entry.version_after !== null && (
                 <>
                   {" "}
-                  <span class="quiet">
+                  <span class="muted">
                     version {entry.version_before} → {entry.version_after}
                   </span>
                 </>
@@ -188,7 +188,7 @@ function Targets({ entry: { action, targets }, tenant }: { entry: Entry; tenant:
           <>{short(target)} </>
         ),
       )}
-      {targets.length > MAX_SHOWN && <span class="quiet">and {formatNumber(targets.length - MAX_SHOWN)} more</span>}
+      {targets.length > MAX_SHOWN && <span class="muted">and {formatNumber(targets.length - MAX_SHOWN)} more</span>}
     </>
   );
 }

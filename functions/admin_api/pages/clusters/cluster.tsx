@@ -3,12 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
-import { DocumentLink, documentTitle, Seller, toSummary, type WithText } from "../documents/summary";
+import { DocumentLink, documentTitle, Supplier, toSummary, type WithText } from "../documents/summary";
 import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions";
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
-import { HowSure } from "../ui/evidence";
+import { MatchScore } from "../ui/evidence";
 import { formatDecimal, formatMoney, formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
@@ -156,8 +156,8 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
       ))}
       {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
       {cluster.computed_at && (
-        <p class="quiet">
-          Compared on <Time at={cluster.computed_at} both />
+        <p class="muted">
+          Compared on <Time at={cluster.computed_at} showsUtc />
         </p>
       )}
     </div>
@@ -185,9 +185,9 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
         choose={(number) => setChosen(chosen === number ? null : number)}
       />
       {matches.length ? (
-        <ul class="links">
+        <ul class="matches">
           {matches.map((edge, number) => (
-            <li key={`${edge.document_a_id} ${edge.document_b_id}`} class={chosen === number ? "chosen" : ""}>
+            <li key={`${edge.document_a_id} ${edge.document_b_id}`} class={chosen === number ? "selected" : ""}>
               <button
                 type="button"
                 class="link"
@@ -197,9 +197,9 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
                 {title(edge.document_a_id)} ↔ {title(edge.document_b_id)}
               </button>
               {chosen === number && (
-                <div class="why">
+                <div class="match-reasons">
                   {edge.reasoning && <p>{edge.reasoning}</p>}
-                  <HowSure
+                  <MatchScore
                     match={edge}
                     caption={`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`}
                   />
@@ -209,7 +209,7 @@ function LinkList({ cluster, current }: { cluster: ShownCluster; current: string
           ))}
         </ul>
       ) : (
-        <p class="quiet">No matches yet.</p>
+        <p class="muted">No matches yet.</p>
       )}
       <ShownCount shown={matches.length} total={cluster.matches_total} noun="matches" />
     </section>
@@ -241,7 +241,7 @@ function DocumentTable({
             <th scope="col">File</th>
             {canDecide && (
               <th scope="col">
-                <span class="unseen">Actions</span>
+                <span class="visually-hidden">Actions</span>
               </th>
             )}
           </tr>
@@ -253,7 +253,7 @@ function DocumentTable({
                 <DocumentLink doc={doc} tenant={cluster.tenant} />
               </td>
               <td data-label="Supplier">
-                <Seller doc={doc} />
+                <Supplier doc={doc} />
               </td>
               <td data-label="Date">{doc.date}</td>
               <td data-label="Total" class="count">
@@ -315,7 +315,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
   return (
     <section aria-labelledby="lines">
       <h2 id="lines">Line items</h2>
-      <div class="scrolled" tabindex={0} role="region" aria-label="Table of line items">
+      <div class="scrollable" tabindex={0} role="region" aria-label="Table of line items">
         <table class="rows lines">
           <thead>
             <tr>
@@ -349,7 +349,11 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                   <td data-label="Unit">{line.unit_name}</td>
                   {shown.map((name) => (
                     <td data-label={capitalize(name)} class="count">
-                      {differs(name) ? <Differing>{formatDecimal(line[name])}</Differing> : formatDecimal(line[name])}
+                      {differs(name) ? (
+                        <DifferingValue>{formatDecimal(line[name])}</DifferingValue>
+                      ) : (
+                        formatDecimal(line[name])
+                      )}
                     </td>
                   ))}
                   <td data-label="Price" class="count">
@@ -358,7 +362,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                   {differ && (
                     <td data-label="Billed at" class="count">
                       {billed && billed !== line.price ? (
-                        <Differing>{formatMoney(billed, line.currency)}</Differing>
+                        <DifferingValue>{formatMoney(billed, line.currency)}</DifferingValue>
                       ) : (
                         formatMoney(billed, line.currency)
                       )}
@@ -378,17 +382,17 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
 function ShownCount({ shown, total, noun }: { shown: number; total: number; noun: string }) {
   return (
     total > shown && (
-      <p class="quiet">
+      <p class="muted">
         {formatNumber(shown)} of {formatNumber(total)} {noun} are shown.
       </p>
     )
   );
 }
 
-const Differing = ({ children }: { children: ComponentChildren }) => (
-  <b class="apart">
+const DifferingValue = ({ children }: { children: ComponentChildren }) => (
+  <b class="differs">
     {children}
-    <span class="unseen"> (differs)</span>
+    <span class="visually-hidden"> (differs)</span>
   </b>
 );
 

@@ -99,9 +99,9 @@ function Counts({ filter, counts }: { filter: ListFilter; counts: Record<string,
 
 function Filter({ filter }: { filter: ListFilter }) {
   const [supplier, setSupplier] = useTyped(filter.supplier);
-  const [which, setWhich] = useTyped(filter.number);
+  const [number, setNumber] = useTyped(filter.number);
   const change = (more: Partial<ListFilter>) =>
-    navigate.to(hrefOf({ ...filter, cursor: "", supplier: supplier.trim(), number: which.trim(), ...more }));
+    navigate.to(hrefOf({ ...filter, cursor: "", supplier: supplier.trim(), number: number.trim(), ...more }));
   const submit = (event: Event) => {
     event.preventDefault();
     change({});
@@ -122,13 +122,13 @@ function Filter({ filter }: { filter: ListFilter }) {
         <input
           type="search"
           maxlength={MAX_TEXT_LENGTH}
-          value={which}
-          onInput={(event) => setWhich(event.currentTarget.value)}
+          value={number}
+          onInput={(event) => setNumber(event.currentTarget.value)}
         />
       </label>
       <Choice title="Sort" value={filter.sort} options={SORTS} choose={(sort) => change({ sort })} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {(filter.supplier || filter.number) && (
@@ -192,15 +192,15 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
     <tr>
       <td data-label="Status">
         <ClusterStatus status={cluster.status} />
-        {cluster.is_computing && <span class="quiet file-name">comparison is being updated</span>}
+        {cluster.is_computing && <span class="muted file-name">comparison is being updated</span>}
       </td>
       <td data-label="Purchase order">
         <a href={navigate.href(`clusters/${cluster.id}`, { tenant: cluster.tenant })}>{title}</a>
-        <span class="quiet file-name">
-          <span class="clip">{cluster.reason}</span>
+        <span class="muted file-name">
+          <span class="line-clamp">{cluster.reason}</span>
         </span>
       </td>
-      <td data-label="Supplier">{cluster.supplier ?? <span class="quiet">not read</span>}</td>
+      <td data-label="Supplier">{cluster.supplier ?? <span class="muted">not read</span>}</td>
       <td data-label="Ordered" class="count">
         {formatMoney(cluster.ordered)}
       </td>
@@ -211,7 +211,7 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
         {formatMoney(cluster.billed)}
       </td>
       <td data-label="At stake" class="count">
-        <b>{formatMoney(cluster.at_stake)}</b> <span class="quiet">{cluster.currency}</span>
+        <b>{formatMoney(cluster.at_stake)}</b> <span class="muted">{cluster.currency}</span>
       </td>
       <td data-label="Age">
         <time datetime={cluster.waiting_since} title={formatMoment(new Date(cluster.waiting_since))}>

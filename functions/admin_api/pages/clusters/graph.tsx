@@ -10,7 +10,7 @@ type Link = Ends & { decided_by: string };
 const MAX_LINE_LENGTH = 24; // characters
 export const MAX_NODES = 60;
 
-const clipped = (text: string) => (text.length > MAX_LINE_LENGTH ? `${text.slice(0, MAX_LINE_LENGTH - 1)}…` : text);
+const truncate = (text: string) => (text.length > MAX_LINE_LENGTH ? `${text.slice(0, MAX_LINE_LENGTH - 1)}…` : text);
 
 // `chosen`: the index of the selected match. Keyboard users select matches in the list below.
 export function Graph({
@@ -32,7 +32,7 @@ export function Graph({
   const found = layoutNodes(drawn, links);
   const { columns, positions, width, height } = found;
   return (
-    <div class="scrolled" tabindex={0} role="region" aria-label="Graph of documents and matches">
+    <div class="scrollable" tabindex={0} role="region" aria-label="Graph of documents and matches">
       <svg
         class="graph"
         viewBox={`0 0 ${width} ${height}`}
@@ -51,7 +51,7 @@ export function Graph({
             path && (
               // biome-ignore lint/a11y/noStaticElementInteractions: keyboard users select matches in the list below.
               <g
-                class={`link ${links[number].decided_by} ${chosen === number ? "chosen" : ""}`}
+                class={`link ${links[number].decided_by} ${chosen === number ? "selected" : ""}`}
                 onClick={() => choose(number)}
               >
                 <path class="wide" d={path} />
@@ -60,7 +60,7 @@ export function Graph({
             ),
         )}
         {drawn.map((doc) => (
-          <Box
+          <DocumentBox
             key={doc.id}
             doc={doc}
             at={positions.get(doc.id) as Point}
@@ -70,7 +70,7 @@ export function Graph({
         ))}
       </svg>
       {docs.length > drawn.length && (
-        <p class="quiet">
+        <p class="muted">
           The first {MAX_NODES} of {docs.length} documents are drawn.
         </p>
       )}
@@ -78,7 +78,17 @@ export function Graph({
   );
 }
 
-function Box({ doc, at, tenant, isCurrent }: { doc: DocumentInfo; at: Point; tenant: string; isCurrent: boolean }) {
+function DocumentBox({
+  doc,
+  at,
+  tenant,
+  isCurrent,
+}: {
+  doc: DocumentInfo;
+  at: Point;
+  tenant: string;
+  isCurrent: boolean;
+}) {
   const lines = [doc.number ?? documentTitle(doc), [doc.date, doc.total].filter(Boolean).join("  ")];
   return (
     <a
@@ -90,10 +100,10 @@ function Box({ doc, at, tenant, isCurrent }: { doc: DocumentInfo; at: Point; ten
       <title>{`${documentTitle(doc)} ${doc.seller ?? ""}`}</title>
       <rect x={at.x} y={at.y} width={BOX.width} height={BOX.height} rx="6" />
       <text class="name" x={at.x + 12} y={at.y + 23}>
-        {clipped(lines[0])}
+        {truncate(lines[0])}
       </text>
       <text x={at.x + 12} y={at.y + 43}>
-        {clipped(lines[1])}
+        {truncate(lines[1])}
       </text>
     </a>
   );

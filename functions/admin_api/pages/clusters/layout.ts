@@ -38,20 +38,20 @@ export function layoutNodes<Doc extends Placed>(docs: readonly Doc[], links: rea
     });
   };
   columns.forEach(numberRows);
-  const near = new Map(docs.map((doc): [string, string[]] => [doc.id, []]));
+  const neighbors = new Map(docs.map((doc): [string, string[]] => [doc.id, []]));
   for (const { a, b } of links) {
-    near.get(a)?.push(b);
-    near.get(b)?.push(a);
+    neighbors.get(a)?.push(b);
+    neighbors.get(b)?.push(a);
   }
   const meanRow = ({ id }: Placed) => {
-    const linked = (near.get(id) ?? []).filter((other) => rows.has(other)).map(rowOf);
-    return linked.length ? linked.reduce((sum, row) => sum + row, 0) / linked.length : rowOf(id);
+    const linkedRows = (neighbors.get(id) ?? []).filter((other) => rows.has(other)).map(rowOf);
+    return linkedRows.length ? linkedRows.reduce((sum, row) => sum + row, 0) / linkedRows.length : rowOf(id);
   };
   for (let round = 0; round < ROUNDS; round++) {
     for (const column of round % 2 ? [...columns].reverse() : columns) {
-      const wanted = new Map(column.docs.map((doc) => [doc.id, meanRow(doc)]));
-      const wantedRow = (doc: Doc) => wanted.get(doc.id) as number;
-      column.docs.sort((one, other) => wantedRow(one) - wantedRow(other)); // a stable sort
+      const targetRows = new Map(column.docs.map((doc) => [doc.id, meanRow(doc)]));
+      const targetRow = (doc: Doc) => targetRows.get(doc.id) as number;
+      column.docs.sort((one, other) => targetRow(one) - targetRow(other)); // a stable sort
       numberRows(column);
     }
   }
@@ -94,7 +94,7 @@ export function edgePaths(
   links: readonly Ends[],
   { columns, positions }: Pick<Layout<Placed>, "columns" | "positions">,
 ): (string | null)[] {
-  const taken = new Map(); // number of lines per lane
+  const lineCounts = new Map(); // number of lines per lane
   return links.map(({ a, b }) => {
     if (!positions.has(a) || !positions.has(b)) {
       return null;
@@ -109,10 +109,10 @@ export function edgePaths(
     for (const column of columns) {
       const left = pointOf(positions, column.docs[0].id).x;
       if (left > from.x && left < to.x) {
-        const wanted = y + ((endY - y) * (left - x)) / (endX - x);
-        const lane = laneOf(column, positions, wanted);
-        const count = taken.get(`${left} ${lane}`) ?? 0;
-        taken.set(`${left} ${lane}`, count + 1);
+        const target = y + ((endY - y) * (left - x)) / (endX - x);
+        const lane = laneOf(column, positions, target);
+        const count = lineCounts.get(`${left} ${lane}`) ?? 0;
+        lineCounts.set(`${left} ${lane}`, count + 1);
         const at = lane + (count % 2 ? -1 : 1) * Math.ceil(count / 2) * LANE;
         path += `${curve(x, y, left, at)}H${left + BOX.width}`;
         [x, y] = [left + BOX.width, at];

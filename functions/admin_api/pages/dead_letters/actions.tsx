@@ -81,7 +81,7 @@ const PAST: Record<string, string> = {
 export const pathOf = (deadLetter: { job_id: string }) => `admin/dlq/${encodeURIComponent(deadLetter.job_id)}`;
 
 // Returns the current dead letter and its last change, after a 412.
-async function newest(deadLetter: DeadLetterSummary) {
+async function fetchLatest(deadLetter: DeadLetterSummary) {
   const [now, { events }] = await Promise.all([
     get<DeadLetter>(pathOf(deadLetter)),
     get<Schemas["DeadLetterTimeline"]>(`${pathOf(deadLetter)}/timeline`),
@@ -95,7 +95,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
   const [seen, setSeen] = useState(deadLetter);
   const [last, setLast] = useState<Schemas["DeadLetterEvent"] | null>(null);
   const catchUp = async () => {
-    const found = await newest(seen);
+    const found = await fetchLatest(seen);
     if (found.now.version !== seen.version) {
       setSeen(found.now);
       setLast(found.last);
@@ -131,7 +131,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
 
 function ConflictNotice({ last, deadLetter }: { last: Schemas["DeadLetterEvent"]; deadLetter: DeadLetterSummary }) {
   return (
-    <div class="notice meanwhile">
+    <div class="notice conflict">
       <p>
         <b>
           <UserName value={last.actor} /> {PAST[last.outcome] ?? `changed it (${last.outcome})`}
@@ -176,11 +176,11 @@ export function ActionDialog({
     >
       <p>{description}</p>
       {action === "retry" && seen.status === "pending" && (
-        <p class="quiet">If the payload was edited, the retry uses the edited payload.</p>
+        <p class="muted">If the payload was edited, the retry uses the edited payload.</p>
       )}
       <FactList
         facts={[
-          ["Error", <span class="clip">{error.message || error.type}</span>],
+          ["Error", <span class="line-clamp">{error.message || error.type}</span>],
           ["Type", seen.task_type],
         ]}
       />

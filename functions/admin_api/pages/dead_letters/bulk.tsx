@@ -101,7 +101,7 @@ export function BulkDialog({
   onStarted?: () => void;
 }) {
   const { verb, isNoteRequired, field, label } = ACTIONS[action];
-  const [scope, setScope] = useState(deadLetters.length ? "chosen" : "found");
+  const [scope, setScope] = useState(deadLetters.length ? "selected" : "found");
   const [rate, setRate] = useState<number | string>(action === "retry" ? RETRY_RATE : MAX_PER_SECOND);
   const [hasCanary, setHasCanary] = useState(false);
   const [canary, setCanary] = useState<number | string>(CANARY);
@@ -123,10 +123,10 @@ export function BulkDialog({
     };
   }, [scope, round]);
   const preview = found && !("error" in found) ? found : null;
-  const count = scope === "chosen" ? deadLetters.length : (preview?.count ?? null);
+  const count = scope === "selected" ? deadLetters.length : (preview?.count ?? null);
   const submit = async (note: string) => {
     const body = {
-      ...(scope === "chosen"
+      ...(scope === "selected"
         ? { job_ids: deadLetters.map((deadLetter) => deadLetter.job_id) }
         : { filter: pendingFilter }),
       dry_run: false,
@@ -154,7 +154,7 @@ export function BulkDialog({
         <fieldset>
           <legend>Dead letters</legend>
           <label class="choice">
-            <input type="radio" name="scope" checked={scope === "chosen"} onChange={() => setScope("chosen")} />
+            <input type="radio" name="scope" checked={scope === "selected"} onChange={() => setScope("selected")} />
             The {formatNumber(deadLetters.length)} selected
           </label>
           <label class="choice">
@@ -165,7 +165,7 @@ export function BulkDialog({
       )}
       {group ? (
         <p>
-          All pending dead letters in the group: <b class="clip">{group}</b>
+          All pending dead letters in the group: <b class="line-clamp">{group}</b>
         </p>
       ) : (
         !deadLetters.length && <p>All pending dead letters that match the filter.</p>
@@ -173,7 +173,7 @@ export function BulkDialog({
       <div role="status">
         {scope === "found" &&
           (found === null ? (
-            <p class="quiet">Counting…</p>
+            <p class="muted">Counting…</p>
           ) : "error" in found ? (
             <ErrorNotice error={found.error} reload={() => setRound(round + 1)} />
           ) : (
@@ -243,7 +243,7 @@ function Sample({ found }: { found: Schemas["BulkPreview"] }) {
           const error = deadLetter.metadata.last_error;
           return (
             <li>
-              <b>{deadLetter.task_type}</b> <span class="clip">{error.message || error.type}</span>
+              <b>{deadLetter.task_type}</b> <span class="line-clamp">{error.message || error.type}</span>
             </li>
           );
         })}

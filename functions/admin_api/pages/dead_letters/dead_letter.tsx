@@ -109,7 +109,7 @@ function Actions({
           {offered.map(([name, { verb, key }], at) => (
             <button
               type="button"
-              class={at === 0 ? "main" : undefined}
+              class={at === 0 ? "primary" : undefined}
               aria-keyshortcuts={key}
               aria-disabled={busy}
               onClick={() => open(name)}
@@ -143,7 +143,7 @@ function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
     fingerprint: deadLetter.fingerprint,
   });
   const facts: Fact[] = [
-    ["Failed", <Time at={deadLetter.dlq_timestamp} both />],
+    ["Failed", <Time at={deadLetter.dlq_timestamp} showsUtc />],
     ["Reason", REASONS[deadLetter.dlq_reason] ?? deadLetter.dlq_reason],
     ["Attempts", formatNumber(deadLetter.attempts)],
     ["Type", deadLetter.task_type],
@@ -164,7 +164,7 @@ function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
     facts.push([
       "Closed",
       <>
-        <Time at={deadLetter.resolved_at} both /> by <UserName value={deadLetter.resolved_by} />
+        <Time at={deadLetter.resolved_at} showsUtc /> by <UserName value={deadLetter.resolved_by} />
       </>,
     ]);
   }
@@ -252,7 +252,7 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
               </td>
               <td data-label="Action">
                 <Status status={failure.status} />{" "}
-                {failure.resolution?.notes && <span class="quiet">{failure.resolution.notes}</span>}
+                {failure.resolution?.notes && <span class="muted">{failure.resolution.notes}</span>}
               </td>
             </tr>
           ))}
@@ -290,15 +290,15 @@ const KINDS = { attempt: "Attempt", dead_lettered: "Failure", change: "Change" }
 
 function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
-  const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
+  const title = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const what = REASONS[event.outcome] ?? event.outcome;
   return (
     <li class={event.kind}>
       <p>
         <b>
-          {which}: {what}
+          {title}: {what}
         </b>{" "}
-        <span class="quiet">
+        <span class="muted">
           <Time at={event.at} />, <UserName value={event.actor} />
           {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
@@ -310,7 +310,7 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
         </p>
       )}
       {event.next_attempt_at && (
-        <p class="quiet">
+        <p class="muted">
           Next attempt at <Time at={event.next_attempt_at} />
         </p>
       )}
@@ -320,11 +320,11 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
           {event.log.url && (
             <p>
               <a href={event.log.url} target="_blank" rel="noreferrer">
-                Log of {which} in the AWS console
+                Log of {title} in the AWS console
               </a>
             </p>
           )}
-          <pre tabindex={0} role="region" aria-label={`Command for the log of ${which}`}>
+          <pre tabindex={0} role="region" aria-label={`Command for the log of ${title}`}>
             {logCommand(event.log)}
           </pre>
         </details>
@@ -335,11 +335,11 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
           {event.trace_url && (
             <p>
               <a href={event.trace_url} target="_blank" rel="noreferrer">
-                Trace of {which} in the AWS console
+                Trace of {title} in the AWS console
               </a>
             </p>
           )}
-          <pre tabindex={0} role="region" aria-label={`Command for the trace of ${which}`}>
+          <pre tabindex={0} role="region" aria-label={`Command for the trace of ${title}`}>
             {traceCommand(event.trace_id)}
           </pre>
         </details>
@@ -363,7 +363,7 @@ function AuditTrail({ deadLetter }: { deadLetter: DeadLetter }) {
       ) : data.entries.length ? (
         <AuditEntries entries={data.entries} tenant={deadLetter.tenant} isSingleTarget />
       ) : (
-        <p class="quiet">No changes.</p>
+        <p class="muted">No changes.</p>
       )}
       <p>
         <a href={navigate.href("audit", query)}>Open in the audit trail</a>

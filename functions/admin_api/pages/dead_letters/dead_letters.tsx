@@ -71,7 +71,7 @@ export function DeadLetters() {
     <>
       <div class="heading">
         <h1>Dead letters</h1>
-        <nav class="aside" aria-label="More about dead letters">
+        <nav class="secondary-navigation" aria-label="More about dead letters">
           {canSeeAllTenants() && tenant !== UNASSIGNED && (
             <a href={navigate.href("dead-letters", { tenant: UNASSIGNED })}>Unassigned</a>
           )}
@@ -153,7 +153,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
       />
       <Days filter={filter} change={change} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {isFiltered && (
@@ -163,7 +163,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
         )}
       </div>
       {filter.fingerprint && (
-        <p class="chosen">
+        <p class="selected">
           Only dead letters in the group <code>{filter.fingerprint}</code>.{" "}
           <a href={hrefOf({ ...filter, fingerprint: "", cursor: "" })}>Show all groups</a>
         </p>
@@ -269,7 +269,7 @@ function Results({
             <tr>
               {choosable.length > 0 && (
                 <th scope="col">
-                  <span class="unseen">Selected</span>
+                  <span class="visually-hidden">Selected</span>
                 </th>
               )}
               <th scope="col">Failed</th>
@@ -323,10 +323,10 @@ function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltere
   if (isFiltered) {
     return <Notice title="No results">No dead letters match. Clear the search or choose another status.</Notice>;
   }
-  const only = filter.status.length === 1 && filter.status[0] === "pending";
+  const isPendingOnly = filter.status.length === 1 && filter.status[0] === "pending";
   return (
-    <Notice title={only ? "No pending dead letters" : "No dead letters"}>
-      {only ? "No failed work items need action." : "No dead letter has this status."}
+    <Notice title={isPendingOnly ? "No pending dead letters" : "No dead letters"}>
+      {isPendingOnly ? "No failed work items need action." : "No dead letter has this status."}
     </Notice>
   );
 }
@@ -343,13 +343,13 @@ function DeadLetterRow({
   const error = deadLetter.metadata.last_error;
   const href = navigate.href(`dead-letters/${deadLetter.job_id}`, { tenant: deadLetter.tenant });
   return (
-    <tr class={chosen ? "chosen" : undefined}>
+    <tr class={chosen ? "selected" : undefined}>
       {choose && (
-        <td class="choose">
+        <td class="select-cell">
           {deadLetter.status === "pending" && (
             <label>
               <input type="checkbox" checked={chosen} onChange={(event) => choose(event.currentTarget.checked)} />
-              <span class="unseen">
+              <span class="visually-hidden">
                 Select the dead letter of {deadLetter.task_type} with {error.type}, {shortId(deadLetter.job_id)}
               </span>
             </label>
@@ -360,7 +360,7 @@ function DeadLetterRow({
         <Time at={deadLetter.dlq_timestamp} />
       </td>
       <td data-label="Error">
-        <a href={href}>{error.message || error.type}</a> <span class="quiet">{error.type}</span>
+        <a href={href}>{error.message || error.type}</a> <span class="muted">{error.type}</span>
       </td>
       <td data-label="File">{deadLetter.file_name ?? ""}</td>
       <td data-label="Type">{deadLetter.task_type}</td>

@@ -56,10 +56,12 @@ function changedLines(one: string[], other: string[]): DiffLine[] {
 const CONTEXT_LINES = 3;
 
 // Replaces each run of unchanged lines far from a change with null.
-export function around(lines: readonly DiffLine[]): (DiffLine | null)[] {
-  const near = lines.map((_, at) =>
+export function withContext(lines: readonly DiffLine[]): (DiffLine | null)[] {
+  const isNearChange = lines.map((_, at) =>
     lines.slice(Math.max(0, at - CONTEXT_LINES), at + CONTEXT_LINES + 1).some(([kind]) => kind !== " "),
   );
-  const shown = near.map((one, at) => one || (near[at - 1] !== false && near[at + 1] !== false)); // no gap of one line
+  const shown = isNearChange.map(
+    (one, at) => one || (isNearChange[at - 1] !== false && isNearChange[at + 1] !== false),
+  ); // no gap of one line
   return lines.flatMap((line, at) => (shown[at] ? [line] : at === 0 || shown[at - 1] ? [null] : []));
 }

@@ -89,7 +89,7 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
           </p>
         )}
         <div class="buttons">
-          <button class="main" type="submit" disabled={busy}>
+          <button class="primary" type="submit" disabled={busy}>
             {busy ? "Working…" : "Export"}
           </button>
           <button type="button" onClick={close}>
@@ -150,7 +150,7 @@ function Row({ operation }: { operation: Export }) {
   const format = operation.file.format.toUpperCase();
   return (
     <li>
-      <p class="which">
+      <p class="export-summary">
         <Status status={STATES[operation.state] ?? operation.state} />{" "}
         <span>
           {format}, {formatNumber(operation.succeeded)}
@@ -158,7 +158,7 @@ function Row({ operation }: { operation: Export }) {
           {operation.ended_at === null && " so far"}
           {operation.file.redacted && ", without secrets"}
         </span>
-        <span class="quiet">
+        <span class="muted">
           <Time at={operation.requested_at} />, by <UserName value={operation.requested_by} />
         </span>
         {failure && (

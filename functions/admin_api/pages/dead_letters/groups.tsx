@@ -68,7 +68,7 @@ export function Groups({
         </tbody>
       </table>
       {data.next_cursor && (
-        <p class="quiet">
+        <p class="muted">
           The {formatNumber(data.groups.length)} groups with the latest failures are shown.
           {limit < MAX_GROUPS && (
             <>
@@ -107,11 +107,11 @@ function GroupRow({
   return (
     <tr>
       <td data-label="Error">
-        <a href={href}>{group.message}</a> <span class="quiet">{group.error_type}</span>
+        <a href={href}>{group.message}</a> <span class="muted">{group.error_type}</span>
       </td>
       <td data-label="Worker">{group.worker}</td>
       <td data-label="Pending" class="count">
-        {formatNumber(group.pending)} <span class="quiet">of {formatNumber(group.count)}</span>
+        {formatNumber(group.pending)} <span class="muted">of {formatNumber(group.count)}</span>
       </td>
       <td data-label="Last 24 hours">
         <Trend counts={group.trend} />
@@ -160,7 +160,7 @@ function Trend({ counts }: { counts: number[] }) {
     >
       {counts.map((one, hour) => {
         const height = one ? Math.max(2, (one / most) * 19) : 1;
-        return <rect class={one ? "some" : "none"} x={hour * 5} y={20 - height} width="4" height={height} />;
+        return <rect class={one ? "filled" : "empty"} x={hour * 5} y={20 - height} width="4" height={height} />;
       })}
     </svg>
   );

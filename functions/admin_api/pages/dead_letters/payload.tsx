@@ -10,7 +10,7 @@ import { Json } from "../ui/json";
 import { findJsonError, lineAt, positionOfField } from "../ui/json_text";
 import { useShortcuts } from "../ui/shortcuts";
 import { type DeadLetter, pathOf, useVersion } from "./actions";
-import { around, diff } from "./diff";
+import { diff, withContext } from "./diff";
 
 const TASKS = "tasks";
 const MAX_NOTE_LENGTH = 2000;
@@ -35,7 +35,7 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
         )}
       </div>
       {hidden > 0 && (
-        <p class="quiet">
+        <p class="muted">
           {hidden === 1 ? "One value is" : `${formatNumber(hidden)} values are`} hidden from your role.
         </p>
       )}
@@ -60,9 +60,9 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
         <Editing
           deadLetter={deadLetter}
           close={() => setOpen(false)}
-          done={(said) => {
+          done={(sentence) => {
             setOpen(false);
-            done(said);
+            done(sentence);
           }}
         />
       )}
@@ -167,7 +167,7 @@ function Editor({
       <Dialog key="looking" title="Review the change" close={close} busy={busy} wide>
         <Differences before={before} after={pretty(parseJsonExact(text))} />
         <label class="field" for={`${id}-note`}>
-          Reason <span class="quiet">(optional)</span>
+          Reason <span class="muted">(optional)</span>
         </label>
         <textarea
           id={`${id}-note`}
@@ -184,7 +184,7 @@ function Editor({
         )}
         {conflictNotice}
         <div class="buttons">
-          <button class="main" type="button" disabled={busy || isClosed} onClick={save}>
+          <button class="primary" type="button" disabled={busy || isClosed} onClick={save}>
             {busy ? "Working…" : "Save"}
           </button>
           <button type="button" disabled={busy} onClick={() => setLooking(false)}>
@@ -235,7 +235,7 @@ function Editor({
           </p>
         )}
         <div class="buttons">
-          <button class="main" type="submit" disabled={Boolean(wrong) || same}>
+          <button class="primary" type="submit" disabled={Boolean(wrong) || same}>
             Review the change
           </button>
           {payload.edited && (
@@ -255,7 +255,7 @@ function Editor({
 const PREFIXES: Record<string, string> = { "-": "removed: ", "+": "added: " };
 
 function Differences({ before, after }: { before: string; after: string }) {
-  const lines = around(diff(before, after));
+  const lines = withContext(diff(before, after));
   return (
     <pre class="diff" tabindex={0} role="region" aria-label="Changes">
       {lines.map((one) =>
@@ -263,7 +263,7 @@ function Differences({ before, after }: { before: string; after: string }) {
           <span class="gap">⋯{"\n"}</span>
         ) : (
           <span class={one[0] === "+" ? "added" : one[0] === "-" ? "removed" : undefined}>
-            {PREFIXES[one[0]] && <span class="unseen">{PREFIXES[one[0]]}</span>}
+            {PREFIXES[one[0]] && <span class="visually-hidden">{PREFIXES[one[0]]}</span>}
             {one[0]} {one[1]}
             {"\n"}
           </span>

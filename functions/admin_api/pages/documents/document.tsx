@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { HowSure } from "../ui/evidence";
+import { MatchScore } from "../ui/evidence";
 import { formatDuration, formatNumber, secondsBetween, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
@@ -53,7 +53,7 @@ export function Document({ id }: { id: string }) {
       {error && <ErrorNotice error={error} reload={reload} />}
       <Stages stages={doc.stages} />
       <Facts doc={doc} tenant={tenant} />
-      <div class="beside">
+      <div class="split-view">
         <PageImage image={image} page={page} turn={turn} title={title} />
         <Fields
           fields={doc.fields}
@@ -62,7 +62,7 @@ export function Document({ id }: { id: string }) {
           turn={(image.pages ?? 0) > 1 ? turn : null}
         />
       </div>
-      <Partners doc={doc} tenant={tenant} />
+      <MatchedDocuments doc={doc} tenant={tenant} />
       <Timeline path={`${path}/timeline`} version={data} doc={doc} tenant={tenant} />
     </>
   );
@@ -71,7 +71,7 @@ export function Document({ id }: { id: string }) {
 function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   const { source } = doc;
   const facts: Fact[] = [
-    ["Received", <Time at={doc.received_at} both />],
+    ["Received", <Time at={doc.received_at} showsUtc />],
     ["Source", [source.kind, source.sender, source.subject].filter(Boolean).join(", ")],
     ["File", doc.file],
     ["Document", <CopyableId value={doc.id} />],
@@ -136,7 +136,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     ]);
   }
   if (doc.missing.length) {
-    facts.push(["Not read", <span class="unsure">{doc.missing.join(", ")}</span>]);
+    facts.push(["Not read", <span class="uncertain">{doc.missing.join(", ")}</span>]);
   }
   return <FactList facts={facts} />;
 }
@@ -161,7 +161,7 @@ function PageImage({
     { key: "z", label: "Switch between full size and page width", act: () => setIsLarge((before) => !before) },
   ]);
   return (
-    <section class="image" aria-labelledby="pages">
+    <section class="page-image" aria-labelledby="pages">
       <h2 id="pages">Page{pages && ` ${formatNumber(page)} of ${formatNumber(pages)}`}</h2>
       {pages && (
         <p class="buttons">
@@ -183,7 +183,12 @@ function PageImage({
       {error ? (
         <p class="no-image">{error.message}</p>
       ) : url ? (
-        <div class={`page ${isLarge ? "large" : ""}`} tabindex={0} role="region" aria-label="Image of the page">
+        <div
+          class={`page-scroller ${isLarge ? "large" : ""}`}
+          tabindex={0}
+          role="region"
+          aria-label="Image of the page"
+        >
           <img src={url} alt={`Page ${page} of ${title}`} />
         </div>
       ) : (
@@ -196,26 +201,26 @@ function PageImage({
 }
 
 // Matches with their evidence.
-function Partners({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
+function MatchedDocuments({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   if (!doc.matches.length) {
     return null;
   }
   return (
     <section aria-labelledby="partners">
       <h2 id="partners">Matched documents</h2>
-      <ul class="links">
+      <ul class="matches">
         {doc.matches.map((edge) => (
           <li key={edge.document.id}>
             <DocumentLink doc={edge.document} tenant={tenant} />
-            <div class="why">
+            <div class="match-reasons">
               <p>{edge.reasoning}</p>
-              <HowSure match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
+              <MatchScore match={edge} caption={`Evidence for ${documentTitle(edge.document)}`} />
             </div>
           </li>
         ))}
       </ul>
       {doc.matches_total > doc.matches.length && (
-        <p class="quiet">
+        <p class="muted">
           The {formatNumber(doc.matches.length)} strongest of {formatNumber(doc.matches_total)} matches are shown.
         </p>
       )}
@@ -283,7 +288,7 @@ function TimelineEvent({
   tenant: string | null;
 }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
-  const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
+  const title = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const reason = event.detail?.reason ?? event.detail?.reasoning;
   const other =
     event.other_document_id && (known.get(event.other_document_id) ?? { id: event.other_document_id, type: null });
@@ -291,7 +296,7 @@ function TimelineEvent({
     <li class={event.kind}>
       <p>
         <b>
-          {which}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
+          {title}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
         </b>
         {other && (
           <>
@@ -307,7 +312,7 @@ function TimelineEvent({
             <a href={navigate.href(`dead-letters/${event.job_id}`, { tenant })}>View dead letter</a>
           </>
         )}
-        <span class="quiet">
+        <span class="muted">
           {" "}
           <Time at={event.at} />, <UserName value={event.actor} />
           {seconds !== null && `, took ${formatDuration(seconds)}`}
@@ -319,9 +324,9 @@ function TimelineEvent({
           {event.error}
         </p>
       )}
-      {typeof reason === "string" && reason && <p class="quiet">{reason}</p>}
+      {typeof reason === "string" && reason && <p class="muted">{reason}</p>}
       {event.next_attempt_at && (
-        <p class="quiet">
+        <p class="muted">
           Next attempt at <Time at={event.next_attempt_at} />
         </p>
       )}

@@ -9,7 +9,7 @@ import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/compon
 import { ANY, Choice, Days, type Option, useTyped } from "../ui/filters";
 import { startOfDay, Time, toLabel } from "../ui/format";
 import { CurrentStage, isDone, STAGE_LABELS } from "./stages";
-import { documentTitle, KINDS, Seller, toSummary, type WithText } from "./summary";
+import { documentTitle, KINDS, Supplier, toSummary, type WithText } from "./summary";
 import { AddDocuments } from "./upload";
 
 type ListFilter = ReturnType<typeof filterFrom>;
@@ -24,7 +24,7 @@ function filterFrom(route: Route) {
     tenant: tenantOf(route, currentSession()),
     type: knownValue(TYPES, query.get("type")),
     state: knownValue(
-      STAGE_LABELS.map(([which]) => which),
+      STAGE_LABELS.map(([value]) => value),
       query.get("state"),
     ),
     search: query.get("search") ?? "",
@@ -98,7 +98,7 @@ function Filter({ filter }: { filter: ListFilter }) {
       />
       <Days filter={filter} change={change} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {isFiltered && (
@@ -166,12 +166,12 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
     <tr>
       <td data-label="Document">
         <a href={navigate.href(path, { tenant })}>{doc.type ? documentTitle(doc) : doc.file}</a>
-        {doc.type && <span class="quiet file-name">{doc.file}</span>}
+        {doc.type && <span class="muted file-name">{doc.file}</span>}
       </td>
       <td data-label="Supplier">
-        <Seller doc={doc} />
+        <Supplier doc={doc} />
       </td>
-      <td data-label="Date" class="when">
+      <td data-label="Date" class="single-line">
         {doc.date}
       </td>
       <td data-label="Total" class="count">
@@ -184,7 +184,7 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
           <CurrentStage stages={doc.stages} />
         )}
       </td>
-      <td data-label="Cluster" class="when">
+      <td data-label="Cluster" class="single-line">
         {doc.cluster_id && (
           <a href={navigate.href(`clusters/${doc.cluster_id}`, { tenant, document: doc.id })}>cluster</a>
         )}

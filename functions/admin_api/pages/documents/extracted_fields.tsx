@@ -68,7 +68,7 @@ export function Fields({
     return (
       <section aria-labelledby="fields">
         <h2 id="fields">Extracted fields</h2>
-        <p class="quiet">No fields were extracted, or the extraction is in progress.</p>
+        <p class="muted">No fields were extracted, or the extraction is in progress.</p>
       </section>
     );
   }
@@ -79,14 +79,14 @@ export function Fields({
     <section aria-labelledby="fields">
       <h2 id="fields">Extracted fields</h2>
       {groups.map((group) => {
-        const own = stated.filter(({ path }) => path.split(".").slice(0, -1).join(".") === group);
-        const names = sortNames(own.map(nameOf), FIRST);
+        const groupFields = stated.filter(({ path }) => path.split(".").slice(0, -1).join(".") === group);
+        const names = sortNames(groupFields.map(nameOf), FIRST);
         return (
           <>
             {group && <h3>{toLabel(group)}</h3>}
-            <dl class="read">
+            <dl class="extracted-fields">
               {names
-                .flatMap((name) => own.filter((one) => nameOf(one) === name).slice(0, 1))
+                .flatMap((name) => groupFields.filter((one) => nameOf(one) === name).slice(0, 1))
                 .map((field) => (
                   <FieldRow field={field} currency={money} turn={turn} />
                 ))}
@@ -99,7 +99,7 @@ export function Fields({
           <h3>Line items</h3>
           <LineTable lines={lines} currency={money} />
           {total > lines.length && (
-            <p class="quiet">
+            <p class="muted">
               The first {formatNumber(lines.length)} of {formatNumber(total)} line items are shown.
             </p>
           )}
@@ -131,7 +131,7 @@ function FieldRow({
         {confidence !== null && confidence < SHOWN_BELOW && (
           <>
             {" "}
-            <span class="unsure">{formatPercent(confidence)} confidence</span>
+            <span class="uncertain">{formatPercent(confidence)} confidence</span>
           </>
         )}
         {page !== null && turn && (
@@ -156,7 +156,7 @@ function LineTable({ lines, currency }: { lines: Field[][]; currency: string | n
   const rows = lines.map((line) => new Map(line.filter(isStated).map((field) => [nameOf(field), field])));
   const columns = sortNames([...new Set(rows.flatMap((row) => [...row.keys()]))], COLUMNS);
   return (
-    <div class="scrolled" tabindex={0} role="region" aria-label="Line items">
+    <div class="scrollable" tabindex={0} role="region" aria-label="Line items">
       <table class="rows">
         <thead>
           <tr>

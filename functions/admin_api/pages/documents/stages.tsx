@@ -32,7 +32,7 @@ export function CurrentStage({ stages }: { stages: Stage[] }) {
       {stage && (
         <>
           {" "}
-          <span class="quiet">{NAMES[stage]}</span>
+          <span class="muted">{NAMES[stage]}</span>
         </>
       )}
     </>
@@ -44,8 +44,8 @@ export function Stages({ stages }: { stages: Stage[] }) {
     <ol class="stages" aria-label="Stages">
       {stages.map(({ stage, state, reason }) => (
         <li>
-          <b>{NAMES[stage]}</b> {state === "none" ? <span class="quiet">not started</span> : <Status status={state} />}
-          {reason && <p class={state === "failed" ? "failure" : "quiet"}>{reason}</p>}
+          <b>{NAMES[stage]}</b> {state === "none" ? <span class="muted">not started</span> : <Status status={state} />}
+          {reason && <p class={state === "failed" ? "failure" : "muted"}>{reason}</p>}
         </li>
       ))}
     </ol>

@@ -44,18 +44,18 @@ export function documentTitle(doc: NamedDocument) {
 
 export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: string | null }) {
   if (!doc.type) {
-    return <span class="quiet">{documentTitle(doc)}</span>;
+    return <span class="muted">{documentTitle(doc)}</span>;
   }
   return <a href={navigate.href(`documents/${doc.id}`, { tenant })}>{documentTitle(doc)}</a>;
 }
 
 // The supplier of a document, and the facts that could not be extracted.
-export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
+export function Supplier({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
   const missing = doc.missing ?? [];
   return (
     <>
       {doc.seller}
-      {missing.length > 0 && <span class="unsure file-name">Not read: {missing.join(", ")}</span>}
+      {missing.length > 0 && <span class="uncertain file-name">Not read: {missing.join(", ")}</span>}
     </>
   );
 }
@@ -70,21 +70,21 @@ const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | 
 ];
 
 // Fields of a document. Next to another one, equal values are marked.
-export function DocumentFacts({ doc, beside = null }: { doc: DocumentInfo; beside?: DocumentInfo | null }) {
+export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo; comparedWith?: DocumentInfo | null }) {
   return (
-    <dl class="paper-facts">
+    <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
         const value = doc[key];
-        const alike = beside && value && key !== "file" && beside[key] === value;
+        const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === value;
         return (
-          <div class={alike ? "alike" : ""}>
+          <div>
             <dt>{name}</dt>
             <dd>
-              {value ?? <span class="quiet">not stated</span>}
-              {alike && (
+              {value ?? <span class="muted">not stated</span>}
+              {isEqual && (
                 <>
                   {" "}
-                  <span class="mark-alike">same</span>
+                  <span class="same-badge">same</span>
                 </>
               )}
             </dd>

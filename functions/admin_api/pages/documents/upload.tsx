@@ -172,7 +172,7 @@ export function DropZone({ tenant }: { tenant: string | null }) {
   return (
     <>
       {isOver && (
-        <div class="drop-here" aria-hidden="true">
+        <div class="drop-zone" aria-hidden="true">
           <p>
             Drop documents for <b>{tenant}</b> anywhere
           </p>
@@ -194,12 +194,20 @@ export function AddDocuments({ tenant }: { tenant: string | null }) {
     event.currentTarget.value = "";
   };
   return (
-    <span class="add">
-      <button type="button" class="main" onClick={() => input.current?.click()}>
+    <span class="add-documents">
+      <button type="button" class="primary" onClick={() => input.current?.click()}>
         Add documents…
       </button>
       {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: the button opens it, and Tab skips it. */}
-      <input ref={input} type="file" multiple class="unseen" tabindex={-1} aria-hidden="true" onChange={choose} />
+      <input
+        ref={input}
+        type="file"
+        multiple
+        class="visually-hidden"
+        tabindex={-1}
+        aria-hidden="true"
+        onChange={choose}
+      />
     </span>
   );
 }
@@ -222,11 +230,11 @@ function UploadList() {
     notify();
   };
   if (!all.length) {
-    return <div role="status" class="unseen"></div>;
+    return <div role="status" class="visually-hidden"></div>;
   }
   return (
-    <aside class="submitted" aria-label="Submitted documents">
-      <div class="head">
+    <aside class="uploads" aria-label="Submitted documents">
+      <div class="uploads-header">
         <p role="status">{sentence}</p>
         <button type="button" class="small" aria-expanded={!isShut} onClick={() => setIsShut(!isShut)}>
           {isShut ? "Show" : "Hide"}
@@ -244,7 +252,7 @@ function UploadList() {
               <UploadRow key={one.id} upload={one} />
             ))}
           </ul>
-          {all.length > MAX_SHOWN && <p class="quiet">{formatNumber(all.length - MAX_SHOWN)} more are not shown.</p>}
+          {all.length > MAX_SHOWN && <p class="muted">{formatNumber(all.length - MAX_SHOWN)} more are not shown.</p>}
         </>
       )}
     </aside>
@@ -260,7 +268,7 @@ function UploadRow({ upload }: { upload: Upload }) {
   return (
     <li class={state}>
       <span class="file">{file.name}</span>
-      <span class="what">
+      <span class="upload-status">
         {STATE_LABELS[state]}{" "}
         {state === "sending" && <progress max="1" value={sent} aria-label={`Upload of ${file.name}`}></progress>}
         {state === "stored" && <a href={navigate.href("documents", { tenant, search: file.name })}>Show document</a>}
@@ -270,7 +278,7 @@ function UploadRow({ upload }: { upload: Upload }) {
           </button>
         )}
       </span>
-      {message && <span class={state === "failed" ? "failure" : "quiet"}>{message}</span>}
+      {message && <span class={state === "failed" ? "failure" : "muted"}>{message}</span>}
     </li>
   );
 }

@@ -143,7 +143,7 @@ function Rows({
           ))}
         </tbody>
       </table>
-      {isHeld && !decides && <p class="quiet">Deciding requires the operator role.</p>}
+      {isHeld && !decides && <p class="muted">Deciding requires the operator role.</p>}
       <Pagination
         newest={filter.cursor && hrefOf({ ...filter, cursor: "" })}
         older={data.next_cursor && hrefOf({ ...filter, cursor: data.next_cursor })}
@@ -180,11 +180,11 @@ function Row({
       <td data-label="Received">
         <Time at={mail.received_at} />
       </td>
-      <td data-label="From" class="from-outside">
-        {mail.sender ?? <span class="quiet">not stated</span>}
+      <td data-label="From" class="wrap-anywhere">
+        {mail.sender ?? <span class="muted">not stated</span>}
       </td>
-      <td data-label="Subject" class="from-outside">
-        {mail.subject ?? <span class="quiet">none</span>}
+      <td data-label="Subject" class="wrap-anywhere">
+        {mail.subject ?? <span class="muted">none</span>}
       </td>
       <td data-label="Sender check">{resultsOf(mail)}</td>
       {last && (

@@ -35,7 +35,7 @@ export function Policy({
   return (
     <section class="policy" aria-label="Policy">
       <p>
-        Policy for mail that fails DMARC: <b>{name}</b>. <span class="quiet">{meaning}</span>
+        Policy for mail that fails DMARC: <b>{name}</b>. <span class="muted">{meaning}</span>
       </p>
       {hasRole("admin") && (
         <button type="button" onClick={() => setOpen(true)}>
@@ -91,13 +91,13 @@ function PolicyDialog({
                 onChange={() => setChosen(policy)}
               />
               <span>
-                <b>{name}</b> <span class="quiet">{meaning}</span>
+                <b>{name}</b> <span class="muted">{meaning}</span>
               </span>
             </label>
           ))}
         </fieldset>
         {shown !== opened && (
-          <p class="notice meanwhile" role="alert">
+          <p class="notice conflict" role="alert">
             Someone else changed the policy. It is now: <b>{POLICIES[shown][0]}</b>.
           </p>
         )}
@@ -107,7 +107,7 @@ function PolicyDialog({
           </p>
         )}
         <div class="buttons">
-          <button class="main" type="submit" disabled={busy || chosen === shown}>
+          <button class="primary" type="submit" disabled={busy || chosen === shown}>
             {busy ? "Working…" : "Change"}
           </button>
           <button type="button" disabled={busy} onClick={close}>

@@ -89,7 +89,7 @@ function Filter({ filter }: { filter: ListFilter }) {
       />
       <Days filter={filter} change={change} />
       <div class="buttons">
-        <button class="main" type="submit">
+        <button class="primary" type="submit">
           Search
         </button>
         {isFiltered(filter) && (
@@ -150,10 +150,10 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPa
 function Row({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <tr>
-      <td data-label="Date" class="when">
+      <td data-label="Date" class="single-line">
         <a href={navigate.href(`offers/${pool.id}`, { tenant: pool.tenant })}>{formatDay(pool.date)}</a>
       </td>
-      <td data-label="Time zone" class="place">
+      <td data-label="Time zone" class="time-zone">
         {pool.timezone}
       </td>
       <td data-label="Users" class="count">
@@ -166,7 +166,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
         <span class={pool.failed ? "bad" : ""}>{formatNumber(pool.failed)}</span>
       </td>
       <td data-label="Ended">
-        <Ended pool={pool} />
+        <EndTime pool={pool} />
       </td>
       <td data-label="Status">
         <Status status={pool.state} />
@@ -176,10 +176,10 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
 }
 
 // End of the pool, and its number of late users. Offers are late after 10:00, or an hour after a late user joined.
-function Ended({ pool }: { pool: Schemas["OfferPool"] }) {
+function EndTime({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>
-      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="quiet">not yet</span>}
+      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="muted">not yet</span>}
       {pool.late_users > 0 && (
         <>
           {" "}

@@ -66,8 +66,8 @@ function Pool({ id }: { id: string }) {
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       <p>{DESCRIPTIONS[pool.state]}</p>
-      <p class="whole">
-        <Progress pool={pool} /> <span class="quiet">of {formatNumber(pool.user_count)}</span>
+      <p class="total-progress">
+        <Progress pool={pool} /> <span class="muted">of {formatNumber(pool.user_count)}</span>
       </p>
       <dl class="counts">
         {(["completed", "running", "pending", "failed", "late_users"] as const).map((name) => (
@@ -96,15 +96,15 @@ function Facts({ pool }: { pool: PoolDetail }) {
   const repeats = `repeated after ${formatNumber(rules.repeat_interval_days)} days at the earliest`;
   const most = rules.max_exposure && `each user offered at most ${formatNumber(rules.max_exposure)} times`;
   const facts: Fact[] = [
-    ["Offered at", <Time at={pool.offered_at} both />],
-    ["Expires", <Time at={pool.expires_at} both />],
+    ["Offered at", <Time at={pool.offered_at} showsUtc />],
+    ["Expires", <Time at={pool.expires_at} showsUtc />],
     [
       "Pinned",
       <>
         {formatNumber(pool.pool_size)} users, <Time at={pool.pinned_at} />
       </>,
     ],
-    ["Ended", pool.ended_at ? <Time at={pool.ended_at} both /> : "not yet"],
+    ["Ended", pool.ended_at ? <Time at={pool.ended_at} showsUtc /> : "not yet"],
     ["Rules", [candidates, repeats, ...(most ? [most] : [])].join(", ")],
     ["Algorithm", `version ${pool.algorithm_version}`],
     ["Tenant", pool.tenant],
@@ -179,7 +179,7 @@ function FailedUsers({ path, pool }: { path: string; pool: PoolDetail }) {
               ))}
             </tbody>
           </table>
-          <p class="pages">
+          <p class="pagination">
             {cursor && (
               <a class="button" href={page({})}>
                 First
@@ -223,7 +223,7 @@ function Shards({ pool }: { pool: PoolDetail }) {
         </tbody>
       </table>
       {left > 0 && (
-        <p class="quiet">
+        <p class="muted">
           {formatNumber(left)} more shards are not shown. Failed shards and shards in progress are listed first.
         </p>
       )}
@@ -232,7 +232,7 @@ function Shards({ pool }: { pool: PoolDetail }) {
 }
 
 function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: string }) {
-  const took = shard.ended_at && shard.claimed_at ? secondsBetween(shard.claimed_at, shard.ended_at) : null;
+  const seconds = shard.ended_at && shard.claimed_at ? secondsBetween(shard.claimed_at, shard.ended_at) : null;
   return (
     <tr>
       <td data-label="Shard">
@@ -246,14 +246,14 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
       </td>
       <td data-label="Ended">
         {shard.ended_at && <Time at={shard.ended_at} />}
-        {took !== null && (
+        {seconds !== null && (
           <>
             {" "}
-            <span class="quiet nowrap">after {formatDuration(took)}</span>
+            <span class="muted nowrap">after {formatDuration(seconds)}</span>
           </>
         )}
         {shard.next_attempt_at && (
-          <span class="quiet">
+          <span class="muted">
             next attempt <Time at={shard.next_attempt_at} />
           </span>
         )}
@@ -263,7 +263,7 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         {shard.quarantined !== null && shard.quarantined > 0 && (
           <>
             {" "}
-            <span class="quiet nowrap">{formatNumber(shard.quarantined)} quarantined</span>
+            <span class="muted nowrap">{formatNumber(shard.quarantined)} quarantined</span>
           </>
         )}
       </td>

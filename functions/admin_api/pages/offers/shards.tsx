@@ -10,7 +10,7 @@ export function Progress({ pool }: { pool: { completed: number; user_count: numb
         max={Math.max(1, pool.user_count)}
         aria-label="Users with computed offers"
       ></progress>
-      <span class="quiet"> {formatNumber(pool.completed)}</span>
+      <span class="muted"> {formatNumber(pool.completed)}</span>
     </>
   );
 }
@@ -18,7 +18,7 @@ export function Progress({ pool }: { pool: { completed: number; user_count: numb
 // "3": a range of the pool; "late/TIME/0": late users; ".../failed": quarantined users of a shard.
 export function ShardName({ name }: { name: string }) {
   const words = name.split("/");
-  const aside = words.filter((word) => word === "failed").length;
+  const quarantines = words.filter((word) => word === "failed").length;
   const label =
     words[0] === "late" ? (
       <>
@@ -30,10 +30,10 @@ export function ShardName({ name }: { name: string }) {
   return (
     <>
       {label}
-      {aside > 0 && (
+      {quarantines > 0 && (
         <>
           {" "}
-          <span class="quiet">quarantined{aside > 1 ? ` ${aside} times` : ""}</span>
+          <span class="muted">quarantined{quarantines > 1 ? ` ${quarantines} times` : ""}</span>
         </>
       )}
     </>

@@ -55,7 +55,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
         {job.offers.length ? (
           <Rows offers={job.offers} />
         ) : (
-          <p class="quiet">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
+          <p class="muted">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
         )}
       </section>
     </>
@@ -75,10 +75,10 @@ function Facts({ job }: { job: Schemas["OfferJob"] }) {
     ["Tenant", job.tenant],
   ];
   if (job.started_at) {
-    facts.push(["Started", <Time at={job.started_at} both />]);
+    facts.push(["Started", <Time at={job.started_at} showsUtc />]);
   }
   if (job.completed_at) {
-    facts.push(["Completed", <Time at={job.completed_at} both />]);
+    facts.push(["Completed", <Time at={job.completed_at} showsUtc />]);
   }
   if (job.inputs_hash) {
     facts.push([

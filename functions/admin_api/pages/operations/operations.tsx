@@ -70,7 +70,7 @@ function Progress({ operation }: { operation: Operation }) {
   return (
     <>
       <progress value={handled} max={Math.max(1, total)} aria-label="Items with a result"></progress>
-      <span class="quiet">
+      <span class="muted">
         {" "}
         {formatNumber(handled)} of {formatNumber(total)}
         {operation.selected === null && " so far"}
@@ -173,7 +173,7 @@ function Rows({ operations }: { operations: Operation[] }) {
             </td>
             <td data-label="Status">
               <Status status={operation.state} />
-              {operation.reason && <p class="quiet">{operation.reason}</p>}
+              {operation.reason && <p class="muted">{operation.reason}</p>}
             </td>
           </tr>
         ))}
@@ -210,7 +210,7 @@ export function Operation({ id }: { id: string }) {
     [
       "Requested",
       <>
-        <Time at={operation.requested_at} both /> by <UserName value={operation.requested_by} />
+        <Time at={operation.requested_at} showsUtc /> by <UserName value={operation.requested_by} />
       </>,
     ],
     ["Tenant", tenant],
@@ -230,7 +230,7 @@ export function Operation({ id }: { id: string }) {
     facts.push(["Note", operation.notes]);
   }
   if (operation.ended_at) {
-    facts.push(["Ended", <Time at={operation.ended_at} both />]);
+    facts.push(["Ended", <Time at={operation.ended_at} showsUtc />]);
   }
   return (
     <>
@@ -245,7 +245,7 @@ export function Operation({ id }: { id: string }) {
       <p>
         {DESCRIPTIONS[operation.state]} {operation.reason && <b>{operation.reason}</b>}
       </p>
-      <p class="whole">
+      <p class="total-progress">
         <Progress operation={operation} />
       </p>
       <dl class="counts">
@@ -362,7 +362,7 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
     <>
       <div class="buttons actions">
         {paused ? (
-          <button type="button" class="main" disabled={busy} onClick={resume}>
+          <button type="button" class="primary" disabled={busy} onClick={resume}>
             Resume
           </button>
         ) : (
@@ -447,7 +447,7 @@ function Items({
     <section aria-labelledby="items">
       <div class="heading">
         <h2 id="items">Dead letters</h2>
-        <nav class="aside" aria-label="By result">
+        <nav class="secondary-navigation" aria-label="By result">
           {RESULTS.map((one) => (
             <a href={page({ result: one })} aria-current={one === result ? "true" : undefined}>
               {one || "all"}
@@ -463,9 +463,9 @@ function Items({
           {data.items.length ? (
             <ItemRows items={data.items} tenant={tenant} />
           ) : (
-            <p class="quiet">{result ? `No dead letters are ${result}.` : "No dead letters have been selected yet."}</p>
+            <p class="muted">{result ? `No dead letters are ${result}.` : "No dead letters have been selected yet."}</p>
           )}
-          <p class="pages">
+          <p class="pagination">
             {cursor && (
               <a class="button" href={page({})}>
                 First
@@ -508,7 +508,7 @@ function ItemRows({ items, tenant }: { items: Schemas["OperationItem"][]; tenant
               </a>
             </td>
             <td data-label="Result">
-              {item.result ? <Status status={item.result} /> : <span class="quiet">remaining</span>}
+              {item.result ? <Status status={item.result} /> : <span class="muted">remaining</span>}
             </td>
             <td data-label="Reason">{item.reason}</td>
           </tr>

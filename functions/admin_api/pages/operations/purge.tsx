@@ -26,7 +26,7 @@ export function PurgeDialog({
   const [statuses, setStatuses] = useState<Closed[]>(["resolved", "ignored"]);
   const [plan, setPlan] = useState<Plan | { error: Error } | null>(null);
   const [round, setRound] = useState(0); // a change repeats the request
-  const [typed, setTyped] = useState("");
+  const [confirmation, setConfirmation] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
   const id = useId();
@@ -52,8 +52,8 @@ export function PurgeDialog({
     setBusy(true);
     setFailure(null);
     try {
-      const wanted = { query: { ...query, confirm: typed }, etag: counted?.etag };
-      const { data } = await send<Schemas["OperationProgress"]>("DELETE", "admin/dlq/purge", null, wanted);
+      const options = { query: { ...query, confirm: confirmation }, etag: counted?.etag };
+      const { data } = await send<Schemas["OperationProgress"]>("DELETE", "admin/dlq/purge", null, options);
       done(
         data.state === "done"
           ? `${formatNumber(data.succeeded)} dead letters are hidden.`
@@ -95,7 +95,7 @@ export function PurgeDialog({
         <div role="status">
           {ready &&
             (plan === null ? (
-              <p class="quiet">Counting…</p>
+              <p class="muted">Counting…</p>
             ) : "error" in plan ? (
               <p class="failure">{plan.error.message}</p>
             ) : (
@@ -112,11 +112,11 @@ export function PurgeDialog({
             </label>
             <input
               id={`${id}-slug`}
-              value={typed}
+              value={confirmation}
               autocomplete="off"
               spellcheck={false}
               autocapitalize="off"
-              onInput={(event) => setTyped(event.currentTarget.value)}
+              onInput={(event) => setConfirmation(event.currentTarget.value)}
             />
           </>
         )}
@@ -126,7 +126,7 @@ export function PurgeDialog({
           </p>
         )}
         <div class="buttons">
-          <button class="danger" type="submit" disabled={busy || !counted?.count || typed !== counted.confirm}>
+          <button class="danger" type="submit" disabled={busy || !counted?.count || confirmation !== counted.confirm}>
             {busy ? "Working…" : "Purge"}
           </button>
           <button type="button" disabled={busy} onClick={close}>

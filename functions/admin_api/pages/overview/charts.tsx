@@ -64,8 +64,8 @@ export function Gauge({ used, of }: { used: number; of: number }) {
   const share = of ? Math.min(1, used / of) : 0;
   return (
     <svg class={`gauge ${share >= 1 ? "full" : ""}`} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-      <rect class="room" width="100" height="8" rx="4" />
-      <rect class="used" width={share * 100} height="8" rx="4" />
+      <rect class="track" width="100" height="8" rx="4" />
+      <rect class="value" width={share * 100} height="8" rx="4" />
     </svg>
   );
 }

@@ -24,9 +24,9 @@ const formatCount = (value: number | null) => (value === null ? "–" : formatNu
 export function Overview() {
   const route = useRoute();
   const tenant = tenantOf(route, currentSession());
-  const whole = canSeeAllTenants() && route.query.get("of") !== "tenant";
+  const allTenants = canSeeAllTenants() && route.query.get("of") !== "tenant";
   const { data, error, busy, reload } = useQuery<Schemas["QueuesOverview"]>(
-    ["admin/queues", { tenant: whole ? "" : tenant }],
+    ["admin/queues", { tenant: allTenants ? "" : tenant }],
     {
       every: POLL_FAST_SECONDS,
     },
@@ -36,7 +36,7 @@ export function Overview() {
     <>
       <h1>Overview</h1>
       <p class="lead">Work items that are pending or in progress, and the outcomes of the last hour.</p>
-      {canSeeAllTenants() && tenant && <ScopeSwitch whole={whole} tenant={tenant} />}
+      {canSeeAllTenants() && tenant && <ScopeSwitch allTenants={allTenants} tenant={tenant} />}
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
         <div aria-busy={busy}>
@@ -51,13 +51,13 @@ export function Overview() {
   );
 }
 
-function ScopeSwitch({ whole, tenant }: { whole: boolean; tenant: string }) {
+function ScopeSwitch({ allTenants, tenant }: { allTenants: boolean; tenant: string }) {
   return (
-    <nav class="choices" aria-label="Tenants">
-      <a href={navigate.href("overview", { tenant })} aria-current={whole ? "true" : undefined}>
+    <nav class="segmented-control" aria-label="Tenants">
+      <a href={navigate.href("overview", { tenant })} aria-current={allTenants ? "true" : undefined}>
         All tenants
       </a>
-      <a href={navigate.href("overview", { tenant, of: "tenant" })} aria-current={whole ? undefined : "true"}>
+      <a href={navigate.href("overview", { tenant, of: "tenant" })} aria-current={allTenants ? undefined : "true"}>
         Only {tenant}
       </a>
     </nav>
@@ -75,7 +75,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
   const failed = sum(data.queues.map((queue) => sum(queue.minutes.failed)));
   return (
     <>
-      <dl class="sums">
+      <dl class="totals">
         <div>
           <dt>Pending</dt>
           <dd>{total("pending")}</dd>
@@ -91,7 +91,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
         <div class={failed ? "bad" : ""}>
           <dt>Failed in the last hour</dt>
           <dd>
-            {formatNumber(failed)} <span class="quiet">{ended > 0 && formatPercent(failed / ended)}</span>
+            {formatNumber(failed)} <span class="muted">{ended > 0 && formatPercent(failed / ended)}</span>
           </dd>
         </div>
         <div>
@@ -105,7 +105,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
           </dd>
         </div>
       </dl>
-      <p class="quiet">
+      <p class="muted">
         {data.measured_at ? (
           <>
             Pending work items and dead letters were counted at <Time at={data.measured_at} />. Work items in progress
@@ -125,7 +125,7 @@ function Alerts({ data }: { data: Overview }) {
   if (!breakers.length && !alarms.length) {
     return (
       data.breakers && (
-        <p class="well">
+        <p class="all-clear">
           {data.alarms
             ? "No alarm is active, and all services respond."
             : "All services respond. The state of alarms is unknown, because CloudWatch did not respond."}
@@ -170,7 +170,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
     return <Notice title="No queues">This deployment has no worker with a queue.</Notice>;
   }
   const canPause = hasRole("admin") && canSeeAllTenants() && data.tenant === null;
-  const whole = data.tenant === null;
+  const allTenants = data.tenant === null;
   return (
     <section aria-labelledby="queues">
       <h2 id="queues">Queues</h2>
@@ -183,7 +183,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
             </th>
             <th scope="col">Oldest</th>
             <th scope="col">In progress</th>
-            {whole && <th scope="col">Messages</th>}
+            {allTenants && <th scope="col">Messages</th>}
             <th scope="col">Ended, last hour</th>
             <th scope="col" class="count">
               Failed
@@ -193,31 +193,38 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
             </th>
             {canPause && (
               <th scope="col">
-                <span class="unseen">Pause or resume</span>
+                <span class="visually-hidden">Pause or resume</span>
               </th>
             )}
           </tr>
         </thead>
         <tbody>
           {data.queues.map((queue) => (
-            <Row key={queue.worker} queue={queue} whole={whole} canPause={canPause} tenant={tenant} reload={reload} />
+            <Row
+              key={queue.worker}
+              queue={queue}
+              allTenants={allTenants}
+              canPause={canPause}
+              tenant={tenant}
+              reload={reload}
+            />
           ))}
         </tbody>
       </table>
-      {whole && <p class="quiet">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
+      {allTenants && <p class="muted">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
     </section>
   );
 }
 
 function Row({
   queue,
-  whole,
+  allTenants,
   canPause,
   tenant,
   reload,
 }: {
   queue: Queue;
-  whole: boolean;
+  allTenants: boolean;
   canPause: boolean;
   tenant: string | null;
   reload: () => void;
@@ -240,7 +247,7 @@ function Row({
         {queue.is_applied === false && (
           <>
             <br />
-            <span class="quiet">Not yet applied to Lambda.</span>
+            <span class="muted">Not yet applied to Lambda.</span>
           </>
         )}
       </td>
@@ -248,28 +255,28 @@ function Row({
         {formatCount(queue.pending)}
       </td>
       <td data-label="Oldest" class="oldest">
-        {queue.oldest_seconds === null ? <span class="quiet">–</span> : formatDuration(queue.oldest_seconds)}
+        {queue.oldest_seconds === null ? <span class="muted">–</span> : formatDuration(queue.oldest_seconds)}
       </td>
-      <td data-label="In progress" class="charted">
-        <span class="of-chart">
+      <td data-label="In progress" class="chart-cell">
+        <span class="chart-label">
           {formatNumber(queue.running)}
           {queue.concurrency_limit && (
             <>
               {" "}
-              <span class="quiet">of {formatNumber(queue.concurrency_limit)}</span>
+              <span class="muted">of {formatNumber(queue.concurrency_limit)}</span>
             </>
           )}
         </span>
         {queue.concurrency_limit && <Gauge used={queue.running} of={queue.concurrency_limit} />}
       </td>
-      {whole && (
-        <td data-label="Messages" class="charted">
+      {allTenants && (
+        <td data-label="Messages" class="chart-cell">
           <Messages queue={queue} />
         </td>
       )}
-      <td data-label="Ended" class="charted">
-        <span class="of-chart">
-          {formatNumber(ended)} <span class="quiet">{ended > 0 && formatRate(ended, done.length)}</span>
+      <td data-label="Ended" class="chart-cell">
+        <span class="chart-label">
+          {formatNumber(ended)} <span class="muted">{ended > 0 && formatRate(ended, done.length)}</span>
         </span>
         <ThroughputChart
           done={done}
@@ -278,10 +285,10 @@ function Row({
         />
       </td>
       <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
-        {formatNumber(failed)} <span class="quiet">{ended > 0 && formatPercent(failed / ended)}</span>
+        {formatNumber(failed)} <span class="muted">{ended > 0 && formatPercent(failed / ended)}</span>
       </td>
       <td data-label="Dead letters" class="count">
-        {queue.dead_letters && !whole ? (
+        {queue.dead_letters && !allTenants ? (
           <a href={navigate.href("dead-letters", { tenant })}>{formatNumber(queue.dead_letters)}</a>
         ) : (
           formatCount(queue.dead_letters)
@@ -299,15 +306,15 @@ function Row({
 function Messages({ queue }: { queue: Queue }) {
   const { approximate_visible: visible, approximate_in_flight: inFlight, approximate_delayed: delayed } = queue;
   if (visible === null) {
-    return <span class="quiet">Unknown</span>;
+    return <span class="muted">Unknown</span>;
   }
   const depth = queue.minutes.depth.filter((one) => one !== null);
   const [last, most] = [depth[depth.length - 1], Math.max(...depth)].map((one) => formatNumber(one ?? 0));
   return (
     <>
-      <span class="of-chart">
+      <span class="chart-label">
         {formatNumber(visible)}{" "}
-        <span class="quiet">
+        <span class="muted">
           + {formatNumber(inFlight ?? 0)} + {formatNumber(delayed ?? 0)}
         </span>
       </span>
@@ -353,7 +360,7 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
                   <UserName value={queue.paused.by} /> paused it on <Time at={queue.paused.at} />: {queue.paused.reason}
                 </p>
               )}
-              <p class="quiet">The worker continues with the messages in the queue.</p>
+              <p class="muted">The worker continues with the messages in the queue.</p>
             </>
           ) : (
             <>
@@ -361,7 +368,7 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
                 No work item of any tenant starts until the queue is resumed. Pending work items lose no attempts. Work
                 items in progress finish.
               </p>
-              <p class="quiet">
+              <p class="muted">
                 Users of every tenant see the reason on every page, so do not name a tenant. Only users with access to
                 all tenants see who paused the queue.
               </p>
@@ -391,7 +398,7 @@ export function PausedBanner({ tenant }: { tenant: string | null }) {
                 </>
               )}
               : {queue.reason}{" "}
-              <span class="when">
+              <span class="single-line">
                 (since <Time at={queue.since} />)
               </span>
             </span>

@@ -39,7 +39,7 @@ export function DecisionNotice() {
   return (
     <div role="status">
       {last && (
-        <p class="told">
+        <p class="decision-notice">
           {last.sentence} <a href={last.href}>View or change the decision</a>
         </p>
       )}
@@ -83,7 +83,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
       <label class="field">
         ID of the other document
         <input
-          class="full"
+          class="full-width"
           required
           pattern="\s*[0-9a-fA-F\-]{36}\s*"
           title="The complete ID, as shown on the page of the document"
@@ -176,7 +176,7 @@ export function DifferenceDialog({
       close={close}
     >
       <p>{variance.message}</p>
-      <p class="quiet">
+      <p class="muted">
         {accepts ? "It needs no further action." : "It stays open, even if it is within tolerance."} Your name is stored
         with the decision.
       </p>

@@ -8,7 +8,7 @@ import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
-import { Arguments, barSpan, HowSure, type Span } from "../ui/evidence";
+import { barSpan, EvidenceList, MatchScore, type Span } from "../ui/evidence";
 import { formatPercent, shortId, Time } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
@@ -47,11 +47,11 @@ export function Review({ id }: { id: string }) {
     { key: "u", label: "Back to the queue", act: () => navigate.to(queueUrl(queue)) },
   ]);
   useTitle(review ? `${documentTitle(review.document)} · Review` : "Review");
-  const way = <QueueNavigation queue={queue} neighbors={neighbors} />;
+  const navigation = <QueueNavigation queue={queue} neighbors={neighbors} />;
   if (!review) {
     return (
       <>
-        {way}
+        {navigation}
         <h1>Review</h1>
         {error?.status === 404 ? (
           <Notice title="Document not found in the review queue">
@@ -71,14 +71,14 @@ export function Review({ id }: { id: string }) {
   };
   return (
     <>
-      {way}
+      {navigation}
       <DecisionNotice />
       {error && <ErrorNotice error={error} reload={reload} />}
       <h1>
         <Status status={review.state} /> {documentTitle(review.document)}
       </h1>
-      <p class="quiet">
-        Review opened on <Time at={review.opened_at} both />
+      <p class="muted">
+        Review opened on <Time at={review.opened_at} showsUtc />
       </p>
       <Question review={review} onDecided={onDecided} reload={reload} />
       <Decisions review={review} />
@@ -89,9 +89,9 @@ export function Review({ id }: { id: string }) {
 function QueueNavigation({ queue, neighbors }: { queue: ReviewFilter; neighbors: ReturnType<typeof useNeighbors> }) {
   const link = (id: string | undefined, text: string) => id && <a href={queueUrl(queue, `reviews/${id}`)}>{text}</a>;
   return (
-    <nav class="way" aria-label="Queue">
+    <nav class="queue-navigation" aria-label="Queue">
       <a href={queueUrl(queue)}>Review queue</a>
-      {neighbors.where && <span class="quiet">{neighbors.where}</span>}
+      {neighbors.where && <span class="muted">{neighbors.where}</span>}
       {link(neighbors.previous, "Previous")} {link(neighbors.next, "Next")}
     </nav>
   );
@@ -130,27 +130,27 @@ function Question({
     <>
       {review.ambiguous_matches.map((ambiguous) => (
         <section class="ambiguous-match" aria-label="Possible matches">
-          <p class="reason">
+          <p class="review-reason">
             {[ambiguous.reason || reasonOf(ambiguous), ambiguous.llm_skip_reason].filter(Boolean).join(" ")}
           </p>
           <div class="side-by-side">
             <article class="card">
               <h2>
-                <span class="of">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
+                <span class="card-label">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
               </h2>
               <DocumentFacts doc={review.document} />
             </article>
             {ambiguous.candidates.map((candidate) => {
-              const mine = number++;
+              const ownNumber = number++;
               return (
                 <CandidateCard
                   key={candidate.document.id}
                   candidate={candidate}
-                  number={mine}
+                  number={ownNumber}
                   review={review}
                   span={barSpan(ambiguous.candidates.map((one) => one.evidence))}
-                  isChosen={mine === at}
-                  choose={() => setChosen(mine)}
+                  isChosen={ownNumber === at}
+                  choose={() => setChosen(ownNumber)}
                   begin={(act) => begin(act, [candidate])}
                   canDecide={canDecide}
                 />
@@ -158,7 +158,7 @@ function Question({
             })}
           </div>
           {ambiguous.other_candidates && ambiguous.other_candidates.length > 0 && (
-            <p class="quiet">{ambiguous.other_candidates.length} weaker candidates are not shown.</p>
+            <p class="muted">{ambiguous.other_candidates.length} weaker candidates are not shown.</p>
           )}
         </section>
       ))}
@@ -174,7 +174,7 @@ function Question({
           </button>
         </p>
       ) : (
-        <p class="quiet">Deciding requires the operator role.</p>
+        <p class="muted">Deciding requires the operator role.</p>
       )}
       {dialog?.act === "merge" ? (
         <MergeDialog
@@ -237,13 +237,13 @@ function CandidateCard({
         <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
         <span class="probability">{formatPercent(candidate.probability)}</span>
       </h2>
-      <DocumentFacts doc={doc} beside={review.document} />
-      <Arguments evidence={candidate.evidence} />
-      <HowSure match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
+      <DocumentFacts doc={doc} comparedWith={review.document} />
+      <EvidenceList evidence={candidate.evidence} />
+      <MatchScore match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
       {last && (
         <p>
           <Status status={last.verdict} />{" "}
-          <span class="quiet">
+          <span class="muted">
             by <UserName value={last.by} />, <Time at={last.at} />
           </span>
         </p>
@@ -251,7 +251,7 @@ function CandidateCard({
       {canDecide && (
         <p class="buttons">
           {last?.verdict !== "confirmed" && (
-            <button type="button" class={isChosen ? "main" : ""} onClick={() => begin("confirm")}>
+            <button type="button" class={isChosen ? "primary" : ""} onClick={() => begin("confirm")}>
               Confirm
             </button>
           )}
@@ -288,14 +288,14 @@ function DecideDialog({
   const before = others.map((one) => lastDecision(review, one.document.id)).filter((one) => one !== null);
   const superseded = useSuperseded(before.map((one) => one.id));
   const names = others.map((one) => documentTitle(one.document)).join(", ");
-  const which =
+  const fields =
     act === "confirm" ? { document: others[0].document.id } : { documents: others.map((one) => one.document.id) };
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
       async () => {
         await send("POST", `admin/reviews/${review.id}/${act}`, {
-          ...which,
+          ...fields,
           reason: reason || null,
           overrides: superseded.ids,
         });
@@ -316,11 +316,11 @@ function DecideDialog({
         {documentTitle(review.document)} {act === "confirm" ? "belongs to" : "does not belong to"} {names}.
       </p>
       {before.map((one) => (
-        <p class="quiet">
+        <p class="muted">
           Replaces: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
         </p>
       ))}
-      <p class="quiet">The decision applies until a reviewer changes it. Your name is stored with it.</p>
+      <p class="muted">The decision applies until a reviewer changes it. Your name is stored with it.</p>
     </NoteDialog>
   );
 }
@@ -346,7 +346,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
                 <b>
                   <UserName value={one.by} /> {one.verdict} {name}
                 </b>{" "}
-                <span class="quiet">
+                <span class="muted">
                   <Time at={one.at} />
                 </span>
               </p>
@@ -356,7 +356,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
         })}
       </ol>
       {review.state === "decided" && hasRole("operator") && (
-        <p class="quiet">To change a decision, decide again above. The latest decision counts.</p>
+        <p class="muted">To change a decision, decide again above. The latest decision counts.</p>
       )}
     </section>
   );

@@ -2,7 +2,7 @@
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
-import { documentTitle, KINDS, Seller } from "../documents/summary";
+import { documentTitle, KINDS, Supplier } from "../documents/summary";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
@@ -151,7 +151,7 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
         <a href={queueUrl({ ...filter, cursor: "" }, `reviews/${review.id}`)}>{documentTitle(review.document)}</a>
       </td>
       <td data-label="Supplier">
-        <Seller doc={review.document} />
+        <Supplier doc={review.document} />
       </td>
       <td data-label="Total" class="count">
         {review.document.total}

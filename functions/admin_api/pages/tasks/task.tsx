@@ -70,7 +70,7 @@ export function Task({ id }: { id: string }) {
             ))}
           </ol>
         ) : (
-          <p class="quiet">
+          <p class="muted">
             {task.attempts
               ? "The first attempt is in progress."
               : ACTIVE_STATUSES.includes(task.status)
@@ -85,16 +85,16 @@ export function Task({ id }: { id: string }) {
 
 function Facts({ task }: { task: TaskHistory }) {
   const facts: Fact[] = [
-    ["Submitted", <Time at={task.created_at} both />],
+    ["Submitted", <Time at={task.created_at} showsUtc />],
     ["Attempts", `${formatNumber(task.attempts)} of at most ${formatNumber(task.max_retry + 1)}`],
     ["Tenant", task.tenant],
     ["Task", <CopyableId value={task.job_id} />],
   ];
   if (task.next_attempt_at) {
-    facts.push(["Next attempt", <Time at={task.next_attempt_at} both />]);
+    facts.push(["Next attempt", <Time at={task.next_attempt_at} showsUtc />]);
   }
   if (task.ended_at) {
-    facts.push(["Ended", <Time at={task.ended_at} both />]);
+    facts.push(["Ended", <Time at={task.ended_at} showsUtc />]);
   }
   if (task.dead_letter) {
     const href = navigate.href(`dead-letters/${task.dead_letter}`, { tenant: task.tenant });
@@ -147,7 +147,7 @@ export function Cancel({ task, done, small = false }: { task: TaskSummary; done:
             </p>
           )}
           <div class="buttons">
-            <button class="main" type="button" disabled={state.busy || state.error?.status === 409} onClick={cancel}>
+            <button class="primary" type="button" disabled={state.busy || state.error?.status === 409} onClick={cancel}>
               Cancel the task
             </button>
             <button type="button" disabled={state.busy} onClick={close}>
@@ -171,17 +171,17 @@ function Attempt({ attempt }: { attempt: Schemas["TaskAttempt"] }) {
         {attempt.revision > 1 && (
           <>
             {" "}
-            <span class="quiet">(revision {attempt.revision})</span>
+            <span class="muted">(revision {attempt.revision})</span>
           </>
         )}
-        <span class="quiet">
+        <span class="muted">
           {" "}
           <Time at={attempt.ended_at} />, took {formatDuration(seconds)}
         </span>
       </p>
       {attempt.error && <p class="error">{attempt.error}</p>}
       {attempt.next_attempt_at && (
-        <p class="quiet">
+        <p class="muted">
           Next attempt at <Time at={attempt.next_attempt_at} />
         </p>
       )}

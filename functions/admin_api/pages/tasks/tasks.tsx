@@ -109,7 +109,7 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
             <th scope="col">Error</th>
             {cancels && (
               <th scope="col">
-                <span class="unseen">Cancel</span>
+                <span class="visually-hidden">Cancel</span>
               </th>
             )}
           </tr>
@@ -124,14 +124,14 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
               </td>
               <td data-label="Type">{task.task_type}</td>
               <td data-label="Attempts" class="count">
-                {formatNumber(task.attempts)} <span class="quiet">of {formatNumber(task.max_retry + 1)}</span>
+                {formatNumber(task.attempts)} <span class="muted">of {formatNumber(task.max_retry + 1)}</span>
               </td>
               <td data-label="Status">
                 <Status status={task.status} />
                 {ACTIVE_STATUSES.includes(task.status) && task.next_attempt_at && (
                   <>
                     {" "}
-                    <span class="quiet">
+                    <span class="muted">
                       next attempt <Time at={task.next_attempt_at} />
                     </span>
                   </>

@@ -77,7 +77,7 @@ export function SuccessNotice({ children }: { children: ComponentChildren }) {
   const paragraph = useRef<HTMLParagraphElement>(null);
   useEffect(() => paragraph.current?.focus(), [children]);
   return (
-    <p class="notice said" role="status" tabindex={-1} ref={paragraph}>
+    <p class="notice success" role="status" tabindex={-1} ref={paragraph}>
       {children}
     </p>
   );
@@ -111,7 +111,7 @@ export function Pagination({
   names?: [string, string];
 }) {
   return (
-    <p class="pages">
+    <p class="pagination">
       {newest && (
         <a class="button" href={newest}>
           {names[0]}

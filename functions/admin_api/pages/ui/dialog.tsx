@@ -102,7 +102,7 @@ export function NoteDialog({
           ) : (
             <>
               {" "}
-              <span class="quiet">(optional)</span>
+              <span class="muted">(optional)</span>
             </>
           )}
         </label>
@@ -128,7 +128,7 @@ export function NoteDialog({
           </p>
         )}
         <div class="buttons">
-          <button class="main" type="submit" disabled={busy || blockedReason !== null}>
+          <button class="primary" type="submit" disabled={busy || blockedReason !== null}>
             {busy ? "Working…" : verb}
           </button>
           <button type="button" disabled={busy} onClick={close}>

@@ -26,7 +26,7 @@ export function barSpan(evidences: Step[][]): Span {
 }
 
 // Reasons for and against a candidate, the strongest first.
-export function Arguments({ evidence }: { evidence: Step[] }) {
+export function EvidenceList({ evidence }: { evidence: Step[] }) {
   const strong = evidence
     .filter((step) => step.feature !== "prior" && Math.abs(step.bits) >= MIN_ARGUMENT)
     .sort((one, other) => Math.abs(other.bits) - Math.abs(one.bits));
@@ -50,7 +50,7 @@ export function Arguments({ evidence }: { evidence: Step[] }) {
 }
 
 // Score of a match, on demand.
-export function HowSure({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
+export function MatchScore({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
   const total = "score" in match ? match.score : match.weight_bits;
   return (
     <details>
@@ -63,7 +63,7 @@ export function HowSure({ match, span, caption }: { match: Match; span?: Span; c
       {match.evidence.length > 0 ? (
         <Waterfall evidence={match.evidence} span={span} total={total} caption={caption} />
       ) : (
-        <p class="quiet">{bits(total)} bits in total.</p>
+        <p class="muted">{bits(total)} bits in total.</p>
       )}
     </details>
   );
@@ -85,8 +85,8 @@ function Waterfall({
   const toX = (value: number) => (value - span.low) * scale;
   return (
     <table class="waterfall">
-      <caption class="unseen">{caption}</caption>
-      <thead class="unseen">
+      <caption class="visually-hidden">{caption}</caption>
+      <thead class="visually-hidden">
         <tr>
           <th scope="col">Feature</th>
           <th scope="col">Running total</th>
@@ -112,11 +112,11 @@ function Waterfall({
 function Step({ step, toX }: { step: Step; toX: (value: number) => number }) {
   const [from, to] = [toX(step.total - step.bits), toX(step.total)];
   const width = Math.max(Math.abs(to - from), MIN_BAR);
-  const kind = step.bits > 0 ? "for" : step.bits < 0 ? "against" : "neither";
+  const kind = step.bits > 0 ? "supporting" : step.bits < 0 ? "contradicting" : "neutral";
   return (
     <tr>
       <th scope="row">
-        {step.label} <span class="quiet">{step.text}</span>
+        {step.label} <span class="muted">{step.text}</span>
       </th>
       <td>
         <svg class="bar" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">

@@ -7,21 +7,21 @@ type Zone = "local" | "utc";
 
 const STORAGE_KEY = "counterfoil.times";
 const listeners = new Set<(zone: Zone) => void>();
-let zone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
+let currentZone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
 
-export function formatMoment(moment: Date, which: Zone = "local") {
+export function formatMoment(moment: Date, zone: Zone = "local") {
   return new Intl.DateTimeFormat("en-GB", {
     dateStyle: "medium",
     timeStyle: "medium",
-    timeZone: which === "utc" ? "UTC" : undefined,
+    timeZone: zone === "utc" ? "UTC" : undefined,
   }).format(moment);
 }
 
 function useZone() {
-  const [chosen, setChosen] = useState(zone);
+  const [chosen, setChosen] = useState(currentZone);
   useEffect(() => {
     listeners.add(setChosen);
-    setChosen(zone);
+    setChosen(currentZone);
     return () => listeners.delete(setChosen);
   }, []);
   return chosen;
@@ -30,10 +30,10 @@ function useZone() {
 export function ZoneSwitch() {
   const chosen = useZone();
   const choose = (event: TargetedEvent<HTMLSelectElement>) => {
-    zone = event.currentTarget.value as Zone;
-    localStorage.setItem(STORAGE_KEY, zone);
+    currentZone = event.currentTarget.value as Zone;
+    localStorage.setItem(STORAGE_KEY, currentZone);
     for (const listener of listeners) {
-      listener(zone);
+      listener(currentZone);
     }
   };
   return (
@@ -47,8 +47,8 @@ export function ZoneSwitch() {
   );
 }
 
-// A time in the chosen zone. `both`: in local time and in UTC.
-export function Time({ at, both = false }: { at: string; both?: boolean }) {
+// A time in the chosen zone. `showsUtc`: in local time and in UTC.
+export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean }) {
   const chosen = useZone();
   const moment = new Date(at);
   const text = `${formatMoment(moment, chosen)}${chosen === "utc" ? " UTC" : ""}`;
@@ -56,10 +56,10 @@ export function Time({ at, both = false }: { at: string; both?: boolean }) {
   return (
     <time datetime={at}>
       {text}
-      {both && (
+      {showsUtc && (
         <>
           {" "}
-          <span class="quiet">
+          <span class="muted">
             ({formatMoment(moment, other)} {other === "utc" ? "UTC" : "local"})
           </span>
         </>

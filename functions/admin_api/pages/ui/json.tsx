@@ -54,12 +54,12 @@ function Branch({ name = null, value, depth }: { name?: string | null; value: un
   const entries = Object.entries(value);
   const count = Array.isArray(value) ? `[${formatNumber(entries.length)}]` : `{${formatNumber(entries.length)}}`;
   return (
-    <Fold
+    <Collapsible
       open={depth === 0 || (depth < 3 && entries.length <= 12)}
       head={
         <>
           {label}
-          <span class="quiet">{count}</span>
+          <span class="muted">{count}</span>
         </>
       }
       entries={entries}
@@ -68,7 +68,7 @@ function Branch({ name = null, value, depth }: { name?: string | null; value: un
   );
 }
 
-function Fold({
+function Collapsible({
   open,
   head,
   entries,
@@ -96,15 +96,15 @@ function Fold({
 }
 
 function Leaf({ value }: { value: unknown }) {
-  const [whole, setWhole] = useState(false);
+  const [isExpanded, setExpanded] = useState(false);
   const text = formatJson(value);
-  if (text.length <= LONG || whole) {
+  if (text.length <= LONG || isExpanded) {
     return <code>{text}</code>;
   }
   return (
     <>
       <code>{text.slice(0, LONG)}…</code>
-      <button type="button" class="small" onClick={() => setWhole(true)}>
+      <button type="button" class="small" onClick={() => setExpanded(true)}>
         Show all {formatNumber(text.length)} characters
       </button>
     </>

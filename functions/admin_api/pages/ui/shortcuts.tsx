@@ -87,8 +87,8 @@ function ShortcutsDialog({ close }: { close: () => void }) {
     .filter((one) => one.label);
   return (
     <Dialog title="Keyboard shortcuts" close={close}>
-      <p class="quiet">Shortcuts on this page. They are ignored while you type.</p>
-      <dl class="keys">
+      <p class="muted">Shortcuts on this page. They are ignored while you type.</p>
+      <dl class="shortcuts">
         {listed.map((one) => (
           <div>
             <dt>
@@ -104,7 +104,7 @@ function ShortcutsDialog({ close }: { close: () => void }) {
         </label>
       </p>
       <div class="buttons">
-        <button class="main" type="button" onClick={close}>
+        <button class="primary" type="button" onClick={close}>
           Close
         </button>
       </div>

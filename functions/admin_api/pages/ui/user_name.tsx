@@ -15,7 +15,7 @@ export function UserName({ value }: { value: string | null }) {
   return isYou ? (
     "you"
   ) : (
-    <span class="who" title={email && (value ?? undefined)}>
+    <span class="user-name" title={email && (value ?? undefined)}>
       {email ?? value}
     </span>
   );

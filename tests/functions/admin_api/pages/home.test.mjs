@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { browser, CONSOLE } from "./browser.mjs";
 
-const { homeOf } = await import(process.env.ROLES_MODULE);
+const { homeView } = await import(process.env.ROLES_MODULE);
 
 beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
@@ -12,12 +12,12 @@ for (const groups of [
   ["viewer", "tenant:acme"],
   ["operator", "tenant:acme", "tenant:beta"],
 ]) {
-  test(`${groups} start with the clusters`, () => assert.equal(homeOf({ groups }), "clusters"));
+  test(`${groups} start with the clusters`, () => assert.equal(homeView({ groups }), "clusters"));
 }
 
 for (const groups of [
   ["admin", "tenant:acme"],
   ["viewer", "tenant:*"],
 ]) {
-  test(`${groups} start with the overview`, () => assert.equal(homeOf({ groups }), "overview"));
+  test(`${groups} start with the overview`, () => assert.equal(homeView({ groups }), "overview"));
 }

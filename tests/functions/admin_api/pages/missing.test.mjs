@@ -5,13 +5,13 @@ import { test } from "node:test";
 import { browser, CONSOLE } from "./browser.mjs";
 
 browser.begin(`${CONSOLE}/documents`);
-const { Seller } = await import(process.env.SUMMARY_MODULE);
+const { Supplier } = await import(process.env.SUMMARY_MODULE);
 const { Row: DocumentRow } = await import(process.env.DOCUMENTS_MODULE);
 const { Row: ReviewRow } = await import(process.env.REVIEWS_MODULE);
 
-const Fragment = Seller({ doc: { seller: "" } }).type;
+const Fragment = Supplier({ doc: { seller: "" } }).type;
 
-// The text of a rendered element. It skips components other than Seller.
+// The text of a rendered element. It skips components other than Supplier.
 function textOf(node) {
   if (Array.isArray(node)) {
     return node.map(textOf).join("");
@@ -20,7 +20,7 @@ function textOf(node) {
     return node ? String(node) : "";
   }
   if (typeof node.type === "function" && node.type !== Fragment) {
-    return node.type.name === "Seller" ? textOf(node.type(node.props)) : "";
+    return node.type.name === "Supplier" ? textOf(node.type(node.props)) : "";
   }
   return textOf(node.props.children);
 }
@@ -35,11 +35,11 @@ const doc = {
 };
 
 test("missing facts follow the supplier", () =>
-  assert.equal(textOf(Seller({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
+  assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
 
 for (const whole of [{ missing: [] }, { missing: undefined }]) {
   test(`nothing follows the supplier if missing is ${whole.missing && "empty"}`, () =>
-    assert.equal(textOf(Seller({ doc: { ...doc, seller: "Tarnow", ...whole } })), "Tarnow"));
+    assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow", ...whole } })), "Tarnow"));
 }
 
 test("list of documents names missing facts", () => {

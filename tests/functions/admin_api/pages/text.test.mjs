@@ -6,7 +6,7 @@ import { test } from "node:test";
 import "./browser.mjs";
 
 const { parseJsonExact } = await import(process.env.API_MODULE);
-const { around, diff } = await import(process.env.DIFF_MODULE);
+const { withContext, diff } = await import(process.env.DIFF_MODULE);
 const { lineAt, positionOfField, formatJson, findJsonError } = await import(process.env.JSON_MODULE);
 const { logCommand, traceCommand } = await import(process.env.LOG_MODULE);
 
@@ -122,7 +122,7 @@ test("a changed line is removed and added", () => {
 
 test("lines far from any difference are omitted", () => {
   const many = Array.from({ length: 20 }, (_, at) => `line ${at}`);
-  const shown = around(diff(many.join("\n"), many.with(10, "other").join("\n")));
+  const shown = withContext(diff(many.join("\n"), many.with(10, "other").join("\n")));
   assert.equal(shown.filter((one) => one === null).length, 2);
   assert.deepEqual(shown.slice(0, 2), [null, [" ", "line 7"]]);
   assert.equal(shown.length, 2 + 3 + 2 + 3);

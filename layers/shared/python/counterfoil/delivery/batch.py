@@ -390,7 +390,7 @@ class Batch(BatchProcessor):
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
             log_fields = [_log_fields(message.record, message.claim) for message in messages]
             logger.info(
-                "batch_not_settled",
+                "A batch was not settled",
                 attempts=log_fields,
                 error=safe_message(error, for_log=True),
                 error_type=type(error).__name__,
@@ -417,7 +417,7 @@ class Batch(BatchProcessor):
             attempt.deadline.check()
             if attempt.deadline.remaining() <= 0:
                 raise
-            logger.info("attempt_repeated", work_id=str(attempt.work_id), error=safe_message(error))
+            logger.info("An attempt was repeated", work_id=str(attempt.work_id), error=safe_message(error))
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _settle_and_release(self, message: ClaimedMessage, settle: Callable[[], Any]) -> None:

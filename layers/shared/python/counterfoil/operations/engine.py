@@ -343,7 +343,7 @@ class Engine:
                 processed += result.processed
                 if result.is_busy:
                     queue.append((operation_id, tenant_id, action))
-        logger.info("operations_run", operations=len(operations), items=processed)
+        logger.info("The operations run ended", operations=len(operations), items=processed)
         if failed:
             raise RuntimeError(f"{failed} operations failed")
         return {"operations": len(operations), "items": processed}

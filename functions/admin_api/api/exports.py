@@ -31,12 +31,12 @@ from counterfoil.settings import settings
 from counterfoil.validation import UTC_DESCRIPTION, Moment, PrintableText
 from functions.admin_api.api.operations import OperationProgress, owned_operation, progress
 from functions.admin_api.auth import Request, Role
-from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answer, versioned
+from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, json_response, versioned_response
 from functions.admin_api.http import ForbiddenError, NotFoundError, responses
 
-AT_ONCE_BYTES = 4 * 1024 * 1024
+MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 """Maximum file size in a response. In base64, it is 5.6 MB, below Lambda's limit of 6 MB."""
-AT_ONCE_SECONDS = 5.0
+MAX_RESPONSE_SECONDS = 5.0
 """Maximum time for reading the dead letters of a response."""
 NO_FILE = "There is no such export, or its file was deleted after a week."
 
@@ -98,7 +98,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
     tenant_id, slug = request.tenant(tenant)
     actor = request.caller.require_subject()
     file = ExportFile(file_format, redacted=request.caller.role < Role.ADMIN)
-    content = _small_file(request, tenant_id, slug, filters, file, actor)
+    content = _file_for_response(request, tenant_id, slug, filters, file, actor)
     if content is not None:
         name = export.file_name(slug, file_format, request.now)
         headers = {
@@ -111,23 +111,23 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         return response
     with request.database.tenant(tenant_id) as connection:
         operation = export.request(connection, tenant_id, filters, file, by=actor, now=request.now)
-    accepted = versioned(progress(operation, slug, request.caller), 202)
+    accepted = versioned_response(progress(operation, slug, request.caller), 202)
     accepted.headers["Location"] = f"/api/admin/operations/{operation.id}"
     return accepted
 
 
-def _small_file(
+def _file_for_response(
     request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, actor: str
 ) -> bytes | None:
     """Return a small file and record it in the audit trail; None if it is too large for a response."""
-    min_time_left = request.time_left() - AT_ONCE_SECONDS
+    min_time_left = request.time_left() - MAX_RESPONSE_SECONDS
     content, dead_letters = bytearray(export.header(file.format)), 0
     for batch in export.iter_batches(
         lambda: request.database.tenant(tenant_id), tenant_id, filters.before(request.now)
     ):
         content += export.encode(batch.dead_letters, slug, file.format, redacts=file.redacted)
         dead_letters += len(batch.dead_letters)
-        if len(content) > AT_ONCE_BYTES or request.time_left() < min_time_left:
+        if len(content) > MAX_RESPONSE_BYTES or request.time_left() < min_time_left:
             return None
     written = replace(file, bytes=len(content))
     request.commit(
@@ -171,4 +171,4 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
         url=export.presigned_url(bucket, operation, slug),
         url_expires_at=request.now + timedelta(seconds=URL_EXPIRY_SECONDS),
     )
-    return answer(200, link, {"Cache-Control": "no-store"})
+    return json_response(200, link, {"Cache-Control": "no-store"})

@@ -20,7 +20,7 @@ FREE_MEGABYTES = 1024
 
 
 @dataclass(frozen=True)
-class CloudFolder:
+class CloudPaths:
     """The folder of one local cloud. Two folders are two independent clouds."""
 
     folder: Path
@@ -66,7 +66,7 @@ class CloudFolder:
         return self.folder / "outputs.json"
 
     @contextmanager
-    def locked(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def lock(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Lock the cloud for one command at a time. Call `on_wait` before waiting for another command.
 
         The lock is released when the block or the process ends.
@@ -75,7 +75,7 @@ class CloudFolder:
             CloudError: the folder cannot be written.
         """
         try:
-            descriptor = self._lock(on_wait)
+            descriptor = self._acquire_lock(on_wait)
         except OSError as error:
             raise CloudError(f"The local cloud cannot use {self.folder}: {error.strerror or error}.") from error
         try:
@@ -83,7 +83,7 @@ class CloudFolder:
         finally:
             os.close(descriptor)
 
-    def _lock(self, on_wait: Callable[[], None]) -> int:
+    def _acquire_lock(self, on_wait: Callable[[], None]) -> int:
         path = self.folder / "lock"
         while True:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -125,9 +125,9 @@ class CloudFolder:
             self.folder.rmdir()
 
 
-def cloud_folder(folder: Path | None) -> CloudFolder:
+def cloud_paths(folder: Path | None) -> CloudPaths:
     """Return the folder from the command line, or the default folder in the project."""
-    return CloudFolder((folder or DEFAULT_FOLDER).resolve())
+    return CloudPaths((folder or DEFAULT_FOLDER).resolve())
 
 
 def node() -> Path:

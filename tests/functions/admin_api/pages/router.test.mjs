@@ -1,4 +1,4 @@
-// View selected by a URL path. Run by test_page_place.py.
+// View selected by a URL path. Run by test_page_router.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -6,4 +6,4 @@ from tests.functions.admin_api.node_tests import run_tests
 
 
 def test_trailing_slash_selects_the_same_view(tmp_path: Path) -> None:
-    assert run_tests("place", tmp_path, ROUTER_MODULE="router") == 6
+    assert run_tests("router", tmp_path, ROUTER_MODULE="router") == 6

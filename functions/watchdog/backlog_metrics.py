@@ -17,11 +17,11 @@ from counterfoil.metrics import Metric, emit
 from counterfoil.offers import pool_list
 from counterfoil.queues import queue_depths, reconcile_pauses, record_depths, roll_up_minutes
 from counterfoil.settings import QueueSettings
-from functions.watchdog.parts import run_all
+from functions.watchdog.steps import run_all
 
 STUCK_AFTER = timedelta(minutes=10)
 """Work items in progress count as stuck after this time if their lease has expired."""
-RATE_OVER = timedelta(minutes=5)
+RATE_WINDOW = timedelta(minutes=5)
 """Window for the rate of dead letters. It spans several runs, so that a missed run hides no dead letters."""
 
 # A work item is due after its delay, or else since its message was enqueued. Resending the message changes nothing.
@@ -58,10 +58,10 @@ SELECT coalesce(sum(number), 0)::int, coalesce(max(number), 0) FROM (
 ) AS minute
 """
 
-Measured = Mapping[str, Mapping[Metric, float]]
+MetricsByWorker = Mapping[str, Mapping[Metric, float]]
 
 
-def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent_after: timedelta) -> Measured:
+def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent_after: timedelta) -> MetricsByWorker:
     """Measure and emit the metrics of each of `workers`. Return the values by worker.
 
     Raises:
@@ -73,7 +73,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
         "now": now,
         "stuck_before": now - STUCK_AFTER,
         "unsent_before": now - unsent_after,
-        "rate_since": now - RATE_OVER,
+        "rate_since": now - RATE_WINDOW,
     }
     if not kinds:
         return {}
@@ -82,7 +82,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
         unsent = dict(connection.execute(_OUTBOX, values).fetchall())
         ((recent, busiest),) = connection.execute(_RATE, values).fetchall()
         dead_letters = dict(connection.execute(_DEAD_LETTERS, values).fetchall())
-    emit({Metric.DEAD_LETTER_RATE: recent / RATE_OVER.total_seconds(), Metric.DEAD_LETTERS_PER_MINUTE: busiest})
+    emit({Metric.DEAD_LETTER_RATE: recent / RATE_WINDOW.total_seconds(), Metric.DEAD_LETTERS_PER_MINUTE: busiest})
     measured: dict[str, dict[Metric, float]] = {}
     for worker, stuck, waiting, oldest in work:
         measured[worker] = {
@@ -100,11 +100,11 @@ def _work_query(kind: WorkKind) -> Composed:
     return SQL(_WORK).format(worker=Literal(kind.worker), **kind.names)
 
 
-EVERY = timedelta(hours=1)
+CHECK_INTERVAL = timedelta(hours=1)
 """Interval between searches for duplicate offers. A new process also starts one."""
 
 
-class OffersWatch:
+class OfferMetrics:
     """Measures daily offers of all tenants together."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -140,7 +140,7 @@ class OffersWatch:
         return counts
 
     def _is_check_due(self, now: datetime) -> bool:
-        return self._duplicates_checked_at is None or now - self._duplicates_checked_at >= EVERY
+        return self._duplicates_checked_at is None or now - self._duplicates_checked_at >= CHECK_INTERVAL
 
     def _count_duplicates(self, now: datetime, seconds: float) -> int:
         with self._database.delivery() as connection:
