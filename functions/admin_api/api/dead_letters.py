@@ -363,24 +363,24 @@ def list_groups(
     )
 
 
-class NamedThing(BaseModel):
+class IdMatch(BaseModel):
     """A resource found by a part of its id."""
 
     id: UUID | str = Field(description="Id of the resource, or fingerprint of a group.")
     tenant: str = Field(description="Slug of the tenant, or `-` if unassigned. A group may include other tenants.")
 
 
-class NamedThings(BaseModel):
+class IdMatches(BaseModel):
     """Resources found by a part of their id."""
 
-    found: list[NamedThing] = Field(description="At most two. Two results mean that the part is ambiguous.")
+    found: list[IdMatch] = Field(description="At most two. Two results mean that the part is ambiguous.")
 
 
 @routes.get(
     "/api/admin/dlq/lookup",
     summary="Find resources by part of an id",
     tags=["dead letters"],
-    responses=responses({200: (NamedThings, "The resources found.")}, 422),
+    responses=responses({200: (IdMatches, "The resources found.")}, 422),
 )
 def find_named(
     request: Request,
@@ -389,13 +389,13 @@ def find_named(
         Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_PARTIAL_ID_CHARS},36}}$")],
         Query(description="End of an id, or start of the fingerprint of a group."),
     ],
-) -> NamedThings:
+) -> IdMatches:
     """Find resources that the caller may view by a part of their id, as shown in tables."""
     with request.database.delivery() as connection:
         matches = search.find_by_partial_id(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
         matches = [(id_, slug) for id_, slug in matches if _owns_task(request, UUID(str(id_)))]
-    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in matches[:2]])
+    return IdMatches(found=[IdMatch(id=id_, tenant=slug or UNASSIGNED) for id_, slug in matches[:2]])
 
 
 def _owns_task(request: Request, job_id: UUID) -> bool:

@@ -770,12 +770,12 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        NamedThing: {
+        IdMatch: {
             id: string;
             tenant: string;
         };
-        NamedThings: {
-            found: components["schemas"]["NamedThing"][];
+        IdMatches: {
+            found: components["schemas"]["IdMatch"][];
         };
         NewPerson: {
             email: string;

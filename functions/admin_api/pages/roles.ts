@@ -3,7 +3,7 @@
 import { currentSession } from "./current_session";
 
 const ROLES = ["viewer", "operator", "admin"] as const;
-const EVERY_TENANT = "tenant:*";
+const ALL_TENANTS = "tenant:*";
 
 // Whether the token has this role or a higher one.
 export function hasRole(role: (typeof ROLES)[number]) {
@@ -15,9 +15,9 @@ export function canEditPayloads() {
 }
 
 export function canSeeAllTenants() {
-  return currentSession().groups.includes(EVERY_TENANT);
+  return currentSession().groups.includes(ALL_TENANTS);
 }
 
 // Start page: the overview for admins and for users of all tenants, the clusters for other users.
 export const homeView = ({ groups }: { groups: string[] }) =>
-  groups.includes("admin") || groups.includes(EVERY_TENANT) ? "overview" : "clusters";
+  groups.includes("admin") || groups.includes(ALL_TENANTS) ? "overview" : "clusters";

@@ -72,7 +72,7 @@ def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids:
     if new.filter is None:
         values = {"operation": operation.id, "tenant": tenant_id, "ids": list(dict.fromkeys(job_ids)), "selected": 0}
         count = connection.execute(_INSERT_LISTED, values).rowcount
-        operation = store.add_selected(connection, operation, count, None, is_all=True)
+        operation = store.add_selected(connection, operation, count, None, is_complete=True)
         scope: dict[str, Any] = {"dead_letters": operation.selected}
     else:
         operation = _select(connection, operation)
@@ -137,16 +137,16 @@ def _select(connection: Connection, operation: Operation) -> Operation:
         page = search.page(connection, operation.tenant_id, filter_, limit=SEARCH_BATCH_SIZE, after=after)
         connection.execute(_INSERT_LISTED, values | {"ids": [entry.job_id for entry in page.entries]})
         return store.add_selected(
-            connection, operation, len(page.entries), page.next_cursor, is_all=page.next_cursor is None
+            connection, operation, len(page.entries), page.next_cursor, is_complete=page.next_cursor is None
         )
     values |= filter_values(operation.tenant_id, filter_, after) | {"limit": BATCH_SIZE}
     ((count, cursor_at, cursor_id),) = connection.execute(with_conditions(_INSERT_NEXT, values), values).fetchall()
     cursor = None if cursor_at is None else (cursor_at, cursor_id)
     if count == BATCH_SIZE:
-        return store.add_selected(connection, operation, count, cursor, is_all=False)
+        return store.add_selected(connection, operation, count, cursor, is_complete=False)
     values |= {"selected": operation.selected + count, "after_at": None, "requested_at": operation.requested_at}
     ((closed,),) = connection.execute(with_conditions(_INSERT_CLOSED, values), values).fetchall()
-    return store.add_selected(connection, operation, count + closed, cursor, is_all=True)
+    return store.add_selected(connection, operation, count + closed, cursor, is_complete=True)
 
 
 # -- preview ----------------------------------------------------------------------------------------------------------

@@ -204,20 +204,20 @@ def record(
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 _ADD_SELECTED = f"""
-UPDATE operation SET selected = selected + %(number)s, selection_complete = %(is_all)s,
+UPDATE operation SET selected = selected + %(number)s, selection_complete = %(is_complete)s,
     cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
-    state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
-    version = version + %(is_all)s::int
+    state = CASE WHEN NOT %(is_complete)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
+    version = version + %(is_complete)s::int
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608  # the columns of the dataclass
 
 
 def add_selected(
-    connection: Connection, operation: Operation, count: int, cursor: tuple[datetime, UUID] | None, *, is_all: bool
+    connection: Connection, operation: Operation, count: int, cursor: tuple[datetime, UUID] | None, *, is_complete: bool
 ) -> Operation:
     """Record that `count` more items are selected, up to `cursor`. The operation runs once all are."""
     cursor_at, cursor_id = cursor or (None, None)
-    values = {"id": operation.id, "number": count, "is_all": is_all, "at": cursor_at, "last": cursor_id}
+    values = {"id": operation.id, "number": count, "is_complete": is_complete, "at": cursor_at, "last": cursor_id}
     (row,) = connection.execute(_ADD_SELECTED.encode(), values).fetchall()
     return Operation(*row)
 

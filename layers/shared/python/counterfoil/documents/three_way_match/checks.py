@@ -56,7 +56,7 @@ def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance
         if not item.is_ordered:
             continue
         for entry in item.entries_of(DocumentType.INVOICE):
-            if entry.is_lump:
+            if entry.is_lump_sum:
                 continue
             if _currencies(item.document, entry.document) is None:
                 yield from _price(item, entry, tolerances)

@@ -49,7 +49,7 @@ class LedgerEntry:
     rejected: Decimal = _ZERO
     price: Decimal | None = None
     """Price of one unit of the item."""
-    is_lump: bool = False
+    is_lump_sum: bool = False
     """Whether the line item bills several items in one amount, from which the quantity is derived."""
 
 
@@ -292,7 +292,7 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
             value = sum((item.price * quantity for item, quantity in share if item.price is not None), _ZERO)
             if share and value and abs(value - line.net) <= _ROUNDING + len(share) * Decimal("0.01"):
                 for item, quantity in share:
-                    item.entries.append(LedgerEntry(document, line, quantity, price=item.price, is_lump=True))
+                    item.entries.append(LedgerEntry(document, line, quantity, price=item.price, is_lump_sum=True))
                 ledger.unmatched_lines[document.id].remove(line)
                 break
 
