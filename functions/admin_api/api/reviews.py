@@ -17,7 +17,7 @@ from counterfoil.db import Connection
 from counterfoil.documents import differences, review
 from counterfoil.documents.differences import DecisionResult, VarianceSelector
 from counterfoil.documents.matching.evidence import Step
-from counterfoil.documents.matching.sql import State
+from counterfoil.documents.matching.sql import ReviewState
 from counterfoil.documents.review import (
     Answer,
     DecisionApplied,
@@ -138,7 +138,7 @@ class Review(BaseModel):
 
     id: UUID
     tenant: str
-    state: State
+    state: ReviewState
     type: str
     probability: float
     weights: str
@@ -196,7 +196,7 @@ def list_reviews(  # a query has this many parameters
     max_probability: Annotated[
         float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
     ] = None,
-    state: Annotated[State, Query()] = "open",
+    state: Annotated[ReviewState, Query()] = "open",
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> ReviewPage:

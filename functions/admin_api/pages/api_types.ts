@@ -544,7 +544,7 @@ export interface components {
             matches: components["schemas"]["DocumentMatch"][];
             matches_total: number;
             dead_letters: components["schemas"]["DocumentDeadLetter"][];
-            review: string | null;
+            review: ("open" | "decided" | "resolved") | null;
         };
         DocumentDeadLetter: {
             /** Format: uuid */
@@ -706,6 +706,13 @@ export interface components {
             mails: components["schemas"]["HeldMail"][];
             next_cursor: string | null;
         };
+        IdMatch: {
+            id: string;
+            tenant: string;
+        };
+        IdMatches: {
+            found: components["schemas"]["IdMatch"][];
+        };
         JsonValue: unknown;
         /** @enum {string} */
         Key: "price" | "billed_quantity" | "delivered_quantity" | "total" | "tax";
@@ -769,13 +776,6 @@ export interface components {
             last_error: components["schemas"]["LastError"];
         } & {
             [key: string]: unknown;
-        };
-        IdMatch: {
-            id: string;
-            tenant: string;
-        };
-        IdMatches: {
-            found: components["schemas"]["IdMatch"][];
         };
         NewPerson: {
             email: string;
@@ -1227,6 +1227,7 @@ export interface components {
             level: string;
             label: string;
             text: string;
+            sentence: string;
             bits: number;
             total: number;
         };

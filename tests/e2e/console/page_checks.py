@@ -15,7 +15,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 from cli.local.paths import ROOT
 
 SCREENSHOTS = ROOT / "build" / "console-pictures"
-WIDE: ViewportSize = {"width": 1280, "height": 900}
+WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 740}
 """The narrowest supported phone."""
 HUGE: ViewportSize = {"width": 3840, "height": 2160}

@@ -200,8 +200,10 @@ function ErrorContext({ error }: { error: LastError }) {
   const stack = error.stack ?? error.traceback ?? error.context?.stack ?? error.context?.traceback;
   // The stack is shown separately. Worker and attempt are shown above.
   const { stack: _stack, traceback: _traceback, worker: _worker, attempt: _attempt, ...context } = error.context ?? {};
-  const rest = { ...context, ...Object.fromEntries(Object.entries(error).filter(([name]) => !KNOWN.has(name))) };
-  const plain = Object.values(rest).every((value) => value === null || typeof value !== "object");
+  const others = Object.entries(error).filter(([name]) => !KNOWN.has(name));
+  const stated = [...Object.entries(context), ...others].filter(([, value]) => value !== null);
+  const rest = Object.fromEntries(stated);
+  const plain = Object.values(rest).every((value) => typeof value !== "object");
   if (!stack && !Object.keys(rest).length) {
     return null;
   }

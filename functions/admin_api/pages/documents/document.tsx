@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
+import { STATES } from "../reviews/reviews";
 import { navigate, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
 import { MatchScore } from "../ui/evidence";
@@ -122,7 +123,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     facts.push([
       "Review",
       <a href={navigate.href(`reviews/${doc.id}`, { tenant })}>
-        <Status status={doc.review} />
+        <Status status={doc.review} label={STATES[doc.review]} />
       </a>,
     ]);
   }

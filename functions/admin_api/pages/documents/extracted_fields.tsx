@@ -44,6 +44,17 @@ function formatValue(field: Field, currency: string | null) {
   return name.endsWith("date") ? formatDay(text) : (unit_name ?? text);
 }
 
+// Fields of the whole document by the ends of their names: number, dates, references, then amounts.
+const HEADER = [
+  /_number$/,
+  /^(?!payment).*_date$/,
+  /_reference$/,
+  /^payment/,
+  /^(?!total|currency)/,
+  /^currency/,
+  /^total/,
+];
+const headerRank = (name: string) => HEADER.findIndex((pattern) => pattern.test(name));
 const sortNames = (names: string[], order: string[]) => [
   ...order.filter((name) => names.includes(name)),
   ...names.filter((name) => !order.includes(name)),
@@ -80,7 +91,9 @@ export function Fields({
       <h2 id="fields">Extracted fields</h2>
       {groups.map((group) => {
         const groupFields = stated.filter(({ path }) => path.split(".").slice(0, -1).join(".") === group);
-        const names = sortNames(groupFields.map(nameOf), FIRST);
+        const names = group
+          ? sortNames(groupFields.map(nameOf), FIRST)
+          : groupFields.map(nameOf).sort((one, other) => headerRank(one) - headerRank(other));
         return (
           <>
             {group && <h3>{toLabel(group)}</h3>}

@@ -74,8 +74,8 @@ export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo;
   return (
     <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
-        const value = doc[key];
-        const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === value;
+        const value = key === "date" ? formatDay(doc.date ?? null) : doc[key];
+        const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === doc[key];
         return (
           <div>
             <dt>{name}</dt>

@@ -9,11 +9,11 @@ import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
 import { barSpan, EvidenceList, MatchScore, type Span } from "../ui/evidence";
-import { formatPercent, shortId, Time } from "../ui/format";
+import { formatPercent, shortId, Time, toLabel } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
 import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
-import { type AmbiguousMatch, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
+import { type AmbiguousMatch, queueFilter, queueUrl, type ReviewFilter, STATES } from "./reviews";
 
 type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: AmbiguousMatch[] };
 type Candidate = Schemas["Candidate"];
@@ -75,7 +75,7 @@ export function Review({ id }: { id: string }) {
       <DecisionNotice />
       {error && <ErrorNotice error={error} reload={reload} />}
       <h1>
-        <Status status={review.state} /> {documentTitle(review.document)}
+        <Status status={review.state} label={STATES[review.state]} /> {documentTitle(review.document)}
       </h1>
       <p class="muted">
         Review opened on <Time at={review.opened_at} showsUtc />
@@ -344,10 +344,10 @@ function Decisions({ review }: { review: ReviewDetail }) {
             <li>
               <p>
                 <b>
-                  <UserName value={one.by} /> {one.verdict} {name}
+                  {toLabel(one.verdict)}: {name}
                 </b>{" "}
                 <span class="muted">
-                  <Time at={one.at} />
+                  by <UserName value={one.by} />, <Time at={one.at} />
                 </span>
               </p>
               {one.reason && <p>{one.reason}</p>}

@@ -24,7 +24,7 @@ export type AmbiguousMatch = Schemas["AmbiguousMatch"] & {
 const SHOWN_CANDIDATES = 3;
 type State = Schemas["Review"]["state"];
 
-const STATES: Record<State, string> = {
+export const STATES: Record<State, string> = {
   open: "needs review",
   decided: "decided by a reviewer",
   resolved: "no longer ambiguous",

@@ -50,11 +50,11 @@ export function Loading({ subject }: { subject: string }) {
   );
 }
 
-export function Status({ status }: { status: string }) {
+export function Status({ status, label = status }: { status: string; label?: string }) {
   return (
     <span class={`status ${status.replaceAll(" ", "-")}`}>
-      {status[0].toUpperCase()}
-      {status.slice(1)}
+      {label[0].toUpperCase()}
+      {label.slice(1)}
     </span>
   );
 }

@@ -1,6 +1,5 @@
 // Evidence of a match: reasons in words, and a waterfall chart of their weights in bits.
 import type { Schemas } from "../api";
-import { toLabel } from "./format";
 
 type Step = Schemas["Step"];
 export type Span = { low: number; high: number };
@@ -30,7 +29,7 @@ export function EvidenceList({ evidence }: { evidence: Step[] }) {
   const strong = evidence
     .filter((step) => step.feature !== "prior" && Math.abs(step.bits) >= MIN_ARGUMENT)
     .sort((one, other) => Math.abs(other.bits) - Math.abs(one.bits));
-  const sentences = (steps: Step[]) => steps.map((step) => `${toLabel(step.label)}: ${step.text}.`).join(" ");
+  const sentences = (steps: Step[]) => steps.map((step) => step.sentence).join(" ");
   const supporting = sentences(strong.filter((step) => step.bits > 0));
   const contradicting = sentences(strong.filter((step) => step.bits < 0));
   return (

@@ -18,6 +18,7 @@ from counterfoil.documents import document_list
 from counterfoil.documents.document_list import DocumentStage, DocumentSummary
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, evidence_steps
+from counterfoil.documents.matching.sql import ReviewState
 from counterfoil.documents.three_way_match.model import unit_name
 
 MAX_LINE_ITEMS = 1_000
@@ -114,7 +115,7 @@ class Document(DocumentSummary):
     matches: Annotated[Sequence[DocumentMatch], Field(description=f"At most the {MAX_MATCHES} strongest.")]
     matches_total: int
     dead_letters: Sequence[DocumentDeadLetter]
-    review: Annotated[str | None, Field(description="State of its review; null if it never needed one.")]
+    review: Annotated[ReviewState | None, Field(description="State of its review; null if it never needed one.")]
 
 
 _SHOW = """

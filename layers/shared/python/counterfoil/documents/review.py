@@ -27,7 +27,7 @@ from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.document_list import missing
 from counterfoil.documents.matching import Decision, ManualDecisionResult, Pair, Verdict, sql
 from counterfoil.documents.matching.evidence import evidence_steps
-from counterfoil.documents.matching.sql import Review, State, decisions, reviews
+from counterfoil.documents.matching.sql import Review, ReviewState, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
 
 REASON = "A reviewer decided about a match."
@@ -256,7 +256,7 @@ class ReviewCursor:
 class ReviewFilter:
     """Filters of the queue; None permits every value."""
 
-    state: State = "open"
+    state: ReviewState = "open"
     tenants: Collection[str] | None = None
     """Tenant slugs."""
     kind: str | None = None

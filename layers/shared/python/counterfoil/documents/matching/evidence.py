@@ -37,6 +37,7 @@ from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 # Codes without an entry are rendered as spelled. `{}` is replaced by the second of two values.
 _WORDS: dict[str, str] = {
     Feature.PRIOR: "document types",
+    Feature.SELLER: "supplier",
     Feature.SHARED_PURCHASE_ORDER: "shared purchase order",
     Feature.SHARED_DELIVERY_NOTE: "shared delivery note",
     Feature.SHARED_CONTRACT: "shared contract",
@@ -89,6 +90,8 @@ class Step:
     """Feature in words."""
     text: str
     """Level in words."""
+    sentence: str
+    """Feature and level in a sentence without values."""
     bits: float
     total: float
 
@@ -98,7 +101,7 @@ def evidence_steps(features: Iterable[Sequence[str | float]]) -> list[Step]:
     parsed = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
     totals = accumulate(bits for _, _, bits in parsed)
     return [
-        Step(feature, level, label(feature), label(level), bits, round(total, 2))
+        Step(feature, level, label(feature), label(level), _plain_sentence(feature, level), bits, round(total, 2))
         for (feature, level, bits), total in zip(parsed, totals, strict=True)
     ]
 
@@ -132,7 +135,12 @@ def _sentence(feature: str, level: str, child: Document, parent: Document) -> st
     if feature == Feature.LINES:
         matched, line_count = compare_lines(child, parent)
         return f"{len(matched)} of {line_count} {'line agrees' if line_count == 1 else 'lines agree'}."
-    return _SENTENCES.get((feature, first)) or f"{label(feature).capitalize()}: {label(level)}."
+    return _plain_sentence(feature, level)
+
+
+def _plain_sentence(feature: str, level: str) -> str:
+    name = label(feature)
+    return _SENTENCES.get((feature, level.partition("+")[0])) or f"{name[:1].upper()}{name[1:]}: {label(level)}."
 
 
 def _number_sentence(level: str, kind: str, number: Reference | None) -> str:
@@ -167,14 +175,29 @@ _NUMBER_NAMES = {
     CONTRACT: "contract number",
 }
 _SENTENCES: dict[tuple[str, str], str] = {
+    (Feature.NUMBER, Number.SAME): "Same document number.",
+    (Feature.NUMBER, Number.DIFFERENT): "Different document number.",
+    (Feature.LINES, Share.ALL): "All line items agree.",
+    (Feature.LINES, Share.MOST): "Most line items agree.",
+    (Feature.LINES, Share.FEW): "Few line items agree.",
+    (Feature.LINES, Share.NONE): "No line item agrees.",
+    (Feature.CURRENCY, Flag.DIFFERENT): "Different currencies.",
+    (Feature.ARTICLES, Values.NONE_SAME): "Different article numbers.",
     (Feature.DUPLICATE, Duplicate.SAME_NUMBER): "Duplicate with the same number.",
     (Feature.DUPLICATE, Duplicate.SAME_CONTENT): "Duplicate with another number.",
     (Feature.ARTICLES, Values.SOME_SAME): "Same article numbers.",
     (Feature.PRICES, Values.ALL_SAME): "Same prices.",
     (Feature.QUANTITIES, Values.ALL_SAME): "Same quantities.",
     (Feature.QUANTITIES, Values.NONE_MORE): "No quantity is larger.",
+    (Feature.QUANTITIES, Values.SOME_MORE): "Some quantities are larger.",
+    (Feature.PRICES, Values.NONE_SAME): "Different prices.",
     (Feature.REMAINING_QUANTITY, Remaining.EXACT): "The quantities equal the remaining quantities.",
+    (Feature.REMAINING_QUANTITY, Remaining.WITHIN): "The quantities do not exceed the remaining quantities.",
+    (Feature.REMAINING_QUANTITY, Remaining.EXCEEDED): "The quantities exceed the remaining quantities.",
+    (Feature.REMAINING_QUANTITY, Remaining.NOTHING): "No quantity remains.",
     (Feature.TOTAL, Total.SAME): "Same net total.",
+    (Feature.TOTAL, Total.LESS): "The net total is smaller.",
+    (Feature.TOTAL, Total.MORE): "The net total is larger.",
     (Feature.TOTAL, Total.ONE_LINE_OVER_TOTAL): "One line item equals the whole total.",
     (Feature.TOTAL, Total.USUAL_ADVANCE_SHARE): "The total is a usual share for an advance payment.",
 }

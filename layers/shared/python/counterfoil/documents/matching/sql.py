@@ -587,7 +587,7 @@ def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 
 Verdict = Literal["confirmed", "rejected"]
-State = Literal["open", "decided", "resolved"]
+ReviewState = Literal["open", "decided", "resolved"]
 MAX_CANDIDATES = 20
 """Maximum candidates of an ambiguous match that are stored with evidence, the most probable first."""
 
@@ -726,7 +726,7 @@ class Review:
 
     document_id: UUID
     type: str
-    state: State
+    state: ReviewState
     ambiguous_matches: Sequence[dict[str, Any]]
     """Each has `kinds`, `number`, `reason`, `count` and `candidates`. A candidate has `document`, `type`,
     `probability`, `bits` and `evidence` (feature, level, bits). `other_candidates` are the ids of further ones.
