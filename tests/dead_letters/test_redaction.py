@@ -220,7 +220,7 @@ def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
         (
             "password=hunter2 was refused; use user = ann",
             f"password={REDACTED}",
-        ),  # a line with this beginning is a setting
+        ),  # a line that starts this way is a setting
         ("with password=hunter2 it failed; see log", f"with password={REDACTED} it failed; see log"),
     ],
 )
@@ -354,7 +354,7 @@ def test_repetitive_text_is_redacted_in_linear_time(part: str) -> None:
     hostile = part * (30_000 // len(part))
     start = process_time()
     redact({"error": hostile + "!"})
-    assert process_time() - start < 0.9  # usually 0.1 s; for quadratic growth, equals 10 s for 100,000 characters
+    assert process_time() - start < 0.9  # usually 0.1 s; with quadratic growth, 100,000 characters may take 10 s
 
 
 @pytest.mark.slow
