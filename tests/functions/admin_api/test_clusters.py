@@ -1,4 +1,4 @@
-"""`/api/admin/clusters/{id}`: documents, matches and comparison of a cluster."""
+"""`/api/admin/clusters/{id}`: a cluster's documents, matches and comparison."""
 
 from collections.abc import Callable
 from uuid import UUID, uuid4

@@ -1,4 +1,4 @@
-"""`/api/admin/dlq`: lists, details, timelines and permissions of dead letters."""
+"""`/api/admin/dlq`: dead letter lists, details, timelines and permissions."""
 
 import json
 from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_unusual_character_causes_no_server_error(
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
-    """Create dead letters in every status, three per second. Returns ids, newest first."""
+    """Create dead letters in every status, three per second. Return their ids, newest first."""
     rows = admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
@@ -391,7 +391,7 @@ def test_timeline_orders_attempts_failures_and_changes(
         "url": None,
     }
     assert [event["trace_id"] for event in response.body["events"]] == [TRACE, None, None, None, None, None]
-    assert {event["trace_url"] for event in response.body["events"]} == {None}  # no region, no console
+    assert {event["trace_url"] for event in response.body["events"]} == {None}  # links require a region
 
 
 def test_attempts_link_to_log_and_trace(

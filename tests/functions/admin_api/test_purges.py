@@ -30,7 +30,7 @@ def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: st
 def purge(call_api: CallApi) -> Purge:
     """Preview a purge and confirm it.
 
-    `if_match` replaces the ETag of the preview; "" sends no If-Match.
+    `if_match` replaces the preview's ETag, and "" sends no If-Match.
     """
 
     def send(
@@ -59,7 +59,7 @@ def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 @pytest.fixture
 def dead_letter_ids(add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]) -> list[UUID]:
-    """Dead letters in each status. The last one is pending."""
+    """Ids of dead letters, one for each status. The last dead letter is pending."""
     job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
         set_status(job_id, status)

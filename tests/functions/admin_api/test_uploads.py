@@ -75,7 +75,7 @@ def test_form_requires_operator_of_the_tenant(call_api: CallApi, groups: object,
     assert call_api(UPLOAD, groups=groups).status == status
 
 
-def test_refusal_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
+def test_rejection_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
     existing = call_api(UPLOAD, groups="[operator tenant:other]")
     missing = call_api(UPLOAD | {"tenant": "missing"}, groups="[operator tenant:other]")
 
