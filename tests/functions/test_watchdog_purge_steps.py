@@ -40,7 +40,7 @@ def row_counts(admin: Connection, *tables: str) -> dict[str, int]:
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> Iterator[ModuleType]:
-    """Import the handler in a separate environment."""
+    """Import the handler with the test's environment variables."""
     monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps({}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)

@@ -29,7 +29,7 @@ QUEUES = {"acquisition": "http://q/a", "ingestion": "http://q/i", "matching": "h
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
-    """Import the handler in a separate environment."""
+    """Import the handler with the test's environment variables."""
     monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps(QUEUES))
     module = importlib.import_module("functions.watchdog.handler")
