@@ -69,7 +69,7 @@ class BulkHarness:
             return bulk.request(connection, self.tenant_id, new, job_ids or ())
 
     def step(self, operation: Operation, *, bucket: str | None = None, **options: Any) -> StepResult | None:
-        """Run one step."""
+        """Run the next step of a bulk operation, if it is due."""
         definition = BulkSteps(bucket)
         return engine.run_step(self.database, definition, operation.id, operation.tenant_id, self.now, **options)
 
@@ -86,7 +86,7 @@ class BulkHarness:
             return store.show(connection, operation.id)
 
     def items(self, operation: Operation) -> list[OperationItem]:
-        """Return all bulk items of an operation."""
+        """Return all of an operation's bulk items."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.items(connection, operation.id, limit=1_000_000)
 

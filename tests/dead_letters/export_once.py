@@ -23,7 +23,7 @@ from tests.peak_memory import peak_megabytes
 
 
 class _S3:
-    """Fake of the S3 calls that exports use."""
+    """Fake S3 with the calls that exports use."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -199,7 +199,7 @@ def test_secret_in_text_is_hidden(text: str, expected: str) -> None:
         # errors of httpx (h11), requests and http.client about an invalid header
         ("Illegal header value b'Bearer abc def\\n'", f"Illegal header value {REDACTED}"),
         ("in header value: 'Token hunter2 hunter3\\n'", f"in header value: {REDACTED}"),
-        # boto3: responses of S3 and STS
+        # boto3: responses from S3 and STS
         ("<SessionToken>IQoJ b3Jp</SessionToken><A>b</A>", f"<SessionToken>{REDACTED}</SessionToken><A>b</A>"),
         ('<wsse:Password Type="x">hunter2 3</wsse:Password>', f'<wsse:Password Type="x">{REDACTED}</wsse:Password>'),
     ],

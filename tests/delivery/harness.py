@@ -168,7 +168,7 @@ def record(
 
 
 def task_body(message: Message) -> str:
-    """Return the message body of a task."""
+    """Return a task's message body."""
     return json.dumps(
         {
             "schema_version": 1,

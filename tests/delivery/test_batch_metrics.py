@@ -1,4 +1,4 @@
-"""Metrics and log lines of a batch."""
+"""A batch's metrics and log lines."""
 
 import json
 from collections.abc import Callable

@@ -102,7 +102,7 @@ def test_concurrent_operations_take_turns(
 @pytest.mark.parametrize(
     ("error", "is_failure"), [(ConflictError("the row is locked"), False), (ValueError("the value 4711"), True)]
 )
-def test_failing_operation_blocks_no_other(
+def test_failing_operation_does_not_block_others(
     bulk_engine: Engine,
     harness: BulkHarness,
     sqs: FakeSqs,

@@ -1,4 +1,4 @@
-"""Batches of the archiver: acknowledged and retained messages."""
+"""Archiver batches: acknowledged and retained messages."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""Races between the archiver and others for a work item. A real server enforces each order.
+"""Races for a work item between the archiver and workers, operators or other archivers.
 
-A trigger stops the archiver between its read and its write: it waits for a lock that the test holds.
+Each order is forced on a real server. A trigger stops the archiver between its read and its write: it waits for a lock
+that the test holds.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Every branch of the archiver for a message in a dead-letter queue."""
+"""How the archiver handles messages from a dead-letter queue."""
 
 import json
 from collections.abc import Callable

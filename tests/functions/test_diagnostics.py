@@ -290,7 +290,7 @@ def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
     )
 
 
-def test_tolerances_of_another_tenant_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
+def test_other_tenants_tolerances_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
     ids = make_case(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]

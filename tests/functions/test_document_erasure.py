@@ -292,9 +292,7 @@ def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, a
     assert "art. 17" not in str(rows(admin, "audit_entry"))
 
 
-def test_document_of_another_tenant_stays(
-    harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]
-) -> None:
+def test_other_tenants_document_remains(harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     foreign = make_document(harness.admin, make_tenant("other"))
     with harness.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, foreign, datetime.now(UTC), by="eve") is None
@@ -366,7 +364,9 @@ def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbo
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_failed_erasure_blocks_no_other(harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_erasure_does_not_block_others(
+    harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.pipeline.upload("uploads/acme/1/a.xml", INVOICE, "1")
     harness.pipeline.upload("uploads/acme/2/b.xml", OTHER, "2")
     first, second = harness.id_of("a.xml"), harness.id_of("b.xml")

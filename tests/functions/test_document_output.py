@@ -1,4 +1,4 @@
-"""Webhook deliveries of each revision succeed, are retried or fail, as documented."""
+"""Webhook deliveries for each revision succeed, are retried or fail, as documented."""
 
 import json
 import ssl

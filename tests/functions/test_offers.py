@@ -285,7 +285,7 @@ def test_crash_at_any_step_serves_each_user_once(
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
-    """Lose the connection before or after the commit of a shard's results."""
+    """Lose the connection before or after a shard's results are committed."""
     original = store.write
 
     def write(connection: Connection, *arguments: Any) -> Any:

@@ -158,7 +158,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
     assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}
 
 
-def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_tenant_does_not_block_others(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
     harness.add_users("Europe/Berlin")
     harness.add_users("Europe/Berlin", "umbrella")
     zones = pinning.zones

@@ -240,7 +240,7 @@ def read_bundle(admin: Connection) -> dict[str, Any]:
     return file_row
 
 
-def test_file_split_later_is_no_longer_matched(
+def test_file_split_later_leaves_its_cluster(
     pipeline: Pipeline,
     admin: Connection,
     database: Database,

@@ -202,7 +202,7 @@ def test_erasure_is_recorded_in_unassigned_audit_trail(harness: ErasureHarness) 
     assert min(erasure.rows, erasure.objects) > 0
 
 
-def test_audit_trail_of_another_tenant_stays(harness: ErasureHarness) -> None:
+def test_other_tenants_audit_trail_remains(harness: ErasureHarness) -> None:
     harness.request()
     for table in ("audit_entry", "audit_head"):
         with pytest.raises(Exception, match="append-only"):
@@ -384,7 +384,7 @@ def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
     assert missing_indexes == []
 
 
-def test_failed_tenant_erasure_blocks_no_other(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tenant_erasure_does_not_block_others(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.request()
     harness.now += timedelta(seconds=1)
     with harness.maintenance.delivery() as connection:

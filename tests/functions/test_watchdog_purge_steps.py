@@ -112,7 +112,7 @@ def test_failing_step_fails_the_run_after_other_steps(
     assert "some column" not in str(logged)
 
 
-def test_unpurgeable_table_blocks_no_other(maintenance_database: Database, admin: Connection) -> None:
+def test_unpurgeable_table_does_not_block_others(maintenance_database: Database, admin: Connection) -> None:
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
     admin.execute("REVOKE DELETE ON outbox FROM counterfoil_maintenance, counterfoil_delivery")
@@ -123,7 +123,7 @@ def test_unpurgeable_table_blocks_no_other(maintenance_database: Database, admin
     assert row_counts(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
 
 
-def test_failed_deletion_of_operations_blocks_no_other(
+def test_failed_deletion_of_operations_does_not_block_others(
     maintenance_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due

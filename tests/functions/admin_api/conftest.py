@@ -164,7 +164,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def add_dead_letter(database: Database, acme: UUID) -> MakeDeadLetter:
-    """`add_dead_letter(minute=...)` creates a dead letter of acme and returns its job id."""
+    """`add_dead_letter(minute=...)` creates a dead letter for acme and returns its job id."""
     return dead_letter_factory(database, acme)
 
 

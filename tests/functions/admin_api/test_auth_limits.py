@@ -24,7 +24,7 @@ from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, burst=5)
-"""Rate limit of a tenant. One user may take 4 tokens at once, and 0.4 per second."""
+"""Rate limit for a tenant. One user may take 4 tokens at once, and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
 QUEUE, REASON = "/api/admin/queues/{}/{}", {"reason": "The model is being exchanged"}

@@ -200,7 +200,7 @@ def test_conversation_of_another_user_is_not_found(groups: str, call_api: CallAp
     assert len(rows(admin, "task")) == len(rows(admin, "chat_message")) == 1
 
 
-def test_operator_of_another_tenant_sees_no_conversation(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_operator_sees_no_conversation(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     session = send_message(call_api, "Ours").body["job_id"]
 

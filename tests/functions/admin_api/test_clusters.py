@@ -173,7 +173,7 @@ def test_unchanged_cluster_returns_304(call_api: CallApi, harness: TenantHarness
     assert get(call_api, harness.ids[ORDER], etag=first.headers["ETag"]).status == 200
 
 
-def test_cluster_requires_viewer_of_its_tenant(
+def test_cluster_requires_viewer_role_for_tenant(
     call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign = make_document(admin, make_tenant("beta"), type="invoice", received_at=NOW)

@@ -1,4 +1,4 @@
-"""Public files of the console, with their headers, caching and content policy."""
+"""The console's public files, with their headers, caching and content policy."""
 
 import copy
 import gzip

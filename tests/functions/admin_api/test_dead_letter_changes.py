@@ -193,7 +193,7 @@ def test_succeeded_work_item_is_not_retried(change: Change, admin: Connection) -
         ("[viewer edit-payloads tenant:acme]", 403),
     ],
 )
-def test_changes_require_operator_of_the_tenant(
+def test_changes_require_operator_role_for_tenant(
     groups: str, status: int, action: str, change: Change, admin: Connection
 ) -> None:
     response = edit(change, groups=groups) if action == "payload" else change(action, groups=groups)

@@ -459,7 +459,7 @@ def test_timeline_is_limited_to_the_last_events(
     ],
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
-def test_lists_require_viewer_of_the_tenant(
+def test_lists_require_viewer_role_for_tenant(
     path: str,
     groups: str,
     query: dict[str, str],
@@ -474,7 +474,7 @@ def test_lists_require_viewer_of_the_tenant(
 
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
-def test_dead_letter_of_another_tenant_is_not_found(
+def test_other_tenants_dead_letter_is_not_found(
     path: str, call_api: CallApi, add_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")

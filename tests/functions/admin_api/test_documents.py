@@ -315,7 +315,7 @@ def test_invalid_list_parameter_is_rejected(query: dict[str, str], call_api: Cal
 
 
 @pytest.mark.parametrize("path", ["", "/timeline", "/pages/1"])
-def test_document_of_another_tenant_is_not_found(
+def test_other_tenants_document_is_not_found(
     path: str, call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
@@ -330,7 +330,7 @@ def test_document_of_another_tenant_is_not_found(
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer]", "[viewer tenant:beta]", "[admin tenant:beta]", ""])
-def test_documents_require_viewer_of_the_tenant(groups: str, call_api: CallApi, harness: TenantHarness) -> None:
+def test_documents_require_viewer_role_for_tenant(groups: str, call_api: CallApi, harness: TenantHarness) -> None:
     (document_id,) = ids(harness, INVOICE)
 
     assert get(call_api, groups=groups, tenant="acme").status == 403

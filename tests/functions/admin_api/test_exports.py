@@ -153,7 +153,7 @@ def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: 
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
-def test_export_requires_viewer_of_the_tenant(
+def test_export_requires_viewer_role_for_tenant(
     groups: str, export: Export, add_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
     add_dead_letter()

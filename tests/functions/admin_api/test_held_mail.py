@@ -129,7 +129,7 @@ def test_viewer_cannot_release_held_mail(call_api: CallApi, admin: Connection, a
     assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
 
 
-def test_mail_of_another_tenant_is_not_found(
+def test_other_tenants_mail_is_not_found(
     call_api: CallApi, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign_mail = make_held_mail(admin, make_tenant("other"))

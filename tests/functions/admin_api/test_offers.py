@@ -268,7 +268,7 @@ def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme
     assert get(f"/{pool_id}/users/17").status == 404
 
 
-def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_pool_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     foreign = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 

@@ -1,4 +1,4 @@
-"""Polling of the console."""
+"""Polling by the console."""
 
 import re
 from pathlib import Path

@@ -203,7 +203,7 @@ def test_tenant_viewer_sees_only_own_counts(
 
 
 @pytest.mark.usefixtures("acme")
-def test_status_requires_viewer_of_the_tenant(get_queues: Callable[..., ApiResponse]) -> None:
+def test_status_requires_viewer_role_for_tenant(get_queues: Callable[..., ApiResponse]) -> None:
     assert get_queues("[viewer tenant:other]", tenant="acme").status == 403
     assert get_queues("[viewer tenant:acme tenant:other]").status == 422
     assert get_queues("[tenant:*]").status in {403, 422}

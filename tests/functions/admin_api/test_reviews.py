@@ -206,7 +206,7 @@ def test_clusters_are_merged_and_split(call_api: CallApi, harness: TenantHarness
 
 
 @pytest.mark.parametrize("act", ["confirm", "reject"])
-def test_decisions_require_operator_of_the_tenant(call_api: CallApi, harness: TenantHarness, act: str) -> None:
+def test_decisions_require_operator_role_for_tenant(call_api: CallApi, harness: TenantHarness, act: str) -> None:
     body = {"document": str(harness.ids[1])} if act == "confirm" else {"documents": [str(harness.ids[1])]}
     path = f"{PATH}/{harness.ids[2]}/{act}"
 
@@ -327,7 +327,9 @@ def test_open_differences_of_a_cluster_are_accepted_together(
     )
 
 
-def test_variance_decisions_require_operator_of_the_tenant(call_api: CallApi, price_difference: TenantHarness) -> None:
+def test_variance_decisions_require_operator_role_for_tenant(
+    call_api: CallApi, price_difference: TenantHarness
+) -> None:
     assert (
         decide(call_api, "accept", difference(price_difference), f"[viewer tenant:{slug(price_difference)}]").status
         == 403

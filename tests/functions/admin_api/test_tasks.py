@@ -277,7 +277,7 @@ def test_large_payload_is_stored_outside_the_message(
         (None, ECHO | {"tenant": "acme"}, 403),
     ],
 )
-def test_submission_requires_operator_of_the_tenant(
+def test_submission_requires_operator_role_for_tenant(
     call_api: CallApi, groups: object, task_input: object, status: int
 ) -> None:
     assert submit(call_api, task_input, groups=groups).status == status

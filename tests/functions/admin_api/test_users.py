@@ -197,7 +197,7 @@ def test_user_ids_are_separate_per_tenant(
     assert admin.execute("SELECT user_id, external_id FROM profile").fetchall() == [(internal_id(acme, USER), USER)]
 
 
-def test_user_of_another_tenant_is_not_found(users: Users, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_user_is_not_found(users: Users, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     make_profile(admin, make_tenant("other"), external_id=USER)
     before = admin.execute("SELECT * FROM profile").fetchone()
 
