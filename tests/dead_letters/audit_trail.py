@@ -1,4 +1,4 @@
-"""Verify the audit trail of a test in its database."""
+"""Verification of a tenant's audit trail, for tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from functions.admin_api.api.dead_letters import AuditRecord
 
 
 def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
-    """Verify the chain; return actor, action and targets of entries, oldest first."""
+    """Verify the hash chain. Return the actor, action and targets of each entry, oldest first."""
     assert first_broken_entry(connection, tenant_id) is None
     entries = reversed(audit.page(connection, tenant_id, limit=1000))
     return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]

@@ -62,14 +62,14 @@ class BulkHarness:
         note: str | None = "The service is back",
         **selection: Any,
     ) -> Operation:
-        """Request a bulk operation on the given or on all pending dead letters."""
+        """Request a bulk operation on `job_ids`, or else on the dead letters that match `selection`."""
         filter_ = DeadLetterFilter(**selection).stored_fields if job_ids is None else None
         new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
             return bulk.request(connection, self.tenant_id, new, job_ids or ())
 
     def step(self, operation: Operation, *, bucket: str | None = None, **options: Any) -> StepResult | None:
-        """Run one step."""
+        """Run the next step of a bulk operation, if it is due."""
         definition = BulkSteps(bucket)
         return engine.run_step(self.database, definition, operation.id, operation.tenant_id, self.now, **options)
 
@@ -86,12 +86,12 @@ class BulkHarness:
             return store.show(connection, operation.id)
 
     def items(self, operation: Operation) -> list[OperationItem]:
-        """Return all bulk items of an operation."""
+        """Return all of an operation's bulk items."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.items(connection, operation.id, limit=1_000_000)
 
     def results(self, operation: Operation) -> Mapping[UUID, str | None]:
-        """Return the results by job id."""
+        """Return the result of each bulk item, by job id."""
         items = self.items(operation)
         results = {item.job_id: item.result for item in items}
         assert len(results) == len(items)
@@ -122,11 +122,11 @@ class BulkHarness:
             return audit.page(connection, self.tenant_id, limit=100)[::-1]
 
     def statuses(self) -> dict[UUID, str]:
-        """Return the status of dead letters by job id."""
+        """Return the status of every dead letter, by job id."""
         return dict(self.admin.execute("SELECT job_id, status FROM dead_letter").fetchall())
 
     def outbox_rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the outbox."""
+        """Return all outbox rows."""
         return rows(self.admin, "outbox")
 
 
@@ -143,8 +143,8 @@ def control(
 def kill_at(number: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
     """Simulate the end of the process at its `number`-th statement or commit.
 
-    Yields a function that returns their count. Statements on the maintenance connection are not counted, because a
-    thread may run them concurrently.
+    Yields a function that returns the number of statements and commits so far. Statements on the maintenance connection
+    are not counted, because a thread may run them concurrently.
     """
     count = 0
     execute, commit = Connection.execute, Connection.commit

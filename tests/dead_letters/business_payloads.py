@@ -46,7 +46,7 @@ HARMLESS: tuple[object, ...] = (
     {"error": "The password is wrong. The token is expired. The signature is missing."},
     {"error": "Das Passwort ist falsch. Le mot de passe est incorrect. La contraseña es incorrecta."},
     {"error": "git clone ssh://git@github.com/acme/erp.git failed; mailto:ada@example.com"},
-    # Texts of documents and people.
+    # Texts from documents and users.
     {"text": "Sehr geehrte Damen und Herren,\nanbei die Rechnung RE-2026-0815 vom 03.11.2026 über 1.234,56 EUR."},
     {"text": "Zahlbar innerhalb von 14 Tagen. Bitte geben Sie als Verwendungszweck 4711/0815 an."},
     {"text": "Key features: 5 kg, 230 V. Pass-through: yes. Pin header 2x20. Token ring adapter."},

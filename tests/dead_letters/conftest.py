@@ -17,7 +17,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def make_dead_letter(database: Database, tenant_id: UUID) -> MakeDeadLetter:
-    """`die(...)` creates a dead letter and returns its job id."""
+    """`make_dead_letter(...)` creates a dead letter and returns its job id."""
     return dead_letter_factory(database, tenant_id)
 
 

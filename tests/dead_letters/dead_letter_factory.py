@@ -14,7 +14,7 @@ MakeDeadLetter = Callable[..., UUID]
 
 
 def dead_letter_factory(database: Database, tenant_id: UUID) -> MakeDeadLetter:
-    """Return `die(...)`, which creates a dead letter at a minute after noon."""
+    """Return a function that creates a dead letter `minute` minutes after noon and returns its job id."""
 
     def write(
         error: str = "Reading timed out after 30 s",

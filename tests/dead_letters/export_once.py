@@ -1,7 +1,7 @@
 """Run one large export in a separate process.
 
 Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the number
-of dead letters, bytes and parts, and the duration in seconds. Uploads go to the file of `--into` instead of S3.
+of dead letters, bytes and parts, and the duration in seconds. Parts are written to the file `--into` instead of S3.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.peak_memory import peak_megabytes
 
 
 class _S3:
-    """Fake of the S3 calls that exports use."""
+    """Fake S3 with the calls that exports use."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,6 +1,6 @@
 """Shapes in which secrets occur in payloads, headers and error messages.
 
-The author of `INITIAL_SHAPES` had not read the rules. Add shapes; never remove one.
+The author of `INITIAL_SHAPES` had not read the redaction rules. Add shapes, but never remove any.
 """
 
 import json
@@ -85,7 +85,7 @@ INITIAL_SHAPES = (
     Shape("docker auths", {"auths": {"r.example.com": {"auth": "YXBwOlRyMHViNGRvcg=="}}}, "YXBwOlRyMHViNGRvcg"),
     Shape("secret as key of an object", {"sessions": {JWT: {"user": "ada"}}}, JWT.rsplit(".", 1)[1]),
     Shape("one-time password", {"otp": "493021"}, "493021"),
-    # Errors of Python and of the database.
+    # Errors from Python and the database.
     Shape("keyword arguments", "connect(host='db', password='Tr0ub4dor') got an unexpected argument", "Tr0ub4dor"),
     Shape("dataclass", "ValueError: Settings(url='x', smtp_password='Tr0ub4dor', port=25)", "Tr0ub4dor"),
     Shape("dict repr", "KeyError in {'id': 7, 'api_key': 'Tr0ub4dor'}", "Tr0ub4dor"),
@@ -280,7 +280,7 @@ STRUCTURED_SHAPES = (
 )
 
 FOLLOW_UP_SHAPES = (
-    # Missed among 90 shapes by an author without knowledge of the rules, and similar shapes.
+    # An author who did not know the rules wrote 90 shapes. The rules missed these, or similar ones.
     Shape("oracle thin", "cannot connect to jdbc:oracle:thin:batch/Tr0ub4dor@//db.intern:1521/FIN", "Tr0ub4dor"),
     Shape(
         "auth tuple", "failed: session.get('https://example.com', auth=('ada', 'Tr0ub4dor'), timeout=30)", "Tr0ub4dor"
@@ -316,7 +316,7 @@ FOLLOW_UP_SHAPES = (
 
 BLIND_SECRET = "Zk9vQ2mT"
 BLIND_SHAPES = (
-    # By another author without knowledge of the rules: 32 of 51 were hidden.
+    # By another author who did not know the rules. At first, the rules hid 32 of 51.
     Shape("basic auth header in list", [["authorization", "Basic " + "dXNlcjpaazl2UTJtVA=="]], "dXNlcjpaazl2UTJtVA"),
     Shape("graphql variables", {"variables": {"newPassword": BLIND_SECRET}}, BLIND_SECRET),
     Shape(
@@ -396,7 +396,7 @@ BLIND_SHAPES = (
 
 WORDED_SECRET = "Wq7xLd93Rt"
 WORDED_SHAPES = (
-    # By the author of the rules for `BLIND_SHAPES`, before testing any: 30 of 44 were hidden.
+    # By the author of the rules for `BLIND_SHAPES`, before testing them. At first, the rules hid 30 of 44.
     Shape("terraform variable", 'variable "db_password" {\n  default = "' + WORDED_SECRET + '"\n}', WORDED_SECRET),
     Shape("hcl assignment", 'resource x { master_password = "' + WORDED_SECRET + '" }', WORDED_SECRET),
     Shape("php array", "$config['db']['password'] = '" + WORDED_SECRET + "';", WORDED_SECRET),

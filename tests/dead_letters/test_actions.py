@@ -225,7 +225,7 @@ def test_connection_loss_before_commit_changes_nothing(
 
 @pytest.fixture
 def make_unreadable(database: Database) -> Callable[..., UUID]:
-    """`unreadable(...)` creates a dead letter of an unreadable message."""
+    """`make_unreadable(...)` creates a dead letter for an unreadable message."""
 
     def make(body: str = '{"hello": 1}', encoding: str = "text", worker: str = "tasks") -> UUID:
         dead_letter = DeadLetter(
@@ -264,7 +264,7 @@ def test_unreadable_message_is_retried_unchanged(
         assert [entry.action for entry in audit.page(connection, None, limit=2)] == ["retried"]
 
 
-def test_watchdog_sends_messages_of_lost_sender(
+def test_watchdog_sends_unsent_retry_messages(
     make_unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
 ):
     actions.retry(database, None, change(make_unreadable()), bucket=None)
@@ -360,7 +360,7 @@ def test_action_rejects_closed_dead_letter(
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
-def test_action_rejects_foreign_and_purged_dead_letters(
+def test_action_rejects_other_tenants_and_purged_dead_letters(
     action: Callable[..., ChangeResult],
     fail: Fail,
     database: Database,

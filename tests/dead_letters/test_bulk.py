@@ -75,14 +75,14 @@ def test_next_steps_use_changed_rate(harness: BulkHarness):
     assert harness.audit_entries()[-1].action == "bulk-rate"
     assert harness.audit_entries()[-1].detail == {"rate": 5, "rate_before": 1}
     harness.step(operation)
-    assert harness.load(operation).processed == processed  # they are not due yet
+    assert harness.load(operation).processed == processed  # the next items are not due yet
     harness.now += timedelta(minutes=1)
     harness.step(operation)
     assert harness.load(operation).processed - processed == 5 * 60
 
 
 @pytest.mark.parametrize("rate", [0, 501])
-def test_rate_change_is_bounded(harness: BulkHarness, rate: int):
+def test_rate_change_is_validated(harness: BulkHarness, rate: int):
     harness.fail()
     operation = harness.request(rate=3)
     with pytest.raises(RejectedRequestError, match="between 1 and 500 dead letters per second"):
@@ -245,7 +245,7 @@ def test_database_protects_results_until_retention_ends(harness: BulkHarness, ma
 
 
 def _expire(harness: BulkHarness) -> datetime:
-    """Move the end of operations back by 91 days and return the current time."""
+    """Set the end of all operations to 91 days ago. Return the server's current time."""
     harness.admin.execute("UPDATE operation SET ended_at = now() - interval '91 days'")
     return harness.admin.execute("SELECT now()").fetchall()[0][0]  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Canaries: the rest of a bulk retry starts when the first items succeed."""
+"""Canaries: a bulk retry continues only after its first items succeed."""
 
 from collections import Counter
 from datetime import timedelta
@@ -78,7 +78,7 @@ def test_finished_or_manually_paused_operation_does_not_notify(harness: BulkHarn
     assert (harness.load(operation).state, notifications(harness)) == ("done", [])
 
 
-def test_rest_follows_successful_canary(harness: BulkHarness):
+def test_remaining_items_follow_successful_canary(harness: BulkHarness):
     dead_letters = harness.fail(5)
     operation = harness.request(canary=2)
     harness.run(operation)
@@ -92,7 +92,7 @@ def test_rest_follows_successful_canary(harness: BulkHarness):
     assert (harness.load(operation).state, harness.load(operation).succeeded) == ("done", 5)
 
 
-def test_failed_canary_stops_operation(harness: BulkHarness):
+def test_failed_canary_halts_operation(harness: BulkHarness):
     dead_letters = harness.fail(5)
     operation = harness.request(canary=2)
     harness.run(operation)
@@ -152,7 +152,7 @@ def test_resumed_canary_gets_full_timeout_again(harness: BulkHarness):
 
 
 def test_canary_timeout_starts_with_first_attempt(harness: BulkHarness):
-    """The queue may be paused, or a required service unavailable."""
+    """Before that, the queue may be paused or a required service unavailable."""
     harness.fail(3)
     operation = harness.request(canary=1)
     harness.run(operation)

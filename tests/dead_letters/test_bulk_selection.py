@@ -74,7 +74,7 @@ def test_later_dead_letters_are_not_selected(harness: BulkHarness, monkeypatch: 
     assert Counter(harness.statuses().values()) == {"retried": 3, "pending": 2}
 
 
-def test_foreign_dead_letters_are_reported_as_missing(harness: BulkHarness, make_tenant: Callable[..., UUID]):
+def test_other_tenants_dead_letters_are_reported_as_missing(harness: BulkHarness, make_tenant: Callable[..., UUID]):
     foreign_job_id = harness.make_dead_letter(tenant=make_tenant("zenith"))
     operation = harness.request(job_ids=[foreign_job_id, uuid4()])
     harness.run(operation)

@@ -55,7 +55,7 @@ def test_large_item_numbers_are_supported(harness: BulkHarness, before: int):
 
 
 @pytest.mark.parametrize(("action", "status"), [("resolve", "resolved"), ("ignore", "ignored")])
-def test_closing_stores_note_and_leaves_work_items(harness: BulkHarness, action: Any, status: str):
+def test_closing_stores_note_and_leaves_work_items_unchanged(harness: BulkHarness, action: Any, status: str):
     dead_letters = harness.fail(2)
     harness.run(harness.request(action, note="Paid by hand"))
 
@@ -94,7 +94,7 @@ def test_concurrently_closed_dead_letters_are_skipped(harness: BulkHarness, monk
     assert (finished.succeeded, finished.failed, finished.skipped) == (2, 0, 2)
 
 
-def test_renewed_and_deleted_dead_letters_are_skipped(harness: BulkHarness):
+def test_reopened_and_deleted_dead_letters_are_skipped(harness: BulkHarness):
     renewed, deleted, unchanged = harness.fail(3)
     operation = harness.request()
     harness.admin.execute("UPDATE dead_letter SET dlq_timestamp = %s WHERE job_id = %s", [LATER, renewed])
@@ -141,7 +141,7 @@ def test_bulk_retry_uses_edited_payload(harness: BulkHarness):
     assert payloads[str(harness.work_id_of(edited))] == {"say": "fixed"}
 
 
-def test_invalid_edited_payload_fails_alone(harness: BulkHarness):
+def test_only_item_with_invalid_edited_payload_fails(harness: BulkHarness):
     edited, unedited = harness.fail(2)
     harness.admin.execute(
         "UPDATE dead_letter SET edited_payload = '{}', edit_metadata = '{}' WHERE job_id = %s", [edited]
@@ -185,7 +185,7 @@ def test_bucket_outage_delays_large_edited_payload(harness: BulkHarness, monkeyp
 
 
 def make_unreadable(harness: BulkHarness) -> UUID:
-    """Create a dead letter of a message without a work item."""
+    """Create a dead letter for a message without a work item."""
     job_id = uuid4()
     dead_letter = DeadLetter(
         job_id=job_id,
@@ -213,7 +213,7 @@ def test_unreadable_message_is_retried_unchanged(harness: BulkHarness):
 
 
 @pytest.mark.parametrize("rate", [1, 3])
-def test_rate_holds_over_uneven_runs(harness: BulkHarness, rate: int):
+def test_uneven_run_intervals_keep_requested_rate(harness: BulkHarness, rate: int):
     harness.fail(200 * rate, interval=0.01)
     operation = harness.request(rate=rate)
     due_seconds = []
@@ -241,7 +241,7 @@ def test_individually_retried_items_share_the_rate(harness: BulkHarness):
     }
 
 
-def test_run_starts_only_items_due_before_next(harness: BulkHarness):
+def test_run_starts_only_items_due_before_next_run(harness: BulkHarness):
     harness.fail(100, interval=0.1)
     operation = harness.request(rate=1)
     counts = []
@@ -303,7 +303,7 @@ def test_killed_step_leaves_one_result_per_item(harness: BulkHarness, monkeypatc
 
 
 def _check_sums(harness: BulkHarness, operation: Operation) -> None:
-    """Check that the operation matches its items, dead letters and the outbox."""
+    """Check that the operation's counts match its items, the dead letters and the outbox."""
     stored, results = harness.load(operation), Counter(harness.results(operation).values())
     assert (stored.succeeded, stored.failed, stored.skipped) == (
         results["succeeded"],
@@ -315,7 +315,7 @@ def _check_sums(harness: BulkHarness, operation: Operation) -> None:
     assert Counter(harness.statuses().values())["retried"] == stored.succeeded
 
 
-def test_concurrent_steps_share_dead_letters(harness: BulkHarness):
+def test_concurrent_steps_process_each_dead_letter_once(harness: BulkHarness):
     dead_letters = harness.fail(60)
     operations = [harness.request(), harness.request(), harness.request("resolve", note="Mended")]
 

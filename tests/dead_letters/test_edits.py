@@ -80,7 +80,7 @@ def test_edit_stores_differences_and_audits_only_hashes(
         [entry] = audit.page(connection, tenant_id, limit=5)
     assert (entry.action, entry.version_before, entry.version_after) == ("edited", 1, 2)
     text = repr(entry)
-    assert not any(word in text for word in ("iban", "DE02", "new", "lines"))  # echo declares no fields
+    assert not any(word in text for word in ("iban", "DE02", "new", "lines"))  # the echo task type declares no fields
     ((salt,),) = admin.execute("SELECT audit_salt FROM tenant WHERE id = %s", [tenant_id]).fetchall()
     assert entry.detail["changes"][0]["after_hash"] == hmac.digest(salt, b'"DE02500105170137075030"', "sha256").hex()
     guessed_hashes = [hashlib.sha256(guess).digest() for guess in (b'"DE02500105170137075030"', b"A typo")]
@@ -188,7 +188,7 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail("http_request", {"method": "GET", "url": "https://example.com/a"})
     with pytest.raises(InvalidPayloadError):
         edit(job_id, {"method": "GET", "url": 7})
-    with pytest.raises(RejectedRequestError):  # the task type's own check, because this address cannot be called
+    with pytest.raises(RejectedRequestError):  # by the task type, because tasks must not call this address
         edit(job_id, {"method": "GET", "url": "http://127.0.0.1/"})
     with pytest.raises(TooLargeError):
         edit(job_id, {"method": "GET", "url": "https://example.com/" + "x" * MAX_PAYLOAD_BYTES})
@@ -213,7 +213,7 @@ def test_changed_or_closed_dead_letter_rejects_edit(fail: Fail, edit: Edit, admi
         edit(job_id, {"say": "bye"}, 2)
 
 
-def test_edit_loses_to_concurrent_change(
+def test_edit_conflicts_with_concurrent_change(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail()
@@ -246,7 +246,7 @@ def test_edit_of_closed_dead_letter_becomes_history(
 
 
 def scheduled_removals(admin: Connection) -> dict[str, bool]:
-    """Return the objects to delete, and whether they are due."""
+    """Return the keys of objects to delete, and whether each deletion is due."""
     return dict(admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall())
 
 
@@ -283,7 +283,7 @@ def test_small_edit_of_large_payload_is_stored_inline(
     assert scheduled_removals(admin) == {old: True}
 
 
-def test_payload_of_failed_retry_is_removed_later(
+def test_payload_of_failed_retry_is_scheduled_for_deletion(
     fail: Fail,
     edit: Edit,
     database: Database,
@@ -324,7 +324,7 @@ PAYLOADS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 
 @given(PAYLOADS, PAYLOADS)
-def test_changed_fields_transform_one_payload_into_other(before: dict[str, Any], after: dict[str, Any]):
+def test_changed_fields_transform_one_payload_into_the_other(before: dict[str, Any], after: dict[str, Any]):
     fields = changed_fields(before, after)
     unchanged = {name: before[name] for name in before if name not in fields}
     result = unchanged | {name: after[name] for name in fields if name in after}

@@ -1,4 +1,4 @@
-"""Exports of dead letters: complete, without duplicates or formulas in CSV."""
+"""Dead letter exports are complete, without duplicates or CSV formulas."""
 
 import csv
 import io
@@ -118,7 +118,7 @@ def test_reading_respects_filter_and_tenant(
     assert read_job_ids(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
     assert read_job_ids(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
     assert read_job_ids(database, tenant_id, DeadLetterFilter(search=str(other_tenants))) == []
-    # The watchdog reads the dead letters of all tenants.
+    # The watchdog can read all tenants' dead letters, but exports only this tenant's.
     batches = export.iter_batches(maintenance_database.delivery, tenant_id, NO_FILTER)
     assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [
         too_late,
@@ -158,7 +158,7 @@ def test_dead_letter_purged_during_reading_is_omitted(
     def purge_before_transaction() -> AbstractContextManager[Connection]:
         nonlocal transactions
         transactions += 1
-        if transactions == 2:  # the keys are read, but not the dead letters
+        if transactions == 2:  # the keys have been read, but not the dead letters
             admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [second])
         return database.tenant(tenant_id)
 
@@ -305,7 +305,7 @@ def test_cells_without_formula_are_unchanged(text: str) -> None:
 
 
 def cell_parts(text: str, separators: Iterable[str]) -> Iterable[str]:
-    """Return the trimmed parts of a cell when it is split at other separators."""
+    """Split a cell at other separators and return the trimmed parts."""
     for separator in separators:
         text = text.replace(separator, "\n")
     return [part.lstrip(' "\u00a0\u200b\u3000\ufeff') for part in text.split("\n")]

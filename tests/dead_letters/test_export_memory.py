@@ -1,4 +1,4 @@
-"""Memory use of an export does not grow with the number and size of dead letters."""
+"""An export's memory use does not grow with the number or size of dead letters."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from uuid import UUID
 from counterfoil.db import Connection
 
 MAX_MEBIBYTES = 200
-"""Below the limit of 256 MiB. The libraries use 90 MiB; the file would not fit."""
+"""Highest accepted peak memory. The function has 256 MiB and the libraries use 90 MiB, so the file would not fit."""
 ROOT = Path(__file__).parents[2]
 _INSERT = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint, dlq_reason,

@@ -28,7 +28,7 @@ from tests.delivery.harness import rows
 BUCKET = "counterfoil-uploads"
 NOW = NOON + timedelta(days=1)
 PART_BYTES, LARGE_BYTES = 50_000, 20_000
-"""Bytes of a part and characters of a payload: three dead letters fill a part."""
+"""Bytes per part and characters per payload. Three dead letters fill a part."""
 
 
 class KilledError(BaseException):
@@ -88,7 +88,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingS3]:
 
 @pytest.fixture
 def dead_letters(make_dead_letter: MakeDeadLetter, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Eight dead letters, newest first, that fill a file of three parts."""
+    """Job ids of eight dead letters, newest first. Their export has three parts."""
     monkeypatch.setattr(export, "MAX_BATCH_BYTES", LARGE_BYTES)
     monkeypatch.setattr(export, "PART_BYTES", PART_BYTES)
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART_BYTES)
@@ -125,7 +125,7 @@ def step(
 
 
 def run(database: Database, requested: Operation, *, now: datetime = NOW) -> int:
-    """Run all steps that are due. Returns their number."""
+    """Run all due steps and return their number."""
     number = 0
     while (result := step(database, requested, now=now)) is not None and (result.is_busy or result.processed):
         number += 1
@@ -196,7 +196,7 @@ def test_last_part_is_not_empty(
 
 @pytest.mark.parametrize("operation", ["create_multipart_upload", "upload_part", "complete_multipart_upload"])
 @pytest.mark.parametrize("killed_call", ["before", "after"])
-def test_killed_export_continues_after_its_lease(
+def test_killed_export_continues_after_lease_expiry(
     operation: str, killed_call: str, database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
@@ -260,7 +260,7 @@ def test_export_restarts_if_its_upload_is_missing(
     assert s3.job_ids(requested) == dead_letters
 
 
-def test_process_without_its_lease_stores_nothing(
+def test_process_with_expired_lease_stores_nothing(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
@@ -288,7 +288,7 @@ def test_file_excludes_later_dead_letters(
     assert s3.job_ids(requested) == [str(exported)]
 
 
-def test_step_without_time_postpones_its_part(
+def test_step_without_time_left_uploads_nothing(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
@@ -298,7 +298,7 @@ def test_step_without_time_postpones_its_part(
     assert run(database, requested) == 3
 
 
-def test_export_stops_after_a_day(
+def test_export_halts_after_a_day(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request, admin: Connection
 ) -> None:
     requested = request_()

@@ -1,4 +1,4 @@
-"""Groups of dead letters, and counts."""
+"""Dead letter groups and counts."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -57,7 +57,7 @@ def test_group_counts_dead_letters_by_status(
         sum_counts(maintenance_database)
 
 
-def test_renewed_dead_letter_appears_in_both_hours(
+def test_reopened_dead_letter_appears_in_both_hours(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
 ):
     work_id = uuid4()
@@ -92,7 +92,7 @@ def test_groups_without_requested_status_are_omitted(
     assert [group.message for group in page] == ["Two"]
 
 
-def test_summing_compacts_counts_and_drops_old_hours(
+def test_rollup_compacts_counts_and_drops_old_hours(
     maintenance_database: Database, make_dead_letter: MakeDeadLetter, set_status: SetStatus, admin: Connection
 ):
     job_ids = [make_dead_letter(minute=minute) for minute in range(10)]
@@ -109,7 +109,7 @@ def test_late_tenant_assignment_updates_groups_and_search(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ):
     job_id = make_dead_letter("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")
-    admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as if it was written without a tenant
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as if written without a tenant
     admin.execute("DELETE FROM dead_letter_group WHERE tenant_id IS NOT NULL")
     assert admin.execute("SELECT DISTINCT tenant_id FROM dead_letter_word").fetchall() == [(None,)]
     assert all_groups(database, tenant_id) == []

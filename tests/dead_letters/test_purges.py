@@ -24,7 +24,7 @@ CLOSED = ("retried", "resolved", "ignored")
 
 @pytest.fixture
 def job_ids(make_dead_letter: MakeDeadLetter, set_status: SetStatus) -> list[UUID]:
-    """Four dead letters with different statuses, and a newer closed one."""
+    """Job ids of four dead letters with different statuses, and of a newer closed dead letter."""
     ids = [make_dead_letter(minute=minute) for minute in range(5)]
     for job_id, status in zip(ids, [*CLOSED, "pending", "resolved"], strict=True):
         set_status(job_id, status)
@@ -157,7 +157,7 @@ def test_purge_cannot_be_restored_after_seven_days(
         restore(database, purge, now=NOW + timedelta(days=7))
 
 
-def test_renewed_dead_letter_is_visible_again(
+def test_reopened_dead_letter_is_visible_again(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
@@ -217,7 +217,7 @@ def test_only_closed_dead_letters_are_deleted_after_retention(
 def test_restored_dead_letters_are_kept_seven_more_days(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    """Their retention has ended by then, so they would be deleted immediately."""
+    """Their retention period has ended by then, so otherwise they would be deleted immediately."""
     closed_at = NOW - timedelta(days=29)
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [closed_at])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))
@@ -233,7 +233,7 @@ def test_restored_dead_letters_are_kept_seven_more_days(
 
 
 class RecordingConnection:
-    """Fake connection that records the statement of a run."""
+    """Fake connection that records the statement and its values."""
 
     def execute(self, statement: str, values: dict[str, Any]) -> "RecordingConnection":
         self.statement, self.values = statement, values
@@ -259,7 +259,7 @@ def rows_read_by_deletion(maintenance_database: Database, admin: Connection, now
         connection.execute("SAVEPOINT before")
         explain_query = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
         ((plan,),) = connection.execute(explain_query.encode(), recorded.values).fetchall()
-        connection.execute("ROLLBACK TO before")  # EXPLAIN ANALYZE executed it
+        connection.execute("ROLLBACK TO before")  # EXPLAIN ANALYZE executed the statement
     return rows_read(plan[0]["Plan"])
 
 
@@ -286,7 +286,7 @@ def test_retention_reads_no_purged_or_restored_dead_letters(
     assert delete(maintenance_database, NOW + timedelta(days=7, seconds=1)) == 500
 
 
-def test_restored_and_renewed_dead_letter_has_normal_retention(
+def test_restored_and_reopened_dead_letter_has_normal_retention(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
@@ -330,7 +330,7 @@ def test_database_protects_pending_and_recently_purged_dead_letters(
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 
-def test_purge_step_has_its_limit_in_every_plan(
+def test_purge_step_respects_batch_size_in_every_plan(
     database_url: str, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ) -> None:
     for method in ("hashagg", "hashjoin", "material", "memoize", "mergejoin", "sort"):

@@ -199,7 +199,7 @@ def test_secret_in_text_is_hidden(text: str, expected: str) -> None:
         # errors of httpx (h11), requests and http.client about an invalid header
         ("Illegal header value b'Bearer abc def\\n'", f"Illegal header value {REDACTED}"),
         ("in header value: 'Token hunter2 hunter3\\n'", f"in header value: {REDACTED}"),
-        # boto3: responses of S3 and STS
+        # boto3: responses from S3 and STS
         ("<SessionToken>IQoJ b3Jp</SessionToken><A>b</A>", f"<SessionToken>{REDACTED}</SessionToken><A>b</A>"),
         ('<wsse:Password Type="x">hunter2 3</wsse:Password>', f'<wsse:Password Type="x">{REDACTED}</wsse:Password>'),
     ],
@@ -220,7 +220,7 @@ def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
         (
             "password=hunter2 was refused; use user = ann",
             f"password={REDACTED}",
-        ),  # a line with this beginning is a setting
+        ),  # a line that starts this way is a setting
         ("with password=hunter2 it failed; see log", f"with password={REDACTED} it failed; see log"),
     ],
 )
@@ -354,7 +354,7 @@ def test_repetitive_text_is_redacted_in_linear_time(part: str) -> None:
     hostile = part * (30_000 // len(part))
     start = process_time()
     redact({"error": hostile + "!"})
-    assert process_time() - start < 0.9  # usually 0.1 s; for quadratic growth, equals 10 s for 100,000 characters
+    assert process_time() - start < 0.9  # usually 0.1 s; with quadratic growth, 100,000 characters may take 10 s
 
 
 @pytest.mark.slow

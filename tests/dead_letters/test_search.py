@@ -1,4 +1,4 @@
-"""Pages and searches of dead letters."""
+"""Dead letter pages and searches."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -145,7 +145,7 @@ def test_purged_dead_letters_are_hidden(
 def find(
     database: Database, tenant_id: UUID, text: str, filter_: DeadLetterFilter | None = None, limit: int = 20
 ) -> list[UUID]:
-    """Return the job ids of all pages."""
+    """Return the job ids from all pages."""
     ids: list[UUID] = []
     after = None
     while True:
@@ -181,7 +181,7 @@ def job_ids(make_dead_letter: MakeDeadLetter) -> list[UUID]:
     ("text", "expected"),
     [
         ("timed out", [1, 0]),
-        ("TIMED", [3, 1, 0]),  # one by its file name
+        ("TIMED", [3, 1, 0]),  # the first by its file name
         ("4711", [2, 0]),
         ("invoice 4711", [0]),
         ("invoice-4711.pdf", [0]),
@@ -236,7 +236,7 @@ def test_search_ignores_earlier_errors(database: Database, tenant_id: UUID, make
 def test_search_pages_equal_full_scan(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
 ):
-    """Includes frequent words, for which a page scans only a few dead letters."""
+    """The texts include frequent words, for which each page scans only a few dead letters."""
     monkeypatch.setattr(search, "RARE_WORD_LIMIT", 3)
     monkeypatch.setattr(search, "SCAN_LIMIT", (2, 5))
     monkeypatch.setattr(search, "RECENT_LIMIT", 7)

@@ -1,4 +1,4 @@
-"""Versions of dead letters, and the same result of every retry path."""
+"""Dead letter versions. Every retry path stores the same state."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,7 +20,7 @@ RetryPath = Callable[[UUID], None]
 
 @pytest.fixture
 def retry_paths(database: Database, tenant_id: UUID, harness: BulkHarness) -> dict[str, RetryPath]:
-    """Every path to retry the task of a dead letter."""
+    """Functions that retry a dead letter's task, by retry path."""
 
     def by_operator(job_id: UUID) -> None:
         change = actions.ChangeRequest(job_id, 2, "kim", LATER, "The service recovered")
@@ -79,7 +79,7 @@ def test_closed_dead_letters_are_not_closed_again(
     assert closed == {second: 2}
 
 
-def test_joined_message_increments_version_once(
+def test_attached_message_increments_version_once(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ):
     job_id = make_dead_letter()

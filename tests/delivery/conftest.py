@@ -82,7 +82,7 @@ def task(admin: Connection, tenant: UUID) -> Task:
 
 @pytest.fixture
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
-    """`run(work, *messages)` consumes task messages and returns the reported ids."""
+    """`run(work, *messages)` consumes task messages and returns the ids reported as failed."""
 
     def consume(
         work: Callable[[TenantAttempt], Outcome],

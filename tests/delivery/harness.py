@@ -40,7 +40,7 @@ def fail_transiently(attempt: TenantAttempt) -> Succeeded:
 
 
 SQS_BODY_PATTERN = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
-"""Message bodies that SQS accepts. It rejects others as InvalidMessageContents."""
+"""Pattern for message bodies that SQS accepts. It rejects other bodies as InvalidMessageContents."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class FakeSqs:
     visibility: dict[str, int] = field(default_factory=dict)
     sent: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     refuse_visibility: dict[str, int] = field(default_factory=dict)
-    """Number of visibility changes that fail, by receipt handle."""
+    """Number of visibility changes that will fail, by receipt handle."""
     depths: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
@@ -112,7 +112,7 @@ class Flaky(Database):
             with transaction as connection:
                 yield connection
             if error is not None:
-                raise error  # committed, but the caller does not know
+                raise error  # committed, but reported as failed
 
 
 def commit_unknown() -> Exception:
@@ -168,7 +168,7 @@ def record(
 
 
 def task_body(message: Message) -> str:
-    """Return the message body of a task."""
+    """Return a task's message body."""
     return json.dumps(
         {
             "schema_version": 1,
@@ -188,7 +188,7 @@ def event(*records: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(**changes: Any) -> Settings:
-    """Return settings of the matching worker. By default, no heartbeat fires in a test."""
+    """Return settings for the matching worker. By default, tests end before the first heartbeat."""
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
@@ -214,7 +214,7 @@ def make_consumer(
     on_starved: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Consumer:
-    """Return a consumer of document matching on the fake queue."""
+    """Return a consumer for document matching that uses the fake queue."""
     config = settings(**changes)
     outbox = Outbox(database, config.queue_urls, config.retry_queue_urls, clock=clock)
     return Consumer(
@@ -238,7 +238,7 @@ def claim(connection: Connection, messages: Iterable[Message], now: datetime, **
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
-    """Return the `matching_` columns of a document, without the prefix."""
+    """Return a document's `matching_` columns, without the prefix."""
     with admin.cursor() as cursor:
         cursor.execute("SELECT * FROM document WHERE id = %s", [document_id])
         row = cursor.fetchone()
@@ -253,6 +253,6 @@ def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
 
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
-    """Return all rows of a table as dicts, ordered by their columns (ids ascend)."""
+    """Return all rows of a table as dicts, sorted by their columns in table order."""
     records = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
     return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in records]

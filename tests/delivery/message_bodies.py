@@ -88,7 +88,7 @@ UNUSUAL_ENCODINGS = {
     "no version": lambda id_: work_message(json.dumps(str(id_))).replace('"schema_version": 1, ', ""),
     "a duplicate field": lambda id_: work_message()[:-1] + f', "work_id": "{id_}"}}',
 }
-"""Unusual but valid encodings of the message for a work id."""
+"""Functions that encode a message for a work id in unusual but valid ways."""
 
 NEWER_VERSIONS = {"the next": "2", "far ahead": str(2**70), "of thousands of digits": "9" * 4300}
 
@@ -101,7 +101,7 @@ def s3_event(*records: Any) -> str:
 def object_created(
     key: Any, *, name: Any = "ObjectCreated:Put", bucket: Any = "uploads", **attributes: Any
 ) -> dict[str, Any]:
-    """Return an S3 event record, by default about a created object."""
+    """Return an S3 event record, by default for a created object."""
     return {
         "eventName": name,
         "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 3, "sequencer": "01"} | attributes},
@@ -147,7 +147,7 @@ EVENTS_WITHOUT_UPLOAD = {
         *[object_created(f"uploads/acme/{n}", name="ObjectRemoved:Delete") for n in range(3)]
     ),
 }
-"""S3 events without a new object."""
+"""S3 events that announce no new object."""
 
 ENCODED_KEYS = {
     "plain": ("uploads/acme/a.xml", "uploads/acme/a.xml"),

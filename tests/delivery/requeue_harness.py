@@ -1,4 +1,4 @@
-"""Queues and helpers for tests of work items with requeued retries."""
+"""Queues and helpers for tests of work items whose retries are requeued."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,12 +16,12 @@ ARN, RETRY_ARN, DLQ_ARN = (
     f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
 )
 FIXED_RANDOM = 0.25
-"""Replaces random numbers."""
+"""Value that replaces random numbers."""
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
 LATE_CONTEXT = Context(seconds_left=20)
-"""Not enough time to start work."""
+"""Lambda context with too little time left to start a work item."""
 
 
 def task_row(admin: Connection, message: Message) -> dict[str, Any]:

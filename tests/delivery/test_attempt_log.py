@@ -170,7 +170,7 @@ def test_success_after_dead_letter_is_recorded(
     first, other = pending(), pending()
     for message, work in ((first, fail_transiently), (other, succeed)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
-    admin.execute("DELETE FROM work_attempt")  # as if its retention of 90 days had ended
+    admin.execute("DELETE FROM work_attempt")  # as if the 90-day retention period had ended
     messages = start_revision(admin, "matching", [first.work_id, other.work_id], clock())
     make_consumer(database, succeed, clock).handle(event(*(record(send.message) for send in messages)), Context())
     assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
@@ -231,7 +231,7 @@ def test_lost_attempt_is_recorded_once(
     ]
 
 
-def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin: Connection, clock: Clock):
+def test_attempt_recorded_as_lost_records_no_outcome(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task()
 
     def outlive_lease(attempt: TenantAttempt) -> Outcome:
@@ -244,7 +244,7 @@ def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin:
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost"), (2, "succeeded", None)]
 
 
-def test_archiver_records_lost_attempt_at_return_limit(
+def test_archiver_records_lost_attempt_at_dlq_return_limit(
     task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
@@ -270,7 +270,7 @@ def test_lost_last_attempt_is_recorded_as_failure(
     assert timeline(admin) == [(1, "failed", "WorkerLost")] * 2
 
 
-def test_lowered_limit_fails_with_last_error(
+def test_lowered_attempt_limit_reports_last_error(
     run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Metrics and log lines of a batch."""
+"""A batch's metrics and log lines."""
 
 import json
 from collections.abc import Callable
@@ -58,9 +58,8 @@ def test_batch_counts_each_outcome_and_times_attempts(
     for name in ("Succeeded", "Skipped", "Failed", "Retries", "Deferred"):
         assert line[name] == [1.0]
     assert line["worker"] == "matching"
-    assert line["EndToEndSeconds"] == [
-        (clock.now - NOW).total_seconds() - 4 * 2
-    ]  # received at NOW, and the first of five to end
+    # The document was received at NOW, and its attempt ended before four others of two seconds each.
+    assert line["EndToEndSeconds"] == [(clock.now - NOW).total_seconds() - 4 * 2]
     assert [(error["worker"], error["error_type"], error["Errors"]) for error in errors] == [
         ("matching", "InvalidDocumentError", [1.0]),
         ("matching", "ServiceUnavailableError", [1.0]),
@@ -102,7 +101,7 @@ def test_duplicate_message_emits_no_metrics(
     assert _metric_lines(capsys) == []
 
 
-def test_log_lines_have_own_work_id_and_trace(database: Database, clock: Clock, pending: Pending) -> None:
+def test_log_lines_name_their_work_item_and_trace(database: Database, clock: Clock, pending: Pending) -> None:
     first, second = pending(), pending()
     traced, untraced = record(first), record(second)
     traced["attributes"]["AWSTraceHeader"] = TRACE

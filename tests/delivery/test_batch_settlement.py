@@ -1,4 +1,4 @@
-"""Batches: attempts of one tenant run together and settle together or alone."""
+"""Batches: one tenant's attempts run together, and settle together or alone."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ WORKER_SETTINGS = {"name": "matching", "timeout": 120, "permits": 4, "start_marg
 
 
 class RecordingWorker:
-    """Batch worker that records which attempts ran together and which alone."""
+    """Batch worker that records which attempts ran together and which ran alone."""
 
     def __init__(self, omitted: Sequence[UUID] = (), effects: Callable[[Connection], None] | None = None) -> None:
         self.together: list[set[UUID]] = []
@@ -130,7 +130,7 @@ def test_batches_never_mix_tenants(
     assert [state for state, _, _ in states(admin, [*own_messages, foreign_message])] == ["succeeded"] * 3
 
 
-def test_omitted_attempt_runs_alone_without_spending_another(
+def test_omitted_attempt_runs_alone_as_same_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(4)]
@@ -161,7 +161,7 @@ def test_batch_failure_runs_each_attempt_alone(
     assert admin.execute("SELECT DISTINCT method FROM document").fetchall() == [(None,)]
 
 
-def test_stale_claim_rolls_back_and_repeats_others(
+def test_stale_claim_rolls_back_batch_and_repeats_others(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending(), pending()]
@@ -243,7 +243,7 @@ def test_no_omitted_attempt_starts_after_cancellation(
     assert consumer.permits.acquire(10) == WORKER_SETTINGS["permits"]
 
 
-def test_missing_thread_spends_no_attempt(
+def test_failed_thread_start_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]

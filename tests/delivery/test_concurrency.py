@@ -1,4 +1,4 @@
-"""Reuse of threads by `Threads`."""
+"""`Threads` reuses idle threads."""
 
 import threading
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 20
 
 
 def run_on_thread(threads: Threads, name: str) -> tuple[Thread, str]:
-    """Run a function on a thread; return the thread and its name at that time."""
+    """Run a function on a thread. Return the thread and its name during the call."""
     results: SimpleQueue[tuple[Thread, str]] = SimpleQueue()
     threads.start(name, lambda: results.put((current_thread(), current_thread().name)))
     return results.get(timeout=TIMEOUT_SECONDS)

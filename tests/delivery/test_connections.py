@@ -1,4 +1,4 @@
-"""A consumer opens one connection per permit plus two, and needs no more."""
+"""A consumer opens one connection per permit plus two, which is always enough."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, 
 
 PERMITS = 3
 MAX_CONNECTIONS = PERMITS + 2
-"""One per running record, one for the heartbeat, one for the claiming loop."""
+"""One connection per running record, one for the heartbeat and one for the loop that claims messages."""
 CONNECTION_COUNT = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'counterfoil_worker'
 """
@@ -28,7 +28,7 @@ def count_connections(admin: Connection) -> int:
 
 
 def pause_once(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
-    """Wrap `call` so that its first execution waits for `pause` before it returns."""
+    """Wrap `call`: before its first return, the wrapper calls `pause`."""
     pauses = [pause]
 
     def wrapper(*arguments: Any, **keywords: Any) -> Any:
@@ -41,7 +41,7 @@ def pause_once(call: Callable[..., Any], pause: Callable[[], object]) -> Callabl
 
 
 class StrayTransactions:
-    """Two extra transactions on the pool, like those of abandoned attempts."""
+    """Two extra transactions on the pool, as if from abandoned attempts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

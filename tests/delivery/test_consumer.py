@@ -1,4 +1,4 @@
-"""Transitions of the settlement table, on PostgreSQL and a fake queue."""
+"""How the consumer claims and settles work items, on PostgreSQL and a fake queue."""
 
 import json
 import threading
@@ -111,7 +111,7 @@ def test_transient_failure_waits_for_redelivery(
     assert rows(admin, "dead_letter") == []
 
 
-def test_exhausted_attempts_leave_message_to_dlq(
+def test_message_of_exhausted_work_item_goes_to_dlq(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=2)
@@ -238,7 +238,7 @@ def test_reclaimed_work_item_runs_after_all_others(
     assert len(order) == 5
 
 
-def test_unsettled_last_attempt_fails(
+def test_unsettled_last_attempt_fails_work_item(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=3, lease_expires_at=clock.now - timedelta(seconds=1))
@@ -314,7 +314,7 @@ def test_stale_success_writes_nothing_and_reports_message(
     response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
 
     assert len(failed_ids(response)) == 1
-    assert sqs.visibility["stale"] == 300  # unchanged since the protection
+    assert sqs.visibility["stale"] == 300  # as set when the message was protected
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
     assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
 
@@ -390,7 +390,7 @@ def test_duplicate_records_run_once(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_messages_without_permits_are_protected_but_unclaimed(
+def test_messages_waiting_for_permits_are_protected_but_unclaimed(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -428,7 +428,7 @@ def test_messages_without_permits_are_protected_but_unclaimed(
     assert consumer.permits.acquire(9) == 2  # every permit was returned
 
 
-def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
+def test_permits_limit_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
     barrier = threading.Barrier(2, timeout=10)
     running, peak, lock = 0, 0, threading.Lock()
 
@@ -479,7 +479,7 @@ def test_late_message_is_parked_without_spending_attempt(
 
 
 @pytest.mark.parametrize("left", [3, 0])
-def test_invocation_without_any_time_loses_no_message(
+def test_invocation_without_time_left_loses_no_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, left: float
 ) -> None:
     message = pending()
@@ -526,15 +526,15 @@ def test_unstoppable_attempt_is_abandoned_and_reported(
     response = consumer.handle(event(record(message)), context)
 
     assert len(failed_ids(response)) == 1
-    assert consumer.permits.acquire(2) == 1  # it still holds its permit
+    assert consumer.permits.acquire(2) == 1  # the abandoned attempt still holds its permit
     release.set()
-    assert consumer.permits.acquire(1, timeout=10) == 1  # returned after it settles
-    # Its claim was still valid, so the redelivered message will find the work item ended.
+    assert consumer.permits.acquire(1, timeout=10) == 1  # returned when the attempt settles
+    # The claim was still valid, so the attempt settled. The redelivered message will be dropped.
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
 def _quick() -> dict[str, Any]:
-    """Return a worker whose loop checks the remaining time immediately."""
+    """Return settings for a worker that checks the remaining time immediately."""
     return {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
 
 
@@ -544,7 +544,7 @@ def test_messages_are_protected_before_waiting_for_permits(
     worker = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30}
     messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
     consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
-    consumer.permits.acquire(2)  # held by attempts of an earlier invocation
+    consumer.permits.acquire(2)  # as if held by attempts from an earlier invocation
     acquire = consumer.permits.acquire
 
     def record_wait(*arguments: Any, **options: Any) -> int:

@@ -79,7 +79,7 @@ def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock:
     assert sorted(claimed) == sorted((message.work_id, 1) for message in messages)
 
 
-def test_duplicate_parked_during_claim_is_not_acknowledged(
+def test_message_claimed_elsewhere_during_parking_is_reported(
     database: Database, racing_database: RacingDatabase, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock() + timedelta(seconds=1))
@@ -94,7 +94,8 @@ def test_duplicate_parked_during_claim_is_not_acknowledged(
 
     response = make_consumer(racing_database, succeed, clock).handle(event(record(message)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # without the message, a failed duplicate could not be retried
+    # If the message were deleted, the other invocation could not retry a failed attempt.
+    assert len(response["batchItemFailures"]) == 1
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
@@ -119,7 +120,7 @@ def test_deferred_last_attempt_is_not_dead_lettered(
     assert len(response["batchItemFailures"]) == 1
 
 
-def test_older_duplicate_in_batch_does_not_affect_newest(
+def test_older_message_in_batch_does_not_affect_newest(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     newest = pending(send_number=2)
@@ -129,7 +130,8 @@ def test_older_duplicate_in_batch_does_not_affect_newest(
     response = make_consumer(database, lambda _attempt: DONE, clock).handle(event(copy, current), Context())
 
     assert life_cycle(admin, newest.work_id)["status"] == "succeeded"
-    assert response == {"batchItemFailures": [{"itemIdentifier": copy["messageId"]}]}  # already ended when redelivered
+    # The older message is reported, and dropped when it is redelivered.
+    assert response == {"batchItemFailures": [{"itemIdentifier": copy["messageId"]}]}
 
 
 # -- locked rows ------------------------------------------------------------------------------------------------------
@@ -171,13 +173,13 @@ def test_claim_ignores_foreign_key_locks(
     database: Database, admin_database_url: str, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    with psycopg.connect(admin_database_url) as writer:  # a match with the document is being inserted
+    with psycopg.connect(admin_database_url) as writer:  # as if inserting a match with the document
         writer.execute("SELECT FROM document WHERE id = %s FOR KEY SHARE", [message.work_id])
         with database.delivery() as connection:
             assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
 
 
-def test_locked_row_fails_only_its_record(
+def test_locked_row_reports_only_its_record(
     database: Database,
     admin_database_url: str,
     admin: Connection,
@@ -260,7 +262,7 @@ def test_late_invocation_does_not_wait_for_locks(
         )
         response = consumer.handle(event(*map(record, messages)), context)
 
-    assert requested == [2]  # one claim for both permits; no retry, and no claim of the third message
+    assert requested == [2]  # two messages for two permits; no retry, and the third is not claimed
     assert len(response["batchItemFailures"]) == 3
 
 
@@ -271,7 +273,9 @@ def test_transaction_has_idle_and_total_timeouts(database: Database, tenant: UUI
     assert values == ["8s", "1min", "10s"]
 
 
-def test_renewal_skips_locked_work(database: Database, admin: Connection, clock: Clock, pending: Pending) -> None:
+def test_lease_renewal_skips_locked_work_items(
+    database: Database, admin: Connection, clock: Clock, pending: Pending
+) -> None:
     lease = clock() + timedelta(seconds=30)
     locked, unlocked = (
         pending(status="in-progress", attempts=1, claim_token=token, lease_expires_at=lease) for token in (7, 8)

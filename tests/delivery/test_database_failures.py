@@ -41,7 +41,7 @@ from tests.delivery.harness import (
 Pending = Callable[..., Message]
 
 
-def test_settlement_without_commit_is_repeated(
+def test_rolled_back_settlement_is_repeated(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -53,7 +53,7 @@ def test_settlement_without_commit_is_repeated(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_unconfirmed_settlement_is_not_repeated(
+def test_committed_but_unconfirmed_settlement_is_not_repeated(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message, runs = pending(), []
@@ -75,7 +75,7 @@ def test_unconfirmed_settlement_is_not_repeated(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_lost_commit_of_stale_attempt_changes_nothing(
+def test_stale_attempt_changes_nothing_after_lost_commit(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -134,9 +134,8 @@ def test_database_outage_delays_messages_by_receive_count(
     )
 
     assert len(response["batchItemFailures"]) == 1
-    assert (
-        sqs.visibility["it"] == visible_in
-    )  # unchanged after the third receive, because SQS moves the message to the DLQ
+    # The third receive changes nothing, because SQS then moves the message to the DLQ.
+    assert sqs.visibility["it"] == visible_in
 
 
 @pytest.mark.parametrize("named", [0, 2])
@@ -164,18 +163,17 @@ def test_failed_settlement_reports_message(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     consumer, other_message = make_consumer(flaky_database, succeed, clock), pending()
-    flaky_database.fail_tenant = [ZeroDivisionError] * 4  # settling the success and then the failure of each message
+    flaky_database.fail_tenant = [ZeroDivisionError] * 4  # both messages fail to settle success and then failure
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
     assert len(response["batchItemFailures"]) == 2
-    assert consumer.handle(event(record(other_message)), Context()) == {
-        "batchItemFailures": []
-    }  # the permits are free again
+    # The permits are free again.
+    assert consumer.handle(event(record(other_message)), Context()) == {"batchItemFailures": []}
     assert life_cycle(admin, other_message.work_id)["status"] == "succeeded"
 
 
-def test_conflicting_settlement_runs_again(
+def test_conflicting_settlement_is_repeated(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -254,7 +252,7 @@ def test_heartbeat_renews_leases_and_cancels_stale_attempts(
         attempts[1].deadline.check()
 
 
-def test_lease_is_not_renewed_without_its_message(
+def test_lease_of_unprotected_message_is_not_renewed(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -289,7 +287,7 @@ def test_heartbeat_extends_visibility_during_database_outage(
     attempt.deadline.check()
 
 
-def test_heartbeat_continues_after_a_failed_beat(
+def test_heartbeat_continues_after_failed_renewal(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heartbeat, beats, beat_again = make_heartbeat(database, clock, interval=0), count(), Event()
@@ -315,7 +313,7 @@ def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock:
     assert sqs.log == []
 
 
-def test_visibility_is_bounded_to_twelve_hours(clock: Clock) -> None:
+def test_visibility_timeout_is_limited_to_twelve_hours(clock: Clock) -> None:
     received_at = clock.now
 
     assert clamp_visibility(300, received_at, received_at) == 300
@@ -323,7 +321,7 @@ def test_visibility_is_bounded_to_twelve_hours(clock: Clock) -> None:
     assert clamp_visibility(300, received_at, received_at + timedelta(hours=13)) == 0
 
 
-def test_releasing_duplicate_keeps_first_record_renewed(
+def test_releasing_duplicate_does_not_stop_first_records_renewal(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -359,7 +357,7 @@ def test_duplicate_delivery_in_batch_runs_once(
 
     assert attempt_numbers == [1]
     assert response == {"batchItemFailures": [{"itemIdentifier": raw["messageId"]}]}
-    assert sqs.visibility == {"first": 300, "second": 300}  # protected, and not visible earlier
+    assert sqs.visibility == {"first": 300, "second": 300}  # both receives are protected
 
 
 def test_claim_on_hung_database_times_out(
@@ -385,7 +383,7 @@ def test_claim_on_hung_database_times_out(
     assert set(sqs.visibility.values()) == {300}
 
 
-def test_lost_connection_costs_no_attempt(
+def test_lost_connection_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, runs = pending(), list[int]()
@@ -394,7 +392,7 @@ def test_lost_connection_costs_no_attempt(
         runs.append(attempt.number)
         with database.tenant(attempt.tenant_id) as connection:
             (backend_pid,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
-            if len(runs) == 1:  # the database restarts, or another thread held the GIL for too long
+            if len(runs) == 1:  # as if the database restarted, or another thread held the GIL too long
                 admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend_pid])
             connection.execute("SELECT 1")
         return DONE
@@ -406,7 +404,7 @@ def test_lost_connection_costs_no_attempt(
     assert (life_cycle(admin, message.work_id)["status"], rows(admin, "work_attempt")) == ("succeeded", [])
 
 
-def test_connection_lost_again_is_a_failed_attempt(
+def test_second_connection_loss_fails_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, runs = pending(), list[int]()
@@ -422,7 +420,7 @@ def test_connection_lost_again_is_a_failed_attempt(
     assert (runs, row["status"], row["attempts"]) == ([1, 1], "pending", 1)
 
 
-def test_attempt_without_time_left_does_not_run_again(
+def test_attempt_is_not_repeated_without_time_left(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, runs, context = pending(), list[int](), Context()

@@ -35,7 +35,7 @@ Work = Callable[[TenantAttempt], Outcome]
 
 @pytest.fixture
 def deferring_work(clock: Clock) -> Work:
-    """Work whose service stays unavailable for 40 more seconds on each call."""
+    """Work that always fails because a breaker stays open for 40 more seconds."""
 
     def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=clock() + timedelta(seconds=40))
@@ -78,14 +78,14 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
         event(record(message, receives=receives, handle="it")), Context()
     )
 
-    assert response == {"batchItemFailures": []}  # acknowledged, because the new message starts without receives
+    assert response == {"batchItemFailures": []}  # acknowledged; the new message's receive count starts at zero
     until = clock() + timedelta(seconds=40)
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", attempts, 6)
     assert (row["next_attempt_at"], row["lease_expires_at"], row["claimed_at"]) == (until, None, None)
     assert row["error"] == "The error before"
     assert sent_messages(sqs) == [(with_send_number(message, 6), 40)]
-    assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility change is the protection
+    assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility change protects the message
     assert outcome_counts(capsys) == {"Deferred": [1.0]}
     assert rows(admin, "dead_letter") == rows(admin, "failure_event") == []
 
@@ -105,7 +105,7 @@ def test_any_deferred_error_defers_work_item(
     assert sent_messages(sqs) == [(with_send_number(message, 1), 0)]  # a past time means now
 
 
-def test_deferral_in_effects_rolls_them_back(
+def test_deferral_in_effects_rolls_effects_back(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message, other = pending(), pending()
@@ -124,7 +124,7 @@ def test_deferral_in_effects_rolls_them_back(
     assert sent_messages(sqs) == [(with_send_number(message, 1), 40)]
 
 
-def test_message_after_deferral_is_first_attempt(
+def test_message_after_deferral_starts_first_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message, attempt_numbers = pending(), []
@@ -173,7 +173,7 @@ def test_day_of_deferrals_spends_no_attempt(
     assert rows(admin, "dead_letter") == []
 
 
-def test_deferral_beyond_sqs_delay_waits_in_outbox(
+def test_deferral_beyond_sqs_delay_limit_waits_in_outbox(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -257,7 +257,7 @@ def test_stale_deferral_changes_nothing(
     assert outcome_counts(capsys) == {"StaleClaims": [1.0]}
 
 
-def test_obsolete_deferral_is_sent_immediately(
+def test_deferral_already_over_is_sent_immediately(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -280,7 +280,7 @@ def test_redelivered_message_after_deferral_is_dropped(
         return deferring_work(attempt)
 
     consumer = make_consumer(database, work, clock)
-    consumer.handle(event(record(message)), Context())  # killed before the response reached SQS
+    consumer.handle(event(record(message)), Context())  # as if killed before the response reached SQS
     before = life_cycle(admin, message.work_id)
     clock.advance(minutes=12)
 
@@ -292,7 +292,7 @@ def test_redelivered_message_after_deferral_is_dropped(
     assert len(sent_messages(sqs)) == 1
 
 
-def test_unsent_deferral_stays_in_outbox(
+def test_unsent_message_after_deferral_stays_in_outbox(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -315,7 +315,7 @@ def test_unsent_deferral_stays_in_outbox(
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
-def test_deferral_without_commit_is_repeated(
+def test_rolled_back_deferral_is_repeated(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending()
@@ -328,7 +328,7 @@ def test_deferral_without_commit_is_repeated(
     assert (row["attempts"], row["send_number"]) == (0, 1)
 
 
-def test_unconfirmed_deferral_is_not_repeated(
+def test_committed_but_unconfirmed_deferral_is_not_repeated(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=1)
@@ -340,9 +340,8 @@ def test_unconfirmed_deferral_is_not_repeated(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
-    assert [(entry["send_number"], entry["sent_at"]) for entry in rows(admin, "outbox")] == [
-        (1, None)
-    ]  # the watchdog sends it
+    # The watchdog will send the message.
+    assert [(entry["send_number"], entry["sent_at"]) for entry in rows(admin, "outbox")] == [(1, None)]
 
 
 def test_deferral_during_database_outage_spends_attempt(
@@ -400,7 +399,7 @@ def test_open_breaker_stops_spending_attempts(
 
     clock.advance(seconds=30)
     consumer.handle(event(*[record(with_send_number(message, 1)) for message in messages[3:]]), Context())
-    assert attempt_counts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
+    assert attempt_counts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe spends an attempt
 
     is_unavailable = False
     clock.advance(seconds=60)

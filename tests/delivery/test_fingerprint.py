@@ -1,4 +1,4 @@
-"""Fingerprints of dead letters: by error code, else by the normalized message."""
+"""Dead letter fingerprints depend on the error code, or else on the normalized message."""
 
 from typing import Any
 from uuid import uuid4
@@ -13,19 +13,19 @@ def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
     return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
 
 
-def test_new_wording_and_class_name_keep_group():
+def test_new_wording_and_error_type_keep_fingerprint():
     before = fingerprint("No tenant has this key", code="key_without_tenant")
     assert (
         fingerprint("The key contains no existing tenant", error_type="KeyError", code="key_without_tenant") == before
     )
 
 
-def test_worker_and_code_separate_groups():
+def test_worker_and_code_change_fingerprint():
     codes = ("worker_lost", "attempts_exhausted")
     assert len({fingerprint("It ended", worker, code=code) for worker in ("tasks", "offers") for code in codes}) == 4
 
 
-def test_messages_without_code_separate_groups():
+def test_normalized_message_replaces_missing_code():
     assert fingerprint("Page 3 of 'a.pdf' is empty") == fingerprint("Page 4 of 'b.pdf' is empty")
     assert fingerprint("Page 3 is empty") != fingerprint("Page 3 is damaged")
     assert fingerprint("It is empty") != fingerprint("It is empty", error_type="OtherError")

@@ -33,7 +33,7 @@ from tests.delivery.harness import (
 
 Pending = Callable[..., Message]
 QUICK = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
-"""A worker whose loop checks the remaining time immediately."""
+"""Settings for a worker that checks the remaining time immediately."""
 
 
 # -- slow and failing backoffs ----------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_permit_starvation_parks_isolated_work_item(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
 
 
-def test_parked_work_item_stays_marked_as_unsettled(
+def test_parked_work_item_keeps_its_expired_lease(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))
@@ -202,7 +202,7 @@ def test_parked_work_item_stays_marked_as_unsettled(
         assert claim(connection, [parked], clock())[parked].status is ClaimStatus.LEASE_EXPIRED
 
 
-def test_record_without_thread_spends_no_attempt(
+def test_failed_thread_start_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -239,7 +239,7 @@ def enqueue_overdue(admin: Connection, worker: str, clock: Clock) -> None:
     enqueue(admin, WORK_KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
 
 
-def test_rejecting_queue_does_not_block_other_queues(
+def test_missing_queue_does_not_block_other_queues(
     maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     queues = {"ingestion": "http://127.0.0.1/gone", "matching": QUEUE_URL}

@@ -49,7 +49,7 @@ def matching(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
 
 @pytest.fixture
 def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
-    """A consumer of uploads that reads no files and fails without a known tenant."""
+    """A consumer for uploads that reads no files, and fails if the tenant is unknown."""
 
     def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.tenant_id is None:
@@ -70,7 +70,7 @@ def statuses_by_key(admin: Connection) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("name", message_bodies.UNREADABLE)
-def test_unreadable_body_is_dead_lettered_alone(
+def test_only_unreadable_body_is_dead_lettered(
     matching: Consumer, admin: Connection, pending: Pending, name: str
 ) -> None:
     before, after = pending(), pending()
@@ -110,7 +110,7 @@ def test_redelivered_unreadable_message_adds_no_dead_letter(matching: Consumer, 
     unreadable = record("not JSON")
 
     matching.handle(event(unreadable), Context())
-    admin.execute("UPDATE dead_letter SET status = 'ignored'")  # closed by an operator
+    admin.execute("UPDATE dead_letter SET status = 'ignored'")  # as if an operator closed it
     matching.handle(event(unreadable), Context())
 
     (dead_letter,) = rows(admin, "dead_letter")
@@ -144,7 +144,7 @@ def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connec
 
     response = matching.handle(event(record(message), record(other_encoding), record(other_message)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # still running when the second record is claimed
+    assert len(response["batchItemFailures"]) == 1  # the first record still runs when the second is claimed
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
     assert life_cycle(admin, other_message.work_id)["status"] == "succeeded"
@@ -219,7 +219,9 @@ def test_already_sent_current_message_is_enqueued_again(
     assert sent["DelaySeconds"] == pytest.approx(300, abs=1)
 
 
-def test_current_message_waits_for_lease(matching: Consumer, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
+def test_current_message_is_delayed_until_lease_expiry(
+    matching: Consumer, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
     lease = clock() + timedelta(seconds=90)
     message = pending(status="in-progress", attempts=1, claim_token=7, lease_expires_at=lease)
 
@@ -229,7 +231,7 @@ def test_current_message_waits_for_lease(matching: Consumer, sqs: FakeSqs, clock
     assert sent["DelaySeconds"] == pytest.approx(90, abs=1)
 
 
-def test_current_message_requires_its_audit_entry(
+def test_current_message_is_not_sent_without_audit_entry(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = pending()
@@ -271,7 +273,7 @@ def test_document_without_structured_data_is_skipped(
 
 
 @pytest.mark.parametrize("name", message_bodies.UNREADABLE_UPLOADS)
-def test_unreadable_s3_event_is_dead_lettered_alone(
+def test_only_unreadable_s3_event_is_dead_lettered(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
     body = message_bodies.UNREADABLE_UPLOADS[name]
@@ -336,7 +338,7 @@ def test_upload_without_tenant_becomes_unassigned_dead_letter(
     assert dead_letter["payload"]["file"] == {"bucket": "uploads", "key": next(iter(states))}
 
 
-def test_each_upload_in_event_gets_its_message(
+def test_each_upload_in_event_gets_one_message(
     acquisition: Consumer, admin: Connection, sqs: FakeSqs, tenant: UUID
 ) -> None:
     notification = s3_event(
@@ -372,7 +374,7 @@ def test_each_upload_in_event_gets_its_message(
         {"revision": 1, "send_number": 0, "\ud800": 1},
     ],
 )
-def test_value_rejected_by_postgres_is_dead_lettered_alone(
+def test_only_value_rejected_by_postgres_is_dead_lettered(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, bad: dict[str, Any]
 ) -> None:
     good = pending()
@@ -397,7 +399,7 @@ def test_archiver_settles_value_rejected_by_postgres(
     assert len(rows(admin, "dead_letter")) == 1
 
 
-def test_upload_key_with_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
+def test_only_upload_key_with_nul_fails(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
     bad = s3_event(object_created("uploads/acme/a%00b.xml"))
 
     response = acquisition.handle(event(record(bad), record(valid_upload_event())), Context())

@@ -123,14 +123,14 @@ def unsent_numbers(admin: Connection) -> list[int]:
     return [number for (number,) in admin.execute("SELECT send_number FROM outbox WHERE sent_at IS NULL")]
 
 
-def test_messages_without_time_left_stay_in_outbox(
+def test_messages_stay_in_outbox_without_time_left(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
     assert outbox.send(enqueue_tasks(admin, tenant, task()), time_left=lambda: CALL_TIMEOUT_SECONDS - 1) == 0
     assert (sqs.sent, unsent_numbers(admin)) == ({}, [0])
 
 
-def test_message_failed_by_sqs_stays_in_outbox(
+def test_message_not_accepted_by_sqs_stays_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
     response = {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "InternalError"}]}
@@ -140,18 +140,15 @@ def test_message_failed_by_sqs_stays_in_outbox(
     assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(outbox_messages[1].id,)]
 
 
-def test_unmarked_messages_stay_in_outbox(
+def test_messages_not_marked_as_sent_stay_in_outbox(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
 ):
     newest = pending(send_number=1)
     references = [(newest.work_id, None, 1, number) for number in (0, 1)]
     enqueue(admin, WORK_KINDS["matching"], references, NOW, NOW)
     outbox = Outbox(flaky_database, {"matching": QUEUE_URL}, clock=clock)
-    flaky_database.fail_delivery = [
-        lambda: None,
-        database_unavailable,
-        database_unavailable,
-    ]  # reading succeeds, marking fails
+    # Reading the outbox succeeds, but marking messages as sent fails.
+    flaky_database.fail_delivery = [lambda: None, database_unavailable, database_unavailable]
 
     assert outbox.send_unsent(created_before=clock()) == 2
 
@@ -204,7 +201,7 @@ def test_payload_is_sent_unescaped(outbox: Outbox, task: Task, admin: Connection
 
 
 @pytest.mark.parametrize("seconds", [0, 0.25, 2.5, 4.99, 300])
-def test_fractional_delays_keep_their_mean(
+def test_rounded_delays_average_to_exact_delay(
     database: Database, admin: Connection, tenant: UUID, clock: Clock, sqs: FakeSqs, task: Task, seconds: float
 ):
     fractions = cycle([number / 100 for number in range(100)])

@@ -114,7 +114,7 @@ def test_older_message_is_dropped(run: Run, task: Task, admin: Connection, sqs: 
 
     assert run(succeed, message) == []
 
-    assert task_row(admin, message)["status"] == "pending"  # for the retry, which has not been received yet
+    assert task_row(admin, message)["status"] == "pending"  # until the retry's message is received
     assert run(succeed, next_send(message), arn=RETRY_ARN) == []
     assert task_row(admin, message)["status"] == "succeeded"
 
@@ -167,10 +167,10 @@ def test_visibility_changes_use_source_queue(run: Run, task: Task, sqs: FakeSqs,
     assert queue_urls == [QUEUE, RETRY_QUEUE]
 
 
-# -- from the dead-letter queue ---------------------------------------------------------------------------------------
+# -- messages from the dead-letter queue ------------------------------------------------------------------------------
 
 
-def test_unattempted_task_is_returned_after_five_minutes(
+def test_archiver_returns_unattempted_task_after_five_minutes(
     maintenance_database: Database,
     clock: Clock,
     sqs: FakeSqs,
@@ -187,7 +187,7 @@ def test_unattempted_task_is_returned_after_five_minutes(
     assert task_row(admin, message)["send_number"] == 1
 
 
-def test_task_limit_decides_exhaustion(
+def test_archiver_applies_task_attempt_limit(
     maintenance_database: Database, clock: Clock, outbox: Outbox, task: Task, admin: Connection,
 ):  # fmt: skip
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})

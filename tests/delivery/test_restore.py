@@ -17,7 +17,7 @@ def next_token(admin: Connection) -> int:
 def test_documented_restore_step_reissues_no_claim_token(admin: Connection) -> None:
     backup = next_token(admin)
     stale = [next_token(admin) for _ in range(3)]
-    admin.execute("SELECT setval('claim_token', %s)", [backup])  # like a restore of the backup
+    admin.execute("SELECT setval('claim_token', %s)", [backup])  # as restoring the backup does
     assert next_token(admin) == stale[0]
     (step,) = re.findall(r"```sql\n(.*claim_token.*)\n```", PAGE.read_text())
 

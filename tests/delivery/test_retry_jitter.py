@@ -1,4 +1,4 @@
-"""Retries of 1,000 tasks that fail together are spread by jitter.
+"""Jitter spreads the retries of 1,000 tasks that fail together.
 
 The tests control the clock: each message arrives when its SQS delay ends.
 """
@@ -81,7 +81,7 @@ class RetryScenario:
             assert response["batchItemFailures"] == []
 
     def waits(self) -> list[float]:
-        """Return the stored seconds between each task's last failed and next attempt."""
+        """Return the seconds from the end of each task's last failed attempt to the next attempt."""
         fetched = self.admin.execute(
             """SELECT extract(epoch FROM next_attempt_at - ended_at) FROM (
                    SELECT DISTINCT ON (work_id) next_attempt_at, ended_at FROM work_attempt
@@ -153,7 +153,7 @@ def test_retry_delay_is_policy_delay_plus_jitter(retry_scenario: RetryScenario) 
 
 
 @pytest.mark.parametrize("base", [0.15, 0.4, 0.725])
-def test_fractional_delay_keeps_its_mean(retry_scenario: RetryScenario, base: float) -> None:
+def test_rounded_delays_average_to_exact_delay(retry_scenario: RetryScenario, base: float) -> None:
     outbox = retry_scenario.outbox()
     retries = retry_scenario.fail(
         retry_scenario.send(TASKS // 2, outbox), outbox, retry_jitter_max_seconds=0, retry_base_delay_seconds=base

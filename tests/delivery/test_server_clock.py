@@ -1,4 +1,4 @@
-"""Leases, due times and sends use the clock of the database server."""
+"""Leases, due times and send times use the database server's clock."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,13 +17,13 @@ Pending = Callable[..., Message]
 
 @pytest.fixture(params=[-3600, 3600], ids=["behind", "ahead"])
 def skewed_database(database: Database, request: pytest.FixtureRequest) -> Database:
-    """A database in a process whose clock is off by an hour."""
+    """A database client in a process whose clock is off by an hour."""
     database.clock.local = lambda: datetime.now(UTC) + timedelta(seconds=request.param)
     return database
 
 
 def seconds_until(admin: Connection, column: str) -> float:
-    """Return the seconds until a time of the only document, by the server's clock."""
+    """Return the seconds until the time in the only document's column, by the server's clock."""
     ((seconds,),) = admin.execute(
         f"SELECT extract(epoch FROM matching_{column} - clock_timestamp())::float FROM document".encode()
     ).fetchall()
@@ -93,7 +93,7 @@ def test_first_transaction_parks_by_server_clock(
     assert -20 < seconds_until(admin, "next_attempt_at") < 1
 
 
-def test_slow_response_keeps_correct_clock() -> None:
+def test_slow_response_does_not_shift_clock() -> None:
     local = iter(NOW + timedelta(seconds=second) for second in (0, 9, 9))
     clock = DatabaseClock(lambda: next(local))
 

@@ -1,6 +1,6 @@
 """Order of steps in every worker: protect, take a permit, claim, do heavy work.
 
-New rows of the worker table are covered automatically. Handlers are composed as on Lambda, and work items are rows with
+New rows in the worker table are covered automatically. Handlers are built as on Lambda, and work items are rows with
 only the required columns.
 """
 
@@ -42,7 +42,7 @@ EXAMPLE_VALUES: dict[str, Callable[[], Any]] = {
     "date": NOW.date,
     "ARRAY": lambda: [uuid4()],
 }
-"""Example value of each type, for required columns."""
+"""Functions that return an example value for a required column, by data type."""
 CHECKED_VALUES: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
 """Values required by CHECK constraints over several columns, by table."""
 ALLOWED_VALUES = r"""
@@ -50,14 +50,14 @@ SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$)
 FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
 WHERE contype = 'c' AND conrelid = to_regclass(%s) AND cardinality(conkey) = 1
 """
-"""Columns whose values a CHECK lists, each with its first allowed value."""
+"""Query that returns the columns with a CHECK list of values, and the first allowed value of each."""
 
 Log = list[tuple[str, Any]]
 
 
 @pytest.fixture
 def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Log of protected messages, transactions, file reads and steps of the tests."""
+    """The fake queue's log, which also records transactions and file reads."""
     original_transaction, get_object = Database._transaction, s3.get_object
 
     @contextmanager
@@ -109,7 +109,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 
 
 def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
-    """Return status and attempts of a worker's work items, NULL status as "ended"."""
+    """Return the status and attempts of a worker's work items. A NULL status becomes "ended"."""
     kind = WORK_KINDS[worker]
     rows = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
     return sorted((status, attempts) for status, attempts in rows)
@@ -122,7 +122,7 @@ class SaturatedWorker:
         self.consumer, self.requested, self.working = consumer, threading.Event(), threading.Semaphore(0)
         self.go_on = threading.Event()
         self.max_running = 0
-        """Highest number of concurrent records."""
+        """Highest number of records that ran concurrently."""
         self._now = 0
         self._lock = threading.Lock()
         self._log, self._take, self._claim, self._work = (
@@ -234,7 +234,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
 
 
 def _check_order(log: Log, work_ids: set[UUID]) -> None:
-    """Check that each work item was claimed once, then ran, within the permits."""
+    """Check that each work item was claimed once, with a free permit, and then ran."""
     steps = [step for step, _ in log]
     for index, (step, work_id) in enumerate(log):
         before = log[:index]
@@ -247,7 +247,7 @@ def _check_order(log: Log, work_ids: set[UUID]) -> None:
 
 
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
-def test_record_without_permit_in_time_is_parked_unclaimed(
+def test_record_waiting_too_long_for_permit_is_parked(
     row: WorkerSpec,
     handler: Callable[[WorkerSpec], ModuleType],
     admin: Connection,
@@ -274,4 +274,4 @@ def test_record_without_permit_in_time_is_parked_unclaimed(
     assert response == {"batchItemFailures": []}
     assert states(admin, row.name) == [("pending", 0)] * 3
     assert not {"claim", "work", "file"} & {step for step, _ in log}
-    assert process_ends == [row.name]  # hung attempts hold its permits
+    assert process_ends == [row.name]  # as if hung attempts held the permits

@@ -1,4 +1,4 @@
-"""Every transition of the table in docs/delivery.md, checked on PostgreSQL."""
+"""Every transition in the table in docs/delivery.md, checked on PostgreSQL."""
 
 import json
 import re
@@ -49,11 +49,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 LEASE_LEFT = timedelta(seconds=90)
 PROTECTION_SECONDS = 300
 LATE_CONTEXT = Context(seconds_left=20)
-"""Not enough time to start work."""
+"""Lambda context with too little time left to start a work item."""
 
 
 class Transition(NamedTuple):
-    """One row of the table of transitions."""
+    """One row of the transition table."""
 
     before: str
     after: str
@@ -64,7 +64,7 @@ class Transition(NamedTuple):
 
 
 def read_table() -> dict[str, Transition]:
-    """Return the rows of the table, by name of the transition."""
+    """Return the table's rows, by transition name."""
     section = PAGE.read_text().split("## Transitions\n")[1].split("\n## ")[0]
     cells = [
         [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
@@ -127,7 +127,7 @@ class Scenario:
         return row["status"] or "skipped"
 
     def transition(self, message: str, called: str) -> Transition:
-        """Return the changes since `before`, in the terms of the table."""
+        """Return the changes since `before`, in the table's terms."""
         row, counts = self.snapshot()
         row_before, counts_before = self.before
         unchanged = row == row_before and row is not None
@@ -163,7 +163,7 @@ class Scenario:
         database: Database | None = None,
         **options: Any,
     ) -> Transition:
-        """Consume one record. With `work`, return the transition of the settlement."""
+        """Consume one record and return the transition. If `work` runs, only the settlement is included."""
         self.before = self.snapshot()
 
         def snapshot_and_work(attempt: TenantAttempt) -> Any:
@@ -197,7 +197,7 @@ class Scenario:
         return dispositions[visible_in]
 
     def archive(self, body: Message | str, worker: str = "matching") -> Transition:
-        """Archive one message of the dead-letter queue."""
+        """Archive one message from the dead-letter queue and return the transition."""
         self.before = self.snapshot()
         outbox = Outbox(self.maintenance, settings().queue_urls, clock=self.clock)
         archiver = Archiver(self.maintenance, outbox, RedeliverPolicy(), self.clock)
@@ -212,7 +212,7 @@ class Scenario:
         return self.transition(disposition, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))
 
     def run_watchdog(self) -> Transition:
-        """Run the watchdog."""
+        """Run the watchdog and return the transition."""
         self.before = self.snapshot()
         config = settings()
         outbox = Outbox(self.maintenance, config.queue_urls, clock=self.clock)
@@ -220,7 +220,7 @@ class Scenario:
         return self.transition("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
 
     def upload(self) -> str:
-        """Return an S3 event about a tenant's file."""
+        """Return an S3 event for a tenant's file, and observe the upload's row from now on."""
         self.table = "acquisition_job"
         self.make_tenant("beta")
         s3_object = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
@@ -304,19 +304,19 @@ def take_over(scenario: Scenario) -> Callable[[TenantAttempt], Succeeded]:
 def fail_settlement(
     scenario: Scenario, work: Callable[[TenantAttempt], Any], *failures: Exception, committed: bool = False
 ) -> Callable[..., Transition]:
-    """Fail the settlement's transactions before or after their commit."""
+    """Return a function that consumes a message while the settlement's transactions fail."""
     scenario.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
     scenario.flaky.commit_then_fail = committed
     return lambda message: scenario.consume(message, work, database=scenario.flaky)
 
 
 def older_copy(message: Message) -> Message:
-    """Return the message from before the work item was parked or restarted."""
+    """Return the message sent before the work item was parked or restarted."""
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 
 def newer_copy(message: Message) -> Message:
-    """Return a message whose transaction the database has lost."""
+    """Return a newer message, as if the database had lost its transaction."""
     return message.model_copy(update={"send_number": message.send_number + 1})
 
 
@@ -521,7 +521,7 @@ TRANSITIONS_BY_FUNCTION = {
     "fail": {"permanent failure", "transient failure, last attempt", "exhausted"},
     "return_to_queue": {"dead-letter queue: returned"},
 }
-"""Functions of the store that change a work item's state, with transitions."""
+"""Functions in `sql` that change a work item's state, with their transitions."""
 
 
 def test_table_covers_every_state_changing_function() -> None:

@@ -1,4 +1,4 @@
-"""Waking of pending work items."""
+"""`wake` makes pending work items due immediately."""
 
 from collections.abc import Callable
 from datetime import timedelta

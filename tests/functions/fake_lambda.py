@@ -22,7 +22,7 @@ MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
 class ProcessKilled(BaseException):
-    """Ends the watchdog process."""
+    """Simulated end of the watchdog process."""
 
 
 def refusal(code: str, operation: str, status: int = 400) -> ClientError:
@@ -30,12 +30,12 @@ def refusal(code: str, operation: str, status: int = 400) -> ClientError:
 
 
 def do_nothing() -> None:
-    """Continue without a crash."""
+    """Default hook, which does not crash."""
 
 
 @dataclass
 class FakeLambda:
-    """Event source mappings whose changes are delayed, as in AWS. Records what disabled them."""
+    """Event source mappings that change with a delay, as in AWS. `disabled_by` records the principal."""
 
     states: dict[UUID, str] = field(default_factory=lambda: {MAPPING: "Enabled", OTHER: "Enabled"})
     disabled_by: dict[UUID, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class FakeLambda:
             self.disabled_by[mapping] = principal
 
     def settle(self) -> None:
-        """Apply every pending change."""
+        """Apply all pending changes."""
         settled_states = {"Enabling": "Enabled", "Updating": "Enabled", "Disabling": "Disabled"}
         self.states = {mapping: settled_states.get(state, state) for mapping, state in self.states.items()}
 
@@ -98,7 +98,7 @@ _uuid = UUID
 
 @dataclass
 class WatchdogHarness:
-    """A watchdog with its breakers, its clock and fake mappings."""
+    """A watchdog with its breakers, a fake clock and fake mappings."""
 
     pauses: PauseStep
     breakers: ProcessBreakers
@@ -135,7 +135,7 @@ class WatchdogHarness:
 
 
 def pause_matching_queue(watchdog: WatchdogHarness) -> WatchdogHarness:
-    """Pause the queue through an outage of several minutes. Return the harness."""
+    """Pause the matching queue by an outage of several minutes. Return the harness."""
     watchdog.service_fails()
     assert watchdog.minute().paused == ["matching"]
     watchdog.minute()

@@ -1,7 +1,7 @@
 """Ingest one file in this process: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
 
-Print JSON: peak memory in MiB of this process and of its largest child, CPU seconds of this process and of its
-children, the outcome of the ingestion, and the number of stored files.
+Prints the outcome of the ingestion and the number of stored files as JSON. The output also has the peak memory in MiB
+of this process and of its largest child, and the CPU seconds of this process and of its children.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from tests.peak_memory import peak_megabytes, peak_megabytes_of_children
 
 
 class _Body(io.BufferedReader):
-    """A file as S3 streams it."""
+    """A file with the interface of a response body from S3."""
 
     def iter_chunks(self, size: int) -> Any:
         return iter(lambda: self.read(size), b"")
 
 
 class _Folder:
-    """Fake S3 with one file to read. Counts stored files."""
+    """Fake S3 that contains one file and counts stored files."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -34,7 +34,7 @@ DONE: dict[str, list[Any]] = {"batchItemFailures": []}
 
 
 class Ingestion:
-    """Ingests files. `model` and `textract` are the scripted services."""
+    """Harness that ingests files. `model` and `textract` are scripted services."""
 
     def __init__(self, database: Database, url: str, admin: Connection, tenant_id: UUID, clock: Clock) -> None:
         self.model, self.textract = Server(), Server()
@@ -50,7 +50,7 @@ class Ingestion:
         self._textract: Any = None
 
     def client(self, service: str) -> Any:
-        """Return a client. Replaces `aws.client`."""
+        """Return a client for an AWS service. This method replaces `aws.client`."""
         if service == "textract" and self._textract is None:
             make_client: Any = boto3.client
             single_attempt = Config(retries={"total_max_attempts": 1})  # botocore retries would wait in real time
@@ -97,17 +97,17 @@ class Ingestion:
         return consumer.handle(event(*map(record, messages)), context or Context(300))
 
     def document(self, id_: UUID) -> dict[str, Any]:
-        """Return the row of a document."""
+        """Return a document's row."""
         (document_row,) = [row for row in rows(self.admin, "document") if row["id"] == str(id_)]
         return document_row
 
     def job(self, id_: UUID) -> dict[str, Any]:
-        """Return the ingestion job of a document."""
+        """Return a document's ingestion job."""
         (job_row,) = [row for row in rows(self.admin, "ingestion_job") if row["id"] == str(id_)]
         return job_row
 
     def redeliver(self, id_: UUID) -> None:
-        """Make pending work due and send its message again."""
+        """Make a pending ingestion due and send its message again."""
         self.admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL WHERE id = %s", [id_])
         job = self.job(id_)
         message = Message(work_id=id_, revision=job["revision"], send_number=job["send_number"])
@@ -152,6 +152,6 @@ def ingestion(
 
 
 def requested_document(request: Any) -> dict[str, Any]:
-    """Return the document that a request to the model contains."""
+    """Return the document in a request to the model."""
     document: dict[str, Any] = json.loads(request.user.removeprefix("<document>\n").removesuffix("\n</document>"))
     return document

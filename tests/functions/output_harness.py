@@ -30,7 +30,7 @@ WORKER = {"name": "document_output", "timeout": 120, "permits": 4, "start_margin
 
 
 class Resolver:
-    """Resolves every name to this machine."""
+    """Resolver that returns `answers` for every name, by default this machine."""
 
     def __init__(self) -> None:
         self.answers: Sequence[str] = ["127.0.0.1"]
@@ -60,14 +60,14 @@ class OutputHarness:
         return secret
 
     def change(self) -> Change:
-        """Return an audit change by an admin of the tenant, dated now."""
+        """Return an audited change by the tenant's admin at the current time."""
         return Change(self.tenant_id, "kim", self.clock())
 
     def export(self, prefix: str = "erp/in", name: str = "erp") -> None:
         destinations.add(self.admin, self.change(), NewDestination(name, "s3", prefix, ["cluster"]))
 
     def result(self, outcome: str = "matched", cluster: UUID | None = None) -> UUID:
-        """Store an outcome of a cluster and enqueue its deliveries. Return the cluster."""
+        """Store a cluster's result and enqueue its deliveries. Return the cluster's id."""
         if cluster is None:
             cluster = make_document(self.admin, self.tenant_id, {"invoice_number": "R-1"}, type="invoice")
             self.admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [cluster])
@@ -77,14 +77,14 @@ class OutputHarness:
         return cluster
 
     def offers(self) -> UUID:
-        """Store the offers of a shard and enqueue their deliveries. Return its id."""
+        """Store a shard's offers and enqueue their deliveries. Return the shard's id."""
         shard = uuid4()
         with self.database.tenant(self.tenant_id) as connection:
             enqueue(connection, self.tenant_id, "offers", shard, lambda: '{"completed": 3}', self.clock())
         return shard
 
     def due_messages(self) -> list[Message]:
-        """Return the due messages."""
+        """Return the messages of all due deliveries, oldest first."""
         outbox_rows = self.admin.execute(
             """SELECT o.work_id, o.revision, o.send_number FROM output_job j JOIN outbox o
                ON o.work_id = j.id AND o.revision = j.revision AND o.send_number = j.send_number

@@ -1,4 +1,4 @@
-"""The watchdog measures stuck work by worker. Healthy work counts as zero."""
+"""The watchdog measures each worker's stuck work items. Healthy work items count as zero."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Measure = Callable[[], dict[Metric, float]]
 
 @pytest.fixture
 def measure_matching(maintenance_database: Database, clock: Clock) -> Measure:
-    """Return the current measurements of matching."""
+    """`measure_matching()` returns the current measurements of the matching worker."""
 
     def measure_matching() -> dict[Metric, float]:
         metrics = measure(maintenance_database, ["matching"], now=clock(), unsent_after=timedelta(seconds=60))
@@ -42,7 +42,7 @@ def test_idle_system_measures_zero(measure_matching: Measure) -> None:
     assert set(measure_matching().values()) == {0}
 
 
-def test_stuck_work_is_old_and_without_a_lease(
+def test_stuck_work_item_is_old_without_valid_lease(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     claimed_at, expired_at = clock() - timedelta(minutes=10), clock()
@@ -60,7 +60,7 @@ def test_stuck_work_is_old_and_without_a_lease(
     assert measure_matching()[Metric.STUCK_IN_PROGRESS] == 1
 
 
-def test_pending_work_after_an_attempt_awaits_a_retry(
+def test_pending_work_item_after_attempt_awaits_retry(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     pending()
@@ -71,7 +71,7 @@ def test_pending_work_after_an_attempt_awaits_a_retry(
     assert measure_matching()[Metric.WAITING_FOR_RETRY] == 2
 
 
-def test_oldest_pending_work_is_due_for_longest(
+def test_pending_age_is_that_of_oldest_item(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     start_revision(admin, "matching", [pending().work_id], clock())
@@ -82,7 +82,7 @@ def test_oldest_pending_work_is_due_for_longest(
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 120
 
 
-def test_scheduled_work_is_not_due(
+def test_pending_age_starts_at_due_time(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -95,7 +95,7 @@ def test_scheduled_work_is_not_due(
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 10
 
 
-def test_resend_does_not_reset_the_age(
+def test_resend_does_not_reset_pending_age(
     measure_matching: Measure,
     maintenance_database: Database,
     admin: Connection,
@@ -109,14 +109,14 @@ def test_resend_does_not_reset_the_age(
     )
     start_revision(admin, "matching", [pending().work_id], clock())
     clock.advance(minutes=1)
-    assert watchdog.run().sent == 1  # this message gets lost
+    assert watchdog.run().sent == 1  # as if this message were lost
     clock.advance(minutes=20)
     assert watchdog.run().resent == {"matching": 1}
 
     assert measure_matching()[Metric.OLDEST_PENDING_SECONDS] == 21 * 60
 
 
-def test_overdue_message_counts_as_unsent_after_a_margin(
+def test_unsent_message_is_overdue_after_a_minute(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     (outbox_message,) = start_revision(admin, "matching", [pending().work_id], clock())
@@ -149,7 +149,7 @@ def add_dead_letter(admin: Connection, tenant_id: UUID, worker: str, *, at: obje
     )
 
 
-def test_dead_letters_count_while_they_are_pending(
+def test_only_pending_dead_letters_are_counted(
     measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID
 ) -> None:
     for _ in range(2):
@@ -164,7 +164,7 @@ def test_dead_letters_count_while_they_are_pending(
 def test_dead_letters_of_a_missed_minute_are_measured(
     measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the previous one, 1 too old
+    for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the minute before, 1 too old
         add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
 
     measure_matching()
@@ -186,7 +186,7 @@ def test_dead_letter_rate_covers_five_minutes(
     assert [line["DeadLetterRate"] for line in lines] == [[0.01]]
 
 
-def test_kinds_of_work_are_measured_separately(
+def test_workers_are_measured_separately(
     maintenance_database: Database, admin: Connection, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     document = pending(status="succeeded").work_id
@@ -267,7 +267,7 @@ def test_recovery_reports_depths_and_lost_messages(
     watchdog.run()
     capsys.readouterr()
 
-    sqs.depths[QUEUE_URL] = 7  # for each of the three message counts of SQS
+    sqs.depths[QUEUE_URL] = 7  # returned for each of SQS's three message counts
     watchdog.run()
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
 

@@ -42,7 +42,7 @@ def run_and_kill_watchdog(watchdog: WatchdogHarness, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_watchdog_killed_while_pausing_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
+def test_interrupted_pause_is_completed_by_next_run(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
     watchdog.service_fails()
     run_and_kill_watchdog(watchdog, point)
     assert status(admin) == "pausing"
@@ -55,7 +55,7 @@ def test_watchdog_killed_while_pausing_is_continued(point: str, watchdog: Watchd
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_recovery_during_a_killed_pause_resumes_the_queue(
+def test_recovery_after_interrupted_pause_resumes_the_queue(
     point: str, watchdog: WatchdogHarness, admin: Connection
 ) -> None:
     watchdog.service_fails()
@@ -67,7 +67,7 @@ def test_recovery_during_a_killed_pause_resumes_the_queue(
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_watchdog_killed_while_resuming_is_continued(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
+def test_interrupted_resume_is_completed_by_next_run(point: str, watchdog: WatchdogHarness, admin: Connection) -> None:
     pause_matching_queue(watchdog)
     watchdog.service_recovers()
     run_and_kill_watchdog(watchdog, point)
@@ -85,7 +85,7 @@ def test_crash_while_resuming_is_not_a_manual_change(watchdog: WatchdogHarness) 
     assert watchdog.minute().paused == ["matching"]
 
 
-def test_pause_row_outlives_calls_in_progress(
+def test_pause_row_remains_during_running_calls(
     start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda, admin: Connection
 ) -> None:
     slow_watchdog, other_watchdog = start_watchdog(MATCHING), start_watchdog(MATCHING)
@@ -127,7 +127,7 @@ def test_concurrent_watchdogs_act_like_one(start_watchdog: Callable[..., Watchdo
 class History(RuleBasedStateMachine):
     """Outages, manual changes and watchdog crashes, in any order.
 
-    An operator disables the mapping only while no row records our pause, because the two look the same.
+    An operator disables the mapping only while no row records the watchdog's pause, because the two look the same.
     """
 
     watchdog: WatchdogHarness
@@ -144,7 +144,7 @@ class History(RuleBasedStateMachine):
 
     @initialize(is_idle=st.booleans())
     def begin(self, is_idle: bool) -> None:
-        """Start half of the histories with a paused queue, which random steps rarely reach."""
+        """Start half of the histories with a paused queue, because random steps rarely pause it."""
         if not is_idle:
             self.watchdog.service_fails()
             self.watchdog.minute()
@@ -207,4 +207,4 @@ def test_no_history_leaves_queue_paused(watchdog: WatchdogHarness, admin: Connec
     run_state_machine_as_test(
         BoundHistory, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
     )
-    assert {(MAPPING, False), (MAPPING, True)} <= set(watchdog.lambda_.calls)  # otherwise the histories prove nothing
+    assert {(MAPPING, False), (MAPPING, True)} <= set(watchdog.lambda_.calls)  # both were tried

@@ -120,7 +120,7 @@ def test_new_outage_before_resume_keeps_queue_paused(watchdog: WatchdogHarness, 
     assert [watchdog.minute().paused for _ in range(5)] == [[]] * 5  # the operator overrode the pause for this outage
 
 
-def test_worker_without_the_dependency_is_resumed(
+def test_worker_that_lost_its_dependency_is_resumed(
     watchdog: WatchdogHarness, start_watchdog: Callable[..., WatchdogHarness]
 ) -> None:
     pause_matching_queue(watchdog)
@@ -129,7 +129,7 @@ def test_worker_without_the_dependency_is_resumed(
     assert start_watchdog(DependentWorker("matching", MAPPING, "llm:openai")).minute().resumed == []
 
 
-def test_deleted_mapping_is_forgotten(
+def test_pause_of_deleted_mapping_is_released(
     start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda, admin: Connection
 ) -> None:
     pause_matching_queue(start_watchdog(MATCHING))
@@ -192,7 +192,7 @@ def test_manually_paused_queue_stays_paused(
     assert watchdog.state() == "Enabled"
 
 
-def test_manual_pause_during_resume_wins(
+def test_manual_pause_during_resume_takes_precedence(
     watchdog: WatchdogHarness, lambda_: FakeLambda, maintenance_database: Database
 ) -> None:
     pause_matching_queue(watchdog)
@@ -297,7 +297,7 @@ def test_watchdog_probes_service_without_other_callers(
     watchdog = start_watchdog(MATCHING, probes={LLM: probe})
     watchdog.service_fails()
     assert [bool(watchdog.minute().paused) for _ in range(5)] == [True, False, False, False, False]
-    assert len(calls) == 3  # after 60, 120 and 240 s: each failure doubles the wait
+    assert len(calls) == 3  # after 60, 120 and 240 s, because each failure doubles the delay
     failures.clear()
     assert [bool(watchdog.minute().resumed) for _ in range(5)].count(True) == 1
     assert len(calls) == 4
@@ -334,7 +334,7 @@ def test_each_run_emits_metrics_of_open_breakers(
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([], [])
     watchdog.service_fails()
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([LLM], [LLM])
-    clock.advance(seconds=30)  # due, without another caller
+    clock.advance(seconds=30)  # the probe is due, but nothing calls the service
     assert (watchdog.pauses.run().open, metric_names(capsys)) == ([], [])
     assert (start_watchdog(MATCHING).pauses.run().open, metric_names(capsys)) == ([LLM], [LLM])
 
@@ -360,7 +360,7 @@ def test_unavailable_destinations_are_counted_without_service_alarms(
 @pytest.mark.parametrize("state", ["Creating", "Enabling", "Disabling", "Updating", "Deleting"])
 @pytest.mark.parametrize("status", [None, "pausing", "paused", "released"])
 @pytest.mark.parametrize("since", [None, 0, 100])
-def test_no_decision_during_a_transition(state: str, status: str | None, since: int | None) -> None:
+def test_mapping_in_transition_requires_no_action(state: str, status: str | None, since: int | None) -> None:
     row = None if status is None else Row(status, NOW)
     outage = None if since is None else Outage(NOW + timedelta(seconds=since), NOW)
     now = NOW + timedelta(hours=1)

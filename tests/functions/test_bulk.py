@@ -47,7 +47,7 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 @pytest.fixture
 def bulk_engine(harness: BulkHarness, database_url: str) -> Any:
-    single_connection = Database(database_url, max_connections=1)  # as on Lambda
+    single_connection = Database(database_url, max_connections=1)  # one connection, as on Lambda
     outbox = Outbox(
         single_connection, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: harness.now, random=lambda: 0.0
     )
@@ -64,7 +64,7 @@ def test_every_action_has_one_definition():
     assert sorted(actions) == sorted(store.ACTIONS)
 
 
-def test_each_message_is_delayed_until_its_turn(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
+def test_bulk_messages_are_delayed_at_requested_rate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
     harness.fail(100, interval=0.1)
     harness.request(rate=4)
     assert run(bulk_engine) == {"operations": 1, "items": 100}
@@ -86,7 +86,9 @@ def test_steps_without_time_left_run_later(
     assert run(bulk_engine) == {"operations": 0, "items": 0}
 
 
-def test_operations_alternate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+def test_concurrent_operations_take_turns(
+    bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(engine.run_step, "__kwdefaults__", {"batch_size": 2})
     dead_letters = harness.fail(20)
     large = harness.request()
@@ -100,7 +102,7 @@ def test_operations_alternate(bulk_engine: Engine, harness: BulkHarness, sqs: Fa
 @pytest.mark.parametrize(
     ("error", "is_failure"), [(ConflictError("the row is locked"), False), (ValueError("the value 4711"), True)]
 )
-def test_failing_operation_blocks_no_other(
+def test_failing_operation_does_not_block_others(
     bulk_engine: Engine,
     harness: BulkHarness,
     sqs: FakeSqs,

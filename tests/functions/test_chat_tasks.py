@@ -55,7 +55,7 @@ def chat(
     model_server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> TaskHarness:
-    """Conversations of a tenant with a budget of two LLM calls a day, and none for documents."""
+    """A tenant's conversations, with two LLM calls per day for chat and none for documents."""
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
@@ -144,7 +144,7 @@ def delete_conversation(chat: TaskHarness, session: UUID) -> None:
 
 
 def lose_worker(chat: TaskHarness) -> None:
-    """Start the last permitted attempt of a message without ending it."""
+    """Start a message's last permitted attempt, whose lease has expired."""
     expired = chat.clock.now - timedelta(minutes=5)
     chat.admin.execute(
         "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
@@ -166,7 +166,7 @@ def test_dead_lettered_message_stores_no_content(
         joined = archive(body)
         delete_conversation(chat, session)
     else:
-        chat.run(body)  # detects the loss
+        chat.run(body)  # records that the worker was lost
         delete_conversation(chat, session)
         joined = archive(body)
 
@@ -188,7 +188,7 @@ def test_deleted_conversation_leaves_no_content_anywhere(
     model_server.add_steps(Answer(f"Re: {SECRET}"), Raw(400, f'{{"error": {{"message": "{SECRET}"}}}}'.encode()))
 
     for body in chat.bodies()[:2]:
-        chat.run(body)  # answered, and failed permanently
+        chat.run(body)  # the first is answered, the second fails permanently
     assert sorted(row["status"] for row in rows(admin, "task")) == ["failed", "pending", "succeeded"]
     assert len(model_server.requests) == 2
     with chat.database.tenant(chat.tenant_id) as connection:
@@ -219,7 +219,7 @@ def test_message_is_archived_without_its_content(
     assert json.loads(dead_letter["body"]) == body | {"payload": {"$omitted": "The task contains the payload."}}
 
 
-def test_permanently_refused_claim_stores_no_content(
+def test_permanently_rejected_claim_stores_no_content(
     chat: TaskHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_message(chat, SECRET)

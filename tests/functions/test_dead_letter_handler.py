@@ -1,4 +1,4 @@
-"""Batches of the archiver: acknowledged and retained messages."""
+"""Archiver batches: acknowledged and retained messages."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
 
 
 def dlq_record(body: str | Message, worker: str = "matching", **options: Any) -> dict[str, Any]:
-    """Return a record of a worker's dead-letter queue, sent now."""
+    """Return a record from a worker's dead-letter queue with the current time as send time."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
     sqs_record = record(body, arn=arn, **options)
     sqs_record["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))
@@ -102,7 +102,7 @@ def test_records_without_time_left_stay_untouched(
     assert retained_ids(dead_letters.handle(event(*batch), context)) == []
 
 
-def test_batch_of_bad_bodies_creates_dead_letters(dead_letters: ModuleType, admin: Connection) -> None:
+def test_each_unreadable_body_becomes_a_dead_letter(dead_letters: ModuleType, admin: Connection) -> None:
     batch = [dlq_record(body) for body in message_bodies.UNREADABLE.values()]
 
     assert retained_ids(dead_letters.handle(event(*batch), Context())) == []
@@ -128,7 +128,7 @@ def test_unexpected_error_retains_only_its_message(
     assert life_cycle(admin, valid.work_id)["send_number"] == 1
 
 
-def test_retained_records_are_counted_except_running_work(
+def test_retained_records_except_running_items_are_counted(
     dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)

@@ -1,6 +1,7 @@
-"""Races of the archiver for a work item, each order forced on a real server.
+"""Races for a work item between the archiver and workers, operators or other archivers.
 
-A trigger stops the archiver between its read and its write: it waits for a lock that the test holds.
+Each order is forced on a real server. A trigger stops the archiver between its read and its write: it waits for a lock
+that the test holds.
 """
 
 import threading
@@ -48,7 +49,7 @@ CREATE TRIGGER stop BEFORE INSERT ON dead_letter FOR EACH ROW EXECUTE FUNCTION s
 
 
 class ConcurrentSessions:
-    """Runs actions in other sessions and waits until they are blocked by locks."""
+    """Runner of actions in other sessions, which waits until locks block them."""
 
     def __init__(self, admin: Connection, admin_database_url: str) -> None:
         self._admin = admin
@@ -56,19 +57,18 @@ class ConcurrentSessions:
         self._pool = ThreadPoolExecutor(max_workers=4)
 
     def begin(self, action: Callable[[], Any], *, waits: int) -> "Future[Any]":
-        """Run `action` until as many sessions as `waits` wait for a lock."""
+        """Start `action` and return once at least `waits` sessions are waiting for a lock."""
         future = self._pool.submit(action)
         deadline = monotonic() + 30
         waiting_sessions = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        while (
-            self._admin.execute(waiting_sessions).fetchall()[0][0] < waits
-        ):  # PostgreSQL does not report new waits, so poll
+        # PostgreSQL does not report new waits, so poll.
+        while self._admin.execute(waiting_sessions).fetchall()[0][0] < waits:
             assert monotonic() < deadline, "the sessions are not waiting"
         return future
 
     @contextmanager
     def paused(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
-        """Run the archiver's `action` up to its first write, and the rest at the end of the block."""
+        """Run the archiver's `action` up to its first write, and complete it after the block."""
         with psycopg.connect(self._url) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [STOP_LOCK])
             yield self.begin(action, waits=1)
@@ -82,7 +82,7 @@ def sessions(admin: Connection, admin_database_url: str) -> ConcurrentSessions:
 
 
 def expired_lease(clock: Clock, **columns: Any) -> dict[str, Any]:
-    """Return columns of work whose lease has expired."""
+    """Return column values of a work item with an expired lease."""
     return {"status": "in-progress", "attempts": 1, "claim_token": 5, "lease_expires_at": clock.now} | columns
 
 
@@ -126,7 +126,7 @@ class BlockedWorker:
 
 @pytest.mark.parametrize("finish", [succeed, fail_permanently, fail_transiently])
 @pytest.mark.parametrize("returns", [0, 2])
-def test_late_settlement_after_the_archivers_read_is_stale(
+def test_settlement_after_archiver_locks_row_is_stale(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -142,7 +142,7 @@ def test_late_settlement_after_the_archivers_read_is_stale(
     clock.advance(seconds=121)
 
     with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:
-        sessions.begin(worker.release.set, waits=2)  # its settlement waits for the row, which the archiver locked
+        sessions.begin(worker.release.set, waits=2)  # the settlement waits for the row that the archiver locked
     assert result_of(archived) is None
 
     assert len(result_of(batch_result)["batchItemFailures"]) == 1  # stale
@@ -164,7 +164,7 @@ def test_late_settlement_after_the_archivers_read_is_stale(
         (fail_transiently, "pending", ["returned"]),
     ],
 )
-def test_late_settlement_before_the_archivers_read_counts(
+def test_settlement_before_archiver_locks_row_is_valid(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -181,7 +181,7 @@ def test_late_settlement_before_the_archivers_read_counts(
     batch_result = worker.begin(record(message))
     clock.advance(seconds=121)
 
-    with psycopg.connect(admin_database_url) as first:  # both wait for the row, the worker before the archiver
+    with psycopg.connect(admin_database_url) as first:  # both wait for the row; the worker comes first
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
         sessions.begin(worker.release.set, waits=1)
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=2)
@@ -195,7 +195,7 @@ def test_late_settlement_before_the_archivers_read_counts(
     assert len(rows(admin, "failure_event")) == (finish is fail_permanently)
 
 
-def test_live_lease_retains_the_message_until_it_ends(
+def test_valid_lease_retains_message_until_attempt_ends(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -213,7 +213,7 @@ def test_live_lease_retains_the_message_until_it_ends(
     assert actions(admin) == ["dropped"]
 
 
-def test_heartbeat_neither_waits_nor_revives_archived_work(
+def test_heartbeat_neither_waits_nor_revives_archived_item(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -235,7 +235,7 @@ def test_heartbeat_neither_waits_nor_revives_archived_work(
     assert life_cycle(admin, message.work_id)["lease_expires_at"] is None
 
 
-def test_heartbeat_before_the_archivers_read_keeps_the_work(
+def test_heartbeat_before_archiving_retains_the_message(
     archiver: Archiver, database: Database, clock: Clock, pending: Pending
 ) -> None:
     message = pending(**expired_lease(clock))
@@ -248,7 +248,7 @@ def test_heartbeat_before_the_archivers_read_keeps_the_work(
 # -- the same message, delivered again ---------------------------------------------------------------------------------
 
 
-def test_message_received_during_a_return_is_stale(
+def test_message_received_during_dlq_return_is_stale(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -275,7 +275,7 @@ def test_message_received_during_a_return_is_stale(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
 
 
-def test_concurrent_claim_keeps_its_work(
+def test_concurrent_claim_retains_the_message(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -297,13 +297,13 @@ def test_concurrent_claim_keeps_its_work(
 
 
 def retry_by_operator(database_url: str, message: Message, clock: Clock) -> None:
-    """Commit a retry by an operator, which is a new revision."""
+    """Commit an operator's retry, which starts a new revision."""
     with psycopg.connect(database_url) as connection:
         start_revision(connection, "matching", [message.work_id], clock.now)
 
 
 @pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_operators_retry_after_the_archivers_read_wins(
+def test_operator_retry_during_archiving_supersedes_it(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -323,7 +323,7 @@ def test_operators_retry_after_the_archivers_read_wins(
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["revision"], row["send_number"], row["attempts"]) == ("pending", 2, 0, 0)
     assert (row["dlq_returns"], row["failed_at"], row["error"]) == (0, None, None)
-    # Both messages are due. The archiver's belongs to an older revision and runs nothing.
+    # Both messages are due. The archiver's message belongs to an older revision and is dropped.
     consumer = make_consumer(database, lambda attempt: succeed(), clock)
     for due in (message.model_copy(update={"send_number": 1}), message.model_copy(update={"revision": 2})):
         assert consumer.handle(event(record(due)), Context()) == {"batchItemFailures": []}
@@ -333,7 +333,7 @@ def test_operators_retry_after_the_archivers_read_wins(
 
 
 @pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_operators_retry_first_makes_the_message_stale(
+def test_archiver_drops_message_superseded_by_operator_retry(
     archiver: Archiver,
     admin: Connection,
     admin_database_url: str,
@@ -355,7 +355,7 @@ def test_operators_retry_first_makes_the_message_stale(
     assert rows(admin, "dead_letter") == []
 
 
-def test_concurrently_deleted_tenant_deletes_its_work(
+def test_concurrent_tenant_deletion_deletes_its_work_items(
     archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, sessions: ConcurrentSessions
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
@@ -388,7 +388,7 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
 
 
 def effects(admin: Connection) -> list[Any]:
-    """Return all effects of a settlement, except the audit trail and the note of the message."""
+    """Return all effects of a settlement, except the audit trail and the attached message id."""
     dead_letters = rows(admin, "dead_letter")
     for dead_letter in dead_letters:
         dead_letter["payload"].pop("dead_letter_queue_message", None)
@@ -483,7 +483,7 @@ def unavailable_database(maintenance_database_url: str) -> Iterator[UnavailableD
 
 @pytest.mark.parametrize("lost_at", ["before", "after"])
 @pytest.mark.parametrize("situation", [*SITUATIONS, "unreadable", "unknown"])
-def test_lost_database_retains_the_message_until_settled_once(
+def test_database_outage_retains_message_until_settled_once(
     unavailable_database: UnavailableDatabase,
     admin: Connection,
     sqs: FakeSqs,

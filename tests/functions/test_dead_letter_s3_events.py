@@ -18,14 +18,14 @@ __all__ = ["archiver"]
 
 
 @pytest.mark.parametrize("name", message_bodies.EVENTS_WITHOUT_UPLOAD)
-def test_s3_event_without_objects_leaves_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
+def test_s3_event_without_objects_stores_nothing(archiver: Archiver, admin: Connection, name: str) -> None:
     assert archiver.process("acquisition", dlq_record(message_bodies.EVENTS_WITHOUT_UPLOAD[name])) is None
 
     assert rows(admin, "acquisition_job") == rows(admin, "dead_letter") == []
 
 
 @pytest.mark.parametrize("name", message_bodies.ENCODED_KEYS)
-def test_unattempted_upload_is_returned_by_its_decoded_key(
+def test_unattempted_upload_is_returned_with_decoded_key(
     archiver: Archiver, admin: Connection, make_tenant: Callable[..., UUID], name: str
 ) -> None:
     tenant_id = make_tenant("acme")
@@ -76,7 +76,7 @@ def test_event_of_several_uploads_settles_each_once(
 
 
 @pytest.mark.parametrize("is_own_tenant", [False, True])
-def test_upload_before_its_tenant_is_returned_to_it(
+def test_returned_upload_is_assigned_to_new_tenant(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID], is_own_tenant: bool
 ) -> None:
     arrival = dlq_record(s3_event(object_created("uploads/acme/a.xml")))

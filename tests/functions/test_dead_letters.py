@@ -1,4 +1,4 @@
-"""Every branch of the archiver for a message in a dead-letter queue."""
+"""How the archiver handles messages from a dead-letter queue."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def actions(admin: Connection) -> list[str]:
     return [entry["action"] for entry in rows(admin, "dead_letter_audit")]
 
 
-def test_unattempted_work_is_returned_with_delay_and_message(
+def test_unattempted_work_item_is_returned_with_delayed_message(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -73,7 +73,7 @@ def test_unattempted_work_is_returned_with_delay_and_message(
     assert rows(admin, "dead_letter") == []
 
 
-def test_work_of_a_killed_worker_is_returned(
+def test_work_item_of_killed_worker_is_returned(
     archiver: Archiver,
     admin: Connection,
     clock: Clock,
@@ -89,7 +89,7 @@ def test_work_of_a_killed_worker_is_returned(
     assert row["claim_token"] > 0
 
 
-def test_work_is_not_returned_a_third_time(
+def test_work_item_fails_instead_of_third_return(
     archiver: Archiver,
     admin: Connection,
     pending: Pending,
@@ -120,7 +120,7 @@ def test_unsettled_last_attempt_is_dead_lettered(
     assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_running_work_retains_its_message_until_lease_expiry(
+def test_running_work_item_retains_message_until_lease_expiry(
     archiver: Archiver,
     admin: Connection,
     clock: Clock,
@@ -133,7 +133,7 @@ def test_running_work_retains_its_message_until_lease_expiry(
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", None])
-def test_message_of_ended_work_is_audited_without_changes(
+def test_message_of_ended_work_item_is_only_audited(
     archiver: Archiver,
     admin: Connection,
     pending: Pending,
@@ -190,10 +190,10 @@ def test_unreadable_message_is_dead_lettered_once(
     assert rows(admin, "acquisition_job") == []
 
 
-def test_already_archived_message_joins_its_dead_letter(
+def test_dead_lettered_message_is_not_dead_lettered_again(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock
 ) -> None:
-    """The worker archived it and crashed three times before acknowledging. SQS keeps the message id."""
+    """The worker dead-lettered the message, but crashed three times before acknowledging it."""
     message = record("not JSON")
     make_consumer(database, lambda attempt: Succeeded(lambda connection: Effects()), clock).handle(
         event(message), Context()
@@ -208,7 +208,7 @@ def test_already_archived_message_joins_its_dead_letter(
 
 
 @pytest.mark.parametrize("form", message_bodies.UNUSUAL_ENCODINGS)
-def test_unusual_message_format_finds_its_work(
+def test_unusual_message_format_finds_its_work_item(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
@@ -229,7 +229,7 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dlq_record('{"schema_version": 2}')
-    clock.advance(days=11)  # 12 days and some hours after it was sent
+    clock.advance(days=11)  # more than 12 days after it was sent
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", message)
 
@@ -289,26 +289,21 @@ def test_repeated_message_is_archived_once(archiver: Archiver, admin: Connection
     assert actions(admin) == ["returned", "dropped"]  # the second message has an outdated send number
 
 
-def test_message_after_failed_work_joins_its_dead_letter(
-    archiver: Archiver, admin: Connection, pending: Pending
-) -> None:
+def test_later_message_is_attached_to_dead_letter(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(dlq_returns=2, attempts=1)
-    archiver.process("matching", dlq_record(message))  # archived by the archiver itself
+    archiver.process("matching", dlq_record(message))  # dead-lettered by the archiver itself
     followed = dlq_record(message)
 
     archiver.process("matching", followed)
 
     (dead_letter,) = rows(admin, "dead_letter")
     assert dead_letter["payload"]["dead_letter_queue_message"] == followed.message_id
-    assert actions(admin) == [
-        "dead-lettered",
-        "message-attached",
-        "message-attached",
-    ]  # for the original message and for the next one
+    # Both the original message and the later message are attached.
+    assert actions(admin) == ["dead-lettered", "message-attached", "message-attached"]
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_last_settled_error_accompanies_the_worker_loss(
+def test_lost_worker_error_includes_last_settled_error(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     expired = clock.now - timedelta(seconds=1)
@@ -320,7 +315,7 @@ def test_last_settled_error_accompanies_the_worker_loss(
     assert dead_letter["metadata"]["last_error"]["message"].endswith("; the last error: S3 is slow")
 
 
-def test_late_worker_cannot_settle_returned_work(
+def test_late_worker_cannot_settle_returned_work_item(
     archiver: Archiver, admin: Connection, database: Database, clock: Clock, pending: Pending
 ) -> None:
     expired = clock.now - timedelta(seconds=1)
@@ -338,12 +333,12 @@ def test_late_worker_cannot_settle_returned_work(
 
 
 def last_sent_body(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
-    """Return the body of the latest message to a queue."""
+    """Return the body of the last message sent to a queue."""
     body: str = sqs.sent[queue][-1]["MessageBody"]
     return body
 
 
-def test_unattempted_work_is_returned_without_limit(
+def test_unattempted_work_item_is_returned_without_limit(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -357,7 +352,9 @@ def test_unattempted_work_is_returned_without_limit(
         archiver.process("matching", dlq_record(body or message))
         waits.append((life_cycle(admin, message.work_id)["next_attempt_at"] - clock()) / timedelta(minutes=1))
         clock.advance(hours=2)
-        Watchdog(settings(), archiver._database, archiver._outbox, clock).run()  # sends messages due after 15 minutes
+        Watchdog(
+            settings(), archiver._database, archiver._outbox, clock
+        ).run()  # sends messages delayed by more than 15 minutes
         body = last_sent_body(sqs)
 
     assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
@@ -368,7 +365,7 @@ def test_unattempted_work_is_returned_without_limit(
     assert [line["ReturnedUnattempted"] for line in metrics if "ReturnedUnattempted" in line] == [[1.0]] * 8
 
 
-def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_dlq_returns_count_after_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(attempts=1, send_number=5)
 
     archiver.process("matching", dlq_record(message))
@@ -377,7 +374,7 @@ def test_returns_count_from_the_first_attempt(archiver: Archiver, admin: Connect
     assert (row["status"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 6)
 
 
-def test_work_is_returned_twice_and_then_fails(
+def test_work_item_is_returned_twice_then_fails(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1)
@@ -422,7 +419,7 @@ def test_second_failure_reopens_dead_letter_and_notifies(
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(0, 300), (1, 300), (2, 1800)])
-def test_returned_work_waits_for_the_retry_delay(
+def test_returned_work_item_waits_for_retry_delay(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, attempts: int, wait: int
 ) -> None:
     message = pending(attempts=attempts)
@@ -432,7 +429,7 @@ def test_returned_work_waits_for_the_retry_delay(
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=wait)
 
 
-def test_returned_work_keeps_its_later_due_time(
+def test_returned_work_item_keeps_later_due_time(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     due_at = clock.now + timedelta(seconds=1500)
@@ -457,7 +454,7 @@ def test_closed_dead_letter_stays_closed(archiver: Archiver, admin: Connection, 
     assert actions(admin)[-1] == "dropped"
 
 
-def test_work_of_a_deleted_tenant_is_audited(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_work_item_of_deleted_tenant_is_audited(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending()
     admin.execute("DELETE FROM tenant")
 
@@ -466,7 +463,7 @@ def test_work_of_a_deleted_tenant_is_audited(archiver: Archiver, admin: Connecti
     assert actions(admin) == ["dropped-unknown"]
 
 
-def test_message_newer_than_its_row_enqueues_current_one(
+def test_message_newer_than_row_enqueues_current_message(
     archiver: Archiver, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
@@ -480,7 +477,7 @@ def test_message_newer_than_its_row_enqueues_current_one(
     assert life_cycle(admin, message.work_id)["dlq_returns"] == 0
 
 
-def test_unavailable_queue_leaves_returned_work_in_outbox(
+def test_unavailable_queue_leaves_returned_message_in_outbox(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()

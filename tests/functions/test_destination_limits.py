@@ -1,4 +1,4 @@
-"""A slow destination cannot use all permits. Deferred deliveries lose no attempt."""
+"""A slow destination cannot use all permits. Deferred deliveries spend no attempt."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -26,7 +26,7 @@ NOW = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 class Seconds:
-    """A clock in seconds that the test sets."""
+    """A clock in seconds that tests set."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -41,7 +41,7 @@ def call(limiter: DestinationLimiter, seconds: Seconds, destination: UUID, durat
 
 
 def count_granted_slots(limiter: DestinationLimiter, destination: UUID, requested: int) -> int:
-    """Return how many of `wanted` concurrent calls a destination may make."""
+    """Return how many of `requested` concurrent calls are permitted to a destination."""
     with ExitStack() as open_slots:
         for number in range(requested):
             try:
@@ -56,7 +56,7 @@ def test_slow_destination_may_use_half_the_permits():
     assert row.permits == 2 * MAX_SLOW_CALLS
 
 
-def test_slow_destination_is_limited_and_others_are_not():
+def test_only_slow_destination_is_limited():
     limiter = DestinationLimiter(seconds := Seconds())
     call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
     call(limiter, seconds, QUICK, SLOW_SECONDS - 1)
@@ -64,7 +64,7 @@ def test_slow_destination_is_limited_and_others_are_not():
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_fast_response_or_a_minute_restores_all_slots(later: bool):
+def test_fast_response_or_a_minute_removes_limit(later: bool):
     limiter = DestinationLimiter(seconds := Seconds())
     call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
     if later:
@@ -75,7 +75,7 @@ def test_fast_response_or_a_minute_restores_all_slots(later: bool):
 
 
 def test_skipped_call_is_not_a_fast_response():
-    """The breaker was open, or no time was left."""
+    """A call is skipped if the breaker is open or no time is left."""
     limiter = DestinationLimiter(seconds := Seconds())
     call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
     with pytest.raises(BreakerOpenError), limiter.slot(SLOW, "office", NOW):
@@ -91,7 +91,7 @@ def test_slow_failure_counts_as_a_slow_call():
     assert count_granted_slots(limiter, SLOW, 4) == MAX_SLOW_CALLS
 
 
-def test_delivery_without_a_slot_loses_no_attempt(
+def test_delivery_without_free_slot_spends_no_attempt(
     database: Database, admin: Connection, clock: Clock, tenant: UUID, sqs: FakeSqs
 ):
     output = OutputHarness(database, admin, clock, tenant)

@@ -28,14 +28,14 @@ QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
 class DiagnosticsHarness:
-    """Documents of a tenant, with matching and comparison as in the workers."""
+    """A tenant's documents, which are matched and compared as in the workers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._document_count = 0
 
     def file(self, sample: Any, id_: UUID | None = None) -> UUID:
-        """Store a document. By default, ids increase, like the ids that PostgreSQL generates."""
+        """Store a document. By default, ids increase, as in PostgreSQL."""
         self._document_count += 1
         return factories.make_document(
             self.admin,
@@ -63,7 +63,7 @@ class DiagnosticsHarness:
     def compute(
         self, messages: Sequence[OutboxMessage], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
     ) -> list[str]:
-        """Process messages in separate batches. Return the ids of the retained ones."""
+        """Process messages in separate batches. Return the ids of retained messages."""
         consumer = make_consumer(self.database, work, self.clock, worker=WORKER, queue_urls=QUEUES)
         retained = []
         for message in messages:
@@ -72,7 +72,7 @@ class DiagnosticsHarness:
         return retained
 
     def stored_result(self, cluster: UUID) -> dict[str, Any]:
-        """Return the stored result of a cluster."""
+        """Return a cluster's stored result."""
         (row,) = [row for row in rows(self.admin, "cluster_diagnostics") if row["id"] == str(cluster)]
         return row
 
@@ -99,7 +99,7 @@ def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
 
 
 def make_case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
-    """An order, its delivery, and an invoice that bills two too many."""
+    """Store an order, its delivery note, and an invoice that bills two pieces too many."""
     return (
         harness.file(order("4711", lines=[line("A1")])),
         harness.file(delivery("L1", po_reference="4711", lines=[line("A1")])),
@@ -190,7 +190,9 @@ def test_cluster_changed_during_computation_is_computed_again(
         later_messages.extend(harness.match(third))
         return outcome
 
-    assert len(harness.compute(messages[:1], work_slowly)) == 1  # reported: the newer revision has another message
+    assert (
+        len(harness.compute(messages[:1], work_slowly)) == 1
+    )  # reported, although the newer revision has its own message
     row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert metric_totals == {Metric.STALE_CLAIMS: 1}
@@ -243,7 +245,7 @@ def test_removed_cluster_loses_result_and_notifies_receivers(harness: Diagnostic
     assert harness.stored_result(second)["match_status"] == "incomplete"
     (job,) = rows(harness.admin, "output_job")
     assert (job["subject_id"], job["payload"]["outcome"]) == (str(second), "incomplete")
-    harness.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id names the cluster
+    harness.file(order("4711", lines=[line("A1")]), UUID(int=0))  # the smallest id becomes the cluster's id
     messages = harness.match(third, UUID(int=0))
     assert harness.compute(messages) == []
     removed = harness.stored_result(second)
@@ -288,7 +290,7 @@ def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
     )
 
 
-def test_tolerances_of_another_tenant_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
+def test_other_tenants_tolerances_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
     ids = make_case(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]
@@ -305,7 +307,7 @@ def test_contracts_are_not_compared_but_shown_with_clusters(harness: Diagnostics
     assert harness.stored_result(rent)["match_status"] == "matched"
 
 
-def test_matching_requests_left_and_joined_clusters(harness: DiagnosticsHarness):
+def test_matching_recomputes_left_and_joined_clusters(harness: DiagnosticsHarness):
     first = harness.file(order("4711", lines=[line("A1")]))
     second = harness.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
     harness.match(first, second)

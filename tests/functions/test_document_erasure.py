@@ -32,7 +32,7 @@ OTHER = INVOICE.replace(b"R-1", b"R-2")
 
 
 class ErasureHarness:
-    """Documents of acme with their files, and the watchdog that erases the files."""
+    """Acme's documents and their files, and the watchdog that erases the files."""
 
     def __init__(self, pipeline: Pipeline, database: Database, maintenance: Database, admin: Connection) -> None:
         self.pipeline, self.database, self.maintenance, self.admin = pipeline, database, maintenance, admin
@@ -57,12 +57,12 @@ class ErasureHarness:
         return erasure_
 
     def stored_keys(self) -> set[str]:
-        """Keys with any version, including keys with only a delete marker."""
+        """Return the keys of all versions and delete markers."""
         listing = self.pipeline.s3.list_object_versions(Bucket=BUCKET)
         return {entry["Key"] for entry in [*listing.get("Versions", []), *listing.get("DeleteMarkers", [])]}
 
     def tables_mentioning(self, text: str) -> set[str]:
-        """Tables with a row that mentions a text."""
+        """Return the tables that contain a row with a text, ignoring case."""
         tables = self.admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
         ).fetchall()
@@ -157,7 +157,7 @@ def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox:
     assert harness.tables_mentioning("Ihre Rechnung") == harness.tables_mentioning("two.xml") == set()
 
 
-def test_mail_of_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_mail_also_sent_to_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
     mailbox.receive(received_mail(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
     ((document_id,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
@@ -180,7 +180,7 @@ def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme:
     assert harness.stored_keys() == set()
 
 
-def test_other_file_under_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
+def test_other_file_with_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
     for number, content in (("1", INVOICE), ("2", OTHER)):
         key = "uploads/acme/same.xml"
         version = harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=content)["VersionId"]
@@ -225,10 +225,10 @@ def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UU
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_later_upload_under_the_key_stays(harness: ErasureHarness, acme: UUID) -> None:
+def test_later_upload_with_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/a.xml", INVOICE)
     with harness.database.tenant(acme) as connection:
-        before = datetime.now(UTC) - timedelta(hours=1)  # S3 dates the object by its own clock
+        before = datetime.now(UTC) - timedelta(hours=1)  # before the object's time, which S3 sets
         assert erasure.erase(connection, acme, harness.id_of("a.xml"), before, by="ann") is not None
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
     assert harness.stored_keys() == {"uploads/acme/a.xml"}
@@ -292,9 +292,7 @@ def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, a
     assert "art. 17" not in str(rows(admin, "audit_entry"))
 
 
-def test_document_of_another_tenant_stays(
-    harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]
-) -> None:
+def test_other_tenants_document_remains(harness: ErasureHarness, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     foreign = make_document(harness.admin, make_tenant("other"))
     with harness.database.tenant(acme) as connection:
         assert erasure.erase(connection, acme, foreign, datetime.now(UTC), by="eve") is None
@@ -327,9 +325,8 @@ def test_attachment_committed_after_the_erasure_stays(
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
         harness.erase(harness.id_of("a.xml"))
-    mailbox.receive(
-        received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>"))
-    )  # S3 dates the file before the erasure
+    # According to S3, the file was stored before the erasure.
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
 
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC) + MAX_ATTEMPT_DURATION * 2, lambda: 60.0)
@@ -367,7 +364,9 @@ def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbo
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_failed_erasure_blocks_no_other(harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_erasure_does_not_block_others(
+    harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.pipeline.upload("uploads/acme/1/a.xml", INVOICE, "1")
     harness.pipeline.upload("uploads/acme/2/b.xml", OTHER, "2")
     first, second = harness.id_of("a.xml"), harness.id_of("b.xml")

@@ -1,4 +1,4 @@
-"""Webhook deliveries of each revision succeed, are retried or fail, as documented."""
+"""Webhook deliveries for each revision succeed, are retried or fail, as documented."""
 
 import json
 import ssl
@@ -38,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 def seconds_until_retry(job: dict[str, Any], clock: Clock) -> float:
-    """Return the seconds until the next attempt."""
+    """Return the seconds until a job's next attempt."""
     return (datetime.fromisoformat(job["next_attempt_at"]) - clock()).total_seconds()
 
 
@@ -108,7 +108,7 @@ def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Se
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_refusal_is_final_and_notifies(status: int, output: OutputHarness, server: Server):
+def test_rejected_delivery_fails_permanently_and_notifies(status: int, output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
@@ -162,7 +162,7 @@ def test_reset_connection_is_retried(output: OutputHarness):
 
 
 @pytest.mark.parametrize("failure", ["silent", "slow_headers"])
-def test_receiver_without_an_answer_is_retried(
+def test_receiver_without_response_is_retried(
     failure: Any, output: OutputHarness, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
@@ -173,7 +173,7 @@ def test_receiver_without_an_answer_is_retried(
     assert (output.job()["status"], output.job()["error"]) == ("pending", f"{NAME} did not answer within 0.3 seconds")
 
 
-def test_status_of_an_endless_response_counts(output: OutputHarness, server: Server):
+def test_endless_response_body_does_not_fail_delivery(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(200, b"x", behavior="slow_body"))
@@ -199,7 +199,7 @@ def test_certificate_for_another_name_is_rejected(
 
 
 def test_host_resolving_to_private_address_is_rejected(output: OutputHarness, server: Server):
-    """The name was valid when the destination was added."""
+    """The name resolved to a public address when the destination was added."""
     output.webhook(server.url)
     output.result()
     output.resolver.answers = ["169.254.169.254"]
@@ -249,7 +249,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
 
         def crash(attempt: TenantAttempt) -> Outcome:
             output.deliver(attempt)
-            raise SystemExit  # after the receiver accepted it
+            raise SystemExit  # after the receiver accepted the delivery
 
         output.run(work=crash)
         output.clock.advance(minutes=5)
@@ -302,7 +302,7 @@ def test_result_changed_during_delivery_is_delivered_too(output: OutputHarness, 
     assert [id_.rpartition(":")[2] for id_ in ids(server.requests)] == ["1", "2"]
 
 
-def test_resend_after_failure_has_the_same_delivery_id(output: OutputHarness, server: Server):
+def test_retry_after_failure_has_same_delivery_id(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result()
     server.add_steps(Raw(401), Raw(204), Raw(204))
@@ -319,7 +319,7 @@ def test_resend_after_failure_has_the_same_delivery_id(output: OutputHarness, se
     assert server.requests[2].headers["idempotency-key"] == f"{output.job()['id']}:2"
 
 
-def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarness, server: Server):
+def test_receiver_ignores_older_revision_received_late(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
     server.add_steps(Raw(200), Raw(200))
@@ -332,7 +332,7 @@ def test_late_older_revision_changes_nothing_at_the_receiver(output: OutputHarne
         assert [result["data"]["outcome"] for result in receiver.inbox.results()] == ["matched"]
 
 
-def test_attempt_with_a_newer_revision_delivers_nothing(output: OutputHarness, server: Server):
+def test_superseded_attempt_delivers_nothing(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
 

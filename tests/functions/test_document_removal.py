@@ -1,4 +1,4 @@
-"""Documents are removed while workers process them. They stay removed, and others stay complete."""
+"""Documents removed during processing stay removed, and other documents stay complete."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +37,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 class Worker:
-    """A consumer with a hook during an attempt."""
+    """A consumer that runs hooks at the end of an attempt, before its effects are committed."""
 
     def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
         self._work, self.hooks = work, list[Hook]()
@@ -77,7 +77,7 @@ def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock)
 def make_sample(
     make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
 ) -> Callable[[SampleDocument], tuple[UUID, Message]]:
-    """`papers(paper)` stores a document that awaits matching, and returns it with its message."""
+    """`make_sample(sample)` stores a document that awaits matching. Returns its id and its message."""
 
     def make(sample: SampleDocument) -> tuple[UUID, Message]:
         id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
@@ -87,22 +87,22 @@ def make_sample(
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_document_removed_during_its_match_leaves_no_trace(
+def test_document_removed_during_matching_leaves_no_trace(
     make_sample: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.hooks.append(lambda: remove(database, tenant_id, second, clock))
-    assert len(worker.handle(second_message)) == 1  # reported: the newer claim may have this message
+    assert len(worker.handle(second_message)) == 1  # reported, because a newer claim may have received it
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
-    assert worker.handle(second_message) == []  # unknown work item: acknowledged
+    assert worker.handle(second_message) == []  # acknowledged, because the work item is unknown
     assert [(row["id"], row["matching_status"]) for row in rows(admin, "document")] == [(str(first), "succeeded")]
     assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_partner_removed_during_a_match_is_not_linked(
+def test_candidate_removed_during_matching_is_not_linked(
     make_sample: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
@@ -116,7 +116,7 @@ def test_partner_removed_during_a_match_is_not_linked(
     assert row["matching_skip_reason"] == "Names order 4711, which has not been received."
 
 
-def test_bundle_removed_during_its_split_leaves_no_parts(
+def test_bundle_removed_while_being_split_leaves_no_parts(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("ingestion", ingest, database, clock)
@@ -157,12 +157,12 @@ def test_removed_file_uploaded_again_is_a_new_document(
 # -- shared parts ------------------------------------------------------------------------------------------------------
 
 CORRECTED = write_bundle([*INVOICES[:2], *(invoice for _, invoice in orders_with_invoices(2, 1))])
-"""The first two parts of BUNDLE, and another one."""
+"""PDF file with the first two parts of BUNDLE and one additional part."""
 
 
 @pytest.fixture
 def overlapping_bundles(pipeline: Pipeline, admin: Connection, tenant_id: UUID) -> tuple[UUID, UUID]:
-    """BUNDLE with three parts, then CORRECTED with one additional part."""
+    """Ids of BUNDLE, with three parts, and of CORRECTED, which adds one part."""
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
@@ -177,7 +177,7 @@ def overlapping_bundles(pipeline: Pipeline, admin: Connection, tenant_id: UUID) 
 
 
 def parts(admin: Connection, bundle_id: UUID) -> dict[int, str]:
-    """Return the parts of a file by page."""
+    """Return the ids of a file's parts, by first page."""
     children = [row for row in rows(admin, "document") if row["parent_id"] == str(bundle_id)]
     return {row["first_page"]: row["id"] for row in sorted(children, key=lambda row: int(row["first_page"]))}
 
@@ -188,7 +188,7 @@ def reprocess(pipeline: Pipeline, admin: Connection, document_id: UUID) -> None:
     assert pipeline.ingest() == DONE
 
 
-def test_shared_parts_pass_to_the_later_file(
+def test_shared_parts_are_reassigned_to_the_later_file(
     overlapping_bundles: tuple[UUID, UUID], database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     first_bundle, corrected = overlapping_bundles
@@ -257,7 +257,7 @@ def test_removed_part_is_not_restored_by_any_file(
     assert (list(parts(admin, first_bundle)), list(parts(admin, corrected))) == ([2, 3], [3])
 
 
-def test_split_during_another_removal_has_its_parts(
+def test_split_during_another_removal_has_all_parts(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)

@@ -40,7 +40,7 @@ def destination(admin: Connection, tenant_id: UUID) -> UUID:
 
 @pytest.fixture
 def queued_message(make_document: Callable[..., UUID], tenant_id: UUID) -> Message:
-    """Message of an invoice that awaits matching."""
+    """Message for an invoice that awaits matching."""
     sample = invoice()
     id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)
     return Message(work_id=id_, revision=1, send_number=0)
@@ -147,7 +147,7 @@ def test_repeated_status_is_delivered_once(
 
 
 @pytest.mark.usefixtures("destination", "tenant_id")
-def test_document_status_is_delivered_after_matching(pipeline: Pipeline, admin: Connection):
+def test_skipped_ingestion_status_is_delivered(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/1/note.xml", b"<note/>")
     pipeline.ingest()
     ((stage, state, reason, revision),) = states(admin)
@@ -191,7 +191,7 @@ def test_only_subscribed_destinations_receive_documents(
 def test_output_worker_delivers_the_document_status(
     queued_message: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
-    clock = Clock(datetime.now(UTC))  # PostgreSQL's clock sets their times
+    clock = Clock(datetime.now(UTC))  # the current time, because PostgreSQL sets the times
     output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
     with running_receiver(secrets, clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
@@ -214,7 +214,7 @@ def test_removed_document_is_delivered_once_under_its_job(
     assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
 
 
-def test_delivered_version_matches_python(destination: UUID, queued_message: Message, admin: Connection):
+def test_delivered_schema_version_matches_python(destination: UUID, queued_message: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
     assert job["schema_version"] == SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""From an S3 event to structured data: acquisition and ingestion on a mocked S3."""
+"""From an S3 event to structured data: acquisition and ingestion with a mocked S3."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def s3_event(key: str, sequencer: str = "01") -> str:
 
 
 class Pipeline:
-    """Acquisition and ingestion on one database, one mocked S3 and one recording queue."""
+    """Acquisition and ingestion with one database, one mocked S3 and one recording queue."""
 
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs
@@ -98,7 +98,7 @@ INVOICE = b"""<?xml version="1.0" encoding="UTF-8"?>
 </Invoice>"""
 
 
-def test_deceptive_upload_name_is_stored_in_plain_form(
+def test_deceptive_upload_name_is_neutralized(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -109,7 +109,7 @@ def test_deceptive_upload_name_is_stored_in_plain_form(
     assert (document["key"], document["file_name"]) == (key, "invoice_\ufffdlmx.xml")
 
 
-def test_upload_creates_source_document_and_matching_work(
+def test_upload_creates_source_document_and_matching_message(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")
@@ -136,7 +136,7 @@ def test_repeated_event_creates_one_document(
     pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
 
     (document,) = rows(admin, "document")
-    assert document["duplicate_uploads"] == 0  # the same event is the same work, not a duplicate file
+    assert document["duplicate_uploads"] == 0  # the same event is the same work item, not a duplicate file
 
 
 def test_duplicate_content_creates_no_second_document(
@@ -199,7 +199,7 @@ def test_event_with_several_objects_is_split(
     assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
-    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # redelivered before its acknowledgement
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # as if redelivered
     assert len(pipeline.sqs.sent["acquisition"]) == 2
     work_ids = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
     assert work_ids == {job["id"] for job in rows(admin, "acquisition_job")}
@@ -282,7 +282,7 @@ def test_repeated_event_assigns_the_new_tenant(
     pipeline.acquire(s3_event("uploads/late/invoice.xml", "01"))
 
     (job,) = rows(admin, "acquisition_job")
-    assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # it stays failed until it is retried
+    assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # the job stays failed until a retry
 
 
 def test_second_failure_notifies_tenant_added_later(

@@ -29,7 +29,7 @@ def read_event(name: str) -> Any:
 
 @pytest.fixture
 def s3() -> Mock:
-    """An empty S3."""
+    """Fake S3 without objects."""
     missing = {"Error": {"Code": "NoSuchKey"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
     return Mock(
         get_object=Mock(side_effect=ClientError(missing, "GetObject")),  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_handler_processes_a_real_event(
         assert isinstance(batch_response, dict)
 
 
-def test_missing_upload_is_a_dead_letter_of_tenant(
+def test_missing_upload_becomes_tenants_dead_letter(
     handler: Callable[[WorkerSpec], ModuleType], admin: Connection, make_tenant: Callable[..., UUID], s3: Mock
 ) -> None:
     tenant_id = make_tenant("acme")

@@ -1,4 +1,4 @@
-"""Pages are read by rules, by OCR, and by a language model whose answers are verified."""
+"""Rules, OCR and a language model extract data from pages. The model's answers are verified."""
 
 import io
 import json
@@ -125,7 +125,7 @@ def test_ungrounded_field_is_omitted_with_warning(ingestion: Ingestion):
 
 def test_inconsistent_amounts_are_stored_with_warning(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
-    ingestion.model.add_steps(extraction_response(total_net="1020.00"))  # on the page, but of a line item
+    ingestion.model.add_steps(extraction_response(total_net="1020.00"))  # on the page, but a line item's amount
 
     ingestion.ingest()
 
@@ -208,7 +208,7 @@ def test_unsupported_document_type_is_stored_with_reason(ingestion: Ingestion):
     assert ingestion.job(id_)["skip_reason"] == "Documents of this kind are stored and not matched."
 
 
-def test_without_model_unreadable_document_has_a_reason(ingestion: Ingestion):
+def test_unreadable_document_without_model_has_a_reason(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
 
     assert ingestion.ingest(model=False) == DONE
@@ -256,7 +256,7 @@ def test_unavailable_model_parks_documents_without_attempts(ingestion: Ingestion
     assert ingestion.job(second)["status"] == "succeeded"
 
 
-def test_answer_is_stored_before_its_use(ingestion: Ingestion, monkeypatch: pytest.MonkeyPatch):
+def test_answer_is_stored_before_it_is_used(ingestion: Ingestion, monkeypatch: pytest.MonkeyPatch):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(extraction_response())
 
@@ -313,7 +313,7 @@ def test_garbled_text_layer_is_skipped_with_reason(ingestion: Ingestion):
     assert ingestion.model.requests == []
 
 
-def test_amounts_in_an_unusable_font_are_named(ingestion: Ingestion):
+def test_warning_names_amounts_in_unusable_font(ingestion: Ingestion):
     id_ = ingestion.file(invoice_without_readable_amounts())
 
     assert ingestion.ingest(model=False, ocr=False) == DONE
@@ -347,7 +347,7 @@ def test_garbled_page_does_not_block_other_pages(ingestion: Ingestion):
         garble(PAPER, lambda code: 0xE000 + code),
     ],
 )  # fmt: skip
-def test_recognized_words_are_read_like_a_text_layer(file: bytes, ingestion: Ingestion):
+def test_ocr_words_are_extracted_like_a_text_layer(file: bytes, ingestion: Ingestion):
     plain, scan = ingestion.file(PAPER), ingestion.file(file, "b.pdf")
     ingestion.model.add_steps(extraction_response(), extraction_response())
     ingestion.textract.add_steps(*textract_responses(PAPER, confidence=90.0))
@@ -388,7 +388,7 @@ def test_tiff_with_several_documents_is_stored_with_reason(ingestion: Ingestion)
     )
 
 
-def test_rotated_page_is_turned(ingestion: Ingestion):
+def test_rotated_page_is_turned_upright(ingestion: Ingestion):
     from counterfoil.documents.text import page
 
     (of,) = page.pages(PAPER)
@@ -433,7 +433,7 @@ def test_retry_reuses_the_ocr_result(ingestion: Ingestion):
     assert (ingestion.job(id_)["status"], len(ingestion.textract.requests)) == ("succeeded", 1)
 
 
-def test_rejected_page_is_reported_once(ingestion: Ingestion):
+def test_page_rejected_by_ocr_is_cached_and_reported(ingestion: Ingestion):
     id_ = ingestion.file(scanned_pdf())
     ingestion.textract.add_steps(refusal("UnsupportedDocumentException"))
 
@@ -444,7 +444,7 @@ def test_rejected_page_is_reported_once(ingestion: Ingestion):
     assert rows(ingestion.admin, "page_reading_cache")[0]["answer"] is None
 
 
-def test_ocr_without_permission_is_a_dead_letter(ingestion: Ingestion):
+def test_ocr_without_permission_is_dead_lettered(ingestion: Ingestion):
     id_ = ingestion.file(scanned_pdf())
     ingestion.textract.add_steps(refusal("AccessDeniedException"))
 
@@ -455,7 +455,7 @@ def test_ocr_without_permission_is_a_dead_letter(ingestion: Ingestion):
     assert "AccessDeniedException" in dead_letter["metadata"]["last_error"]["message"]
 
 
-def test_pages_without_time_left_use_no_attempt(ingestion: Ingestion):
+def test_ocr_without_time_left_spends_no_attempt(ingestion: Ingestion):
     id_ = ingestion.file(scanned_pdf(3))
     ingestion.textract.add_steps(*textract_responses(text_pdf(LASKU)))
     context = Context(300)
@@ -473,13 +473,13 @@ def test_pages_without_time_left_use_no_attempt(ingestion: Ingestion):
 
 
 def _answer_late(context: Context) -> str:
-    """Use up nearly all time, and return the words of the second page."""
+    """Use up nearly all of the remaining time, and return the second page's words."""
     context.left = 12.0
     return textract_responses(text_pdf(["Sivu 2"]))[0].body.decode()
 
 
 def _answer_one_document(request: Request) -> str:
-    """Return an answer that all pages are one document, and its extraction."""
+    """Return the answer that all pages are one document, or that document's extraction."""
     if "boundaries" not in request.system:
         return extraction_response().text
     pages = json.loads(request.user.split("\n")[1])["pages_in_question"]

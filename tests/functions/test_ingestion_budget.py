@@ -1,4 +1,4 @@
-"""Without LLM budget, documents are read by rules and have a reason."""
+"""If the LLM budget is used up, only rules extract data, and the reason is stored."""
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
@@ -9,7 +9,7 @@ __all__ = ["ingestion"]
 
 UNREAD = text_pdf(LASKU)
 HALF = text_pdf((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:]))
-"""The same document, partially readable by rules."""
+"""PDF file of the same document as `UNREAD`, but partially readable by rules."""
 
 
 SPENT = "The language model was not asked: today's budget of 0 questions is used up"
@@ -35,13 +35,13 @@ def test_partially_read_document_names_the_exceeded_budget(ingestion: Ingestion)
     assert SPENT in job["skip_reason"]
 
 
-def test_earlier_model_extraction_is_preserved(ingestion: Ingestion):
+def test_exceeded_budget_preserves_earlier_model_extraction(ingestion: Ingestion):
     id_ = ingestion.file(HALF)
     ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     before = ingestion.document(id_)
-    ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
-    ingestion.questions_per_day = 1  # already used
+    ingestion.admin.execute("TRUNCATE page_reading_cache")  # no cached answer, as after a model change
+    ingestion.questions_per_day = 1  # the first ingestion used it
     start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
     ingestion.redeliver(id_)
     assert ingestion.ingest() == DONE

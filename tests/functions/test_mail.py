@@ -1,4 +1,4 @@
-"""From a mail in S3 to documents of each recipient."""
+"""From mail in S3 to each recipient's documents."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ EVENTS = Path(__file__).parent.parent / "events"
 
 
 class Mailbox:
-    """Mail that the pipeline receives, and its jobs."""
+    """A mailbox whose mail the pipeline acquires."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
         self.pipeline, self.admin, self._make_tenant = pipeline, admin, make_tenant
@@ -44,7 +44,7 @@ class Mailbox:
         self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
 
     def receive(self, content: bytes, key: str | None = None) -> None:
-        """Store a mail and process all of its messages."""
+        """Store an email and process all of its messages."""
         self._number += 1
         assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == ALL_ACKNOWLEDGED
         self.work()
@@ -64,7 +64,7 @@ class Mailbox:
         self.pipeline.acquire(outbox_message.message.model_dump_json())
 
     def reprocess(self, maintenance_database: Database) -> None:
-        """Start a new revision of every job, and process it."""
+        """Start and process a new revision of every job."""
         jobs = [job["id"] for job in rows(self.admin, "acquisition_job")]
         with maintenance_database.delivery() as connection:
             outbox_messages = start_revision(
@@ -106,7 +106,7 @@ def zip_of(*files: tuple[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def test_mail_becomes_one_source_and_its_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_becomes_one_source_with_documents(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received_mail(mail(("Rechnung Müller € 17.pdf", PDF), ("invoice.xml", INVOICE))))
 
     (source,) = rows(admin, "source")
@@ -143,7 +143,7 @@ def test_mail_has_global_and_tenant_jobs(mailbox: Mailbox, admin: Connection, ac
     }
 
 
-def test_blind_copy_reaches_the_tenant_of_the_envelope(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_blind_copy_reaches_the_envelope_recipients_tenant(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received_mail(mail(("a.pdf", PDF), to="undisclosed-recipients:;")))
 
     assert files_of(admin, acme) == ["a.pdf"]
@@ -157,7 +157,7 @@ def test_display_name_with_an_address_reaches_no_tenant(mailbox: Mailbox, admin:
     assert (files_of(admin, acme), files_of(admin, zenith)) == (["a.pdf"], [])
 
 
-def test_mail_without_recipient_is_a_retryable_dead_letter(
+def test_mail_to_unknown_recipient_becomes_retryable_dead_letter(
     mailbox: Mailbox, admin: Connection, maintenance_database: Database
 ):
     late_tenant = mailbox.tenant("late")
@@ -185,10 +185,10 @@ def test_mail_without_recipient_is_a_retryable_dead_letter(
     assert files_of(admin, late_tenant) == ["a.pdf"]
 
 
-def test_same_mail_again_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_repeated_mail_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
     mailbox.receive(received_mail(first))
-    mailbox.receive(received_mail(first))  # delivered to S3 again
+    mailbox.receive(received_mail(first))  # as if SES stored it again
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
@@ -236,7 +236,7 @@ def test_mail_with_known_id_is_accepted_on_retry(
     assert (rows(admin, "source"), rows(admin, "document")) == before
 
 
-def test_retry_after_another_failure_is_not_a_conflict(
+def test_only_retry_after_conflict_accepts_known_id(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -255,7 +255,7 @@ def test_retry_after_another_failure_is_not_a_conflict(
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
 
 
-def test_reused_message_id_of_scanner_is_dead_lettered(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_with_reused_message_id_is_dead_lettered(mailbox: Mailbox, admin: Connection, acme: UUID):
     for number in range(3):
         mailbox.receive(received_mail(mail(("scan.pdf", PDF + bytes([number])))))
 
@@ -280,7 +280,7 @@ def test_duplicate_mail_restores_no_removed_document(
     assert reason == f"{REFUSALS[Refusal.DUPLICATE]} {REMOVED}"
 
 
-def test_message_id_of_another_sender_does_not_conflict(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_same_message_id_from_another_sender_is_accepted(mailbox: Mailbox, admin: Connection, acme: UUID):
     forged = mail(("b.xml", XML), sender="Somebody Else <billing@elsewhere.example>")
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
     mailbox.receive(received_mail(forged))
@@ -289,7 +289,7 @@ def test_message_id_of_another_sender_does_not_conflict(mailbox: Mailbox, admin:
 
 
 def test_longest_message_id_and_sender_are_stored(mailbox: Mailbox, admin: Connection, acme: UUID):
-    unlike = Random(1)  # repeated bytes would be compressed and fit
+    unlike = Random(1)  # PostgreSQL would compress repeated bytes
     words = ["".join(unlike.choices("abcdefghijklmnopqrstuvwxyz0123456789äöü", k=60)) for _ in range(16)]
     mailbox.receive(
         received_mail(
@@ -432,7 +432,7 @@ def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
     assert "Amazon SES" in job["skip_reason"]
 
 
-def test_mail_reprocessed_by_a_later_revision_counts_once(
+def test_reprocessed_mail_is_not_a_duplicate(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -471,7 +471,7 @@ def test_removed_document_is_not_restored_by_reprocessing(
         None,
     ]
 
-    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # uploaded again by a user
+    mailbox.receive(PDF, "uploads/acme/2/a.pdf")  # as if a user uploaded the file again
 
     assert "a.pdf" in files_of(admin, acme)
 
@@ -485,7 +485,7 @@ def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connec
     assert rows(admin, "document")[0]["duplicate_uploads"] == 0
 
 
-def test_mail_event_of_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_event_from_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     event = json.loads((EVENTS / "acquisition_mail.json").read_text())
     ((entity, thing),) = (
         (s3_record["s3"]["bucket"]["name"], s3_record["s3"]["object"])

@@ -1,4 +1,4 @@
-"""A crash at any call of an acquisition leaves the same rows and objects as an undisturbed run.
+"""A crash after any call in an acquisition leaves the same rows and objects as an undisturbed run.
 
 A process ends after a call to S3, SQS or PostgreSQL, including commits, and has no further effects. SQS redelivers the
 message to a new process. At the end the watchdog sends messages that a crash left in the outbox.
@@ -34,12 +34,12 @@ MAX_PROCESSES = 20
 
 
 class ProcessEnded(BaseException):
-    """Ends the process."""
+    """Simulated end of the process."""
 
 
 @dataclass
 class Process:
-    """A process that ends at one of its calls."""
+    """A process that ends after its call number `end_at`."""
 
     end_at: int | None = None
     calls: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Process:
 
 
 class InterruptibleClient:
-    """An AWS client at whose calls the process may end."""
+    """An AWS client whose calls may end the process."""
 
     def __init__(self, current: Callable[[], Process], client: Any) -> None:
         self._life, self._client = current, client
@@ -72,7 +72,7 @@ class InterruptibleClient:
 
 
 class Inline:
-    """Runs everything in sequence, without a heartbeat."""
+    """Concurrency that runs everything in sequence, without a heartbeat."""
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         if name != "heartbeat":
@@ -144,7 +144,7 @@ class CrashHarness:
     def run_until_idle(self, body: str, end_at: int | None) -> list[str]:
         """Deliver a message until nothing is due. The first process ends after its call `end_at`.
 
-        Returns the calls of the process that ended, or of the whole run.
+        Returns the first process's calls, or all calls of the run if it did not end.
         """
         self.process_state = current = Process(end_at)
         queue = [body]
@@ -156,7 +156,7 @@ class CrashHarness:
             queue += [entry["MessageBody"] for entry in self.sqs.sent.pop("acquisition", [])]
             if self.process_state.has_ended:
                 self.process_state = Process()
-            self.clock.advance(minutes=10)  # leases and visibility timeouts have expired
+            self.clock.advance(minutes=10)  # leases and visibility timeouts expire
         raise AssertionError("The run does not end")
 
     def _process_queue(self, queue: list[str], consumer: Consumer) -> None:
@@ -176,7 +176,7 @@ class MailScenario:
     run: int
 
     def put(self, name: str, content: bytes) -> str:
-        """Store an object. Return its event."""
+        """Store an object and return its S3 event."""
         key = name.replace("*", str(self.run))
         self.harness.s3.put_object(Bucket=BUCKET, Key=key, Body=content)
         return s3_event(key)
@@ -193,7 +193,7 @@ class MailScenario:
         return sorted(self.normalize(row) for row in result_rows)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all rows, objects and messages of a run."""
+        """Return all of a run's rows, objects and messages."""
         contents: dict[str, Any] = {name: self.rows(statement) for name, statement in QUERIES.items()}
         prefixes = [f"attachments/{id_}/" for id_ in self.slugs.values()]
         for prefix in prefixes:
@@ -278,11 +278,11 @@ SCENARIOS: list[Callable[[MailScenario], str]] = [
     repeated_file,
 ]
 STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
-"""A process ends at every fifth call of a scenario, with `make soak` at each call."""
+"""A process ends after every fifth call of a scenario. With `make soak`, it ends after each call."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_crash_at_any_call_has_the_same_outcome(
+def test_crash_after_any_call_has_same_outcome(
     scenario: Callable[[MailScenario], str],
     pipeline: Pipeline,
     database_url: str,

@@ -1,4 +1,4 @@
-"""Mail that fails DMARC follows the policy of its tenant and the decision of an operator."""
+"""Mail that fails DMARC follows its tenant's policy and an operator's decision."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def set_policy(admin: Connection, policy: str) -> None:
 
 
 def decide(database: Database, tenant_id: UUID, action: Decide, source: dict[str, Any]) -> bool:
-    """Decide about a mail. Return False if it was not on hold."""
+    """Release or reject an email. Return False if the email was not on hold."""
     with database.tenant(tenant_id) as connection:
         decision = Decision(UUID(source["id"]), "ann", NOW, "The supplier confirmed it.")
         return action(connection, tenant_id, decision) is not None
@@ -65,7 +65,9 @@ def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin
     assert rows(admin, "dead_letter") == []
 
 
-def test_authenticated_mail_is_acquired_with_its_results(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+def test_authenticated_mail_is_acquired_with_authentication_results(
+    mailbox: Mailbox, admin: Connection, acme: UUID
+) -> None:
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
 
     source = source_of(admin)
@@ -73,7 +75,7 @@ def test_authenticated_mail_is_acquired_with_its_results(mailbox: Mailbox, admin
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_document_shows_the_results_beside_the_sender(
+def test_document_shows_its_mails_authentication_results(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database
 ) -> None:
     mailbox.receive(received_mail(mail(("a.pdf", PDF)), results=authentication_results("softfail", "none", "none")))
@@ -104,7 +106,7 @@ def test_released_mail_is_acquired_exactly_once(
     assert (job["status"], job["revision"]) == ("succeeded", 2)
 
 
-def test_rejected_mail_stays_without_documents(
+def test_reprocessed_rejected_mail_creates_no_documents(
     mailbox: Mailbox, admin: Connection, acme: UUID, database: Database, maintenance_database: Database
 ) -> None:
     mailbox.receive(FORGED)
@@ -137,7 +139,7 @@ def test_decision_is_recorded_in_the_audit_trail(
 @pytest.mark.parametrize(
     ("policy", "hold", "files"), [("hold", "held", []), ("reject", "rejected", []), ("accept", None, ["a.pdf"])]
 )
-def test_policy_of_the_tenant_decides(
+def test_tenants_policy_applies_to_forged_mail(
     mailbox: Mailbox, admin: Connection, acme: UUID, policy: str, hold: str | None, files: list[str]
 ) -> None:
     set_policy(admin, policy)
@@ -162,8 +164,8 @@ def test_mail_to_two_tenants_follows_each_policy(mailbox: Mailbox, admin: Connec
     assert (files_of(admin, acme), files_of(admin, zenith)) == ([], ["a.pdf"])
 
 
-def test_forged_results_do_not_release_a_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
-    forged = received_mail(mail(("a.pdf", PDF)))  # results that SES would write, written by the sender
+def test_forged_authentication_results_do_not_release_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+    forged = received_mail(mail(("a.pdf", PDF)))  # with a forged results header
 
     mailbox.receive(received_mail(forged, results=authentication_results(dmarc="fail")))
 
@@ -172,7 +174,9 @@ def test_forged_results_do_not_release_a_mail(mailbox: Mailbox, admin: Connectio
 
 
 @pytest.mark.parametrize("key", ["inbox/mail", "uploads/acme/mail.eml"])
-def test_mail_without_a_verdict_is_accepted(mailbox: Mailbox, admin: Connection, acme: UUID, key: str) -> None:
+def test_mail_without_authentication_results_is_accepted(
+    mailbox: Mailbox, admin: Connection, acme: UUID, key: str
+) -> None:
     content = FORGED if key.startswith("uploads/") else mail(("a.pdf", PDF)).as_bytes()
 
     mailbox.receive(content, key)

@@ -123,7 +123,7 @@ def test_superseded_attempt_stops_calling_the_model(harness: TenantHarness, mode
 
     def make(database: Database) -> Llm:
         llm: Llm = language_model(database)
-        llm._wait = Time(on_wait=superseded.set).wait  # while it waits for its next call
+        llm._wait = Time(on_wait=superseded.set).wait  # superseded while waiting to repeat the call
         return llm
 
     model_server.add_steps(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
@@ -178,7 +178,7 @@ def test_missing_or_changed_key_is_read_again(
     monkeypatch.setattr(handler, "settings", lambda: configured)
     monkeypatch.setattr(aws, "client", lambda _: manager)
     monkeypatch.setattr(aws, "_secret_cache", {})
-    monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # always expired
+    monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # cached values are always expired
 
     def stored(what: str | Exception) -> None:
         manager.get_secret_value.side_effect = [what if isinstance(what, Exception) else {"SecretString": what}] * 2

@@ -30,7 +30,7 @@ STEPS = {
 
 
 class Pending(TenantHarness):
-    """Tenant with pending documents, which the worker matches."""
+    """Tenant whose documents stay pending until the worker matches them."""
 
     def file(self, sample: Any) -> int:
         position = super().file(sample)
@@ -44,18 +44,18 @@ class Pending(TenantHarness):
         positions: Sequence[int],
         receives: int = 1,
     ) -> None:
-        """Deliver the messages of documents to the worker in one batch."""
+        """Deliver the documents' messages to the worker in one batch."""
         consumer = make_consumer(self.database, work_functions, clock, worker=WORKER, queue_urls=QUEUES)
         messages = [Message(work_id=self.ids[position], revision=1, send_number=0) for position in positions]
         consumer.handle(event(*(record(message, receives=receives) for message in messages)), Context())
 
     def states(self, positions: Sequence[int]) -> list[tuple[str, int]]:
-        """Status and attempts of documents."""
+        """Return the status and attempts of these documents."""
         life_cycles = [life_cycle(self.admin, self.ids[position]) for position in positions]
         return [(row["status"], row["attempts"]) for row in life_cycles]
 
     def transactions(self, positions: Sequence[int]) -> int:
-        """Number of transactions that last changed these documents."""
+        """Return the number of transactions that last changed these documents."""
         ids = [self.ids[position] for position in positions]
         return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
 

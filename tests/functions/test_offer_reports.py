@@ -1,4 +1,4 @@
-"""Offers that the worker wrote, as the API and the watchdog report them."""
+"""How the API and the watchdog report offers that the worker wrote."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -17,7 +17,7 @@ BROKEN = 3
 
 
 def pin_users(offers_harness: OffersHarness, *, broken_id: UUID | None = None) -> list[UUID]:
-    """Pin a pool of six users in one shard and serve it. Returns their external ids."""
+    """Pin a pool of six users in one shard and process it. Return their external ids."""
     external_ids = [UUID(int=number) for number in range(1, 7)]
     users = [
         make_profile(
@@ -96,7 +96,7 @@ def test_failed_users_have_reason_and_dead_letter(offers_harness: OffersHarness,
     assert (user_offers.state, user_offers.offers, user_offers.error) == ("failed", [], failed.error)
 
 
-def test_offers_are_returned_as_stored_with_block_marks(offers_harness: OffersHarness, database: Database) -> None:
+def test_stored_offers_of_blocked_users_are_marked_withdrawn(offers_harness: OffersHarness, database: Database) -> None:
     first, *external_ids = pin_users(offers_harness)
     with database.tenant(offers_harness.tenant_id) as connection:
         before = profiles.get_offers(connection, offers_harness.tenant_id, first, DAY, NOW)

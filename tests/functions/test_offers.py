@@ -1,4 +1,4 @@
-"""Offers on the real engine: shards are served once, despite duplicates, failures and broken data."""
+"""Each shard's offers are computed once, despite duplicates, failures and invalid profiles."""
 
 import json
 from collections.abc import Callable
@@ -91,12 +91,12 @@ def test_same_person_is_not_offered_on_consecutive_dates(offers_harness: OffersH
     assert set(offered_candidates(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_only_user_of_a_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
+def test_only_user_in_a_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connection):
+def test_only_user_with_invalid_profile_fails(offers_harness: OffersHarness, admin: Connection):
     offers_harness.invalidate_profiles(2)
     offers_harness.deliver(*offers_harness.pin(shards=1))
 
@@ -108,7 +108,7 @@ def test_broken_profile_fails_alone(offers_harness: OffersHarness, admin: Connec
     assert row["skip_reason"] == "1 of 8 users quarantined because of invalid profiles."
 
 
-def test_quarantined_user_is_a_dead_letter_until_repaired(offers_harness: OffersHarness, admin: Connection):
+def test_shard_of_quarantined_users_is_dead_lettered(offers_harness: OffersHarness, admin: Connection):
     offers_harness.invalidate_profiles(2, 3)
     offers_harness.deliver(*offers_harness.pin(shards=1))
 
@@ -143,7 +143,7 @@ def test_late_user_is_served_from_the_pinned_pool(offers_harness: OffersHarness,
     late = [user(number) for number in (4, 5)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)
-    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # one leaves again
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # user 4 leaves again
 
     offers_harness.deliver(message(shard))
 
@@ -152,7 +152,7 @@ def test_late_user_is_served_from_the_pinned_pool(offers_harness: OffersHarness,
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 1, 0)
 
 
-def test_block_of_late_user_applies_to_them(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
+def test_late_user_is_not_offered_blocked_users(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     offers_harness.deliver(*offers_harness.pin(1, 2, shards=1))
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     admin.execute("INSERT INTO user_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(6), user(1), tenant])
@@ -169,7 +169,7 @@ def test_block_of_late_user_applies_to_them(offers_harness: OffersHarness, admin
     }
 
 
-def test_unknown_time_zone_is_a_dead_letter(offers_harness: OffersHarness, admin: Connection):
+def test_unknown_time_zone_is_dead_lettered(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(offers_harness.statuses().values()) == {"failed"}
@@ -240,7 +240,7 @@ def test_offer_notifications_contain_no_user_ids(offers_harness: OffersHarness, 
 
 
 class Crash(BaseException):
-    """Ends a process between two steps."""
+    """Simulated end of a process between two steps."""
 
 
 STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commit")
@@ -285,7 +285,7 @@ def test_crash_at_any_step_serves_each_user_once(
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
-    """Lose the connection before or after the commit of a shard's results."""
+    """Lose the connection before or after a shard's results are committed."""
     original = store.write
 
     def write(connection: Connection, *arguments: Any) -> Any:
@@ -303,7 +303,7 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
     patch.setattr(store, "write", write)
 
 
-def test_attempt_without_its_claim_writes_nothing(offers_harness: OffersHarness, admin: Connection):
+def test_stale_attempt_writes_nothing(offers_harness: OffersHarness, admin: Connection):
     def work_slowly(attempt: TenantAttempt) -> Outcome:
         outcome = compute_shard(attempt, offers_harness.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")

@@ -1,4 +1,4 @@
-"""The scheduler queues due offers once. A failed pool blocks no other."""
+"""The scheduler queues due offers once. A failed pool does not block others."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ HOUR = timedelta(hours=1)
 
 
 class SchedulerHarness:
-    """Tenants with users, and a scheduler with its own clock."""
+    """Tenants with users, and a scheduler with a fake clock."""
 
     def __init__(self, admin: Connection, database: Database, tenants: dict[str, UUID]) -> None:
         self.admin, self.tenants, self.now = admin, tenants, NOON
@@ -61,7 +61,7 @@ class SchedulerHarness:
 def harness(
     database_url: str, admin: Connection, make_tenant: Callable[..., UUID], sqs: FakeSqs
 ) -> Iterator[SchedulerHarness]:
-    single_connection = Database(database_url, max_connections=1)  # as on Lambda
+    single_connection = Database(database_url, max_connections=1)  # one connection, as on Lambda
     yield SchedulerHarness(admin, single_connection, {slug: make_tenant(slug) for slug in ("acme", "umbrella")})
     single_connection.close()
 
@@ -88,7 +88,7 @@ def test_run_pins_and_sends_all_due_pools(harness: SchedulerHarness, sqs: FakeSq
     assert {json.loads(entry["MessageBody"])["work_id"] for entry in sqs.sent[QUEUE]} == shards
 
 
-def test_second_run_adds_nothing_until_next_nine(harness: SchedulerHarness, sqs: FakeSqs):
+def test_second_run_adds_nothing_before_next_due_time(harness: SchedulerHarness, sqs: FakeSqs):
     harness.add_users("Europe/Berlin", number=3)
     harness.add_users("America/New_York")
     harness.run_due()
@@ -108,11 +108,8 @@ def test_new_and_moved_users_are_added_once(harness: SchedulerHarness):
     harness.add_users("Europe/Berlin")
     harness.admin.execute("UPDATE profile SET timezone = 'Europe/Berlin' WHERE user_id = %s", [mover])
     harness.now += HOUR
-    assert harness.run_due() == {
-        "pools": 1,
-        "shards": 1,
-        "people": 1,
-    }  # the moved user has offers for this date
+    # The moved user already has offers for this date.
+    assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}
     assert harness.jobs() == 4
     assert harness.run_due()["pools"] == 0
 
@@ -161,7 +158,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
     assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}
 
 
-def test_unreadable_tenant_blocks_no_other(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_tenant_does_not_block_others(harness: SchedulerHarness, monkeypatch: pytest.MonkeyPatch):
     harness.add_users("Europe/Berlin")
     harness.add_users("Europe/Berlin", "umbrella")
     zones = pinning.zones
@@ -248,7 +245,7 @@ def test_request_queues_one_date_of_one_zone(harness: SchedulerHarness):
     ("zone", "date"),
     [("UTC", "2026-01-05"), ("Pacific/Kiritimati", "2026-01-05"), ("America/Los_Angeles", "2026-01-04")],
 )
-def test_default_date_is_the_last_one_due(zone: str, date: str, harness: SchedulerHarness):
+def test_default_date_is_the_last_due_date(zone: str, date: str, harness: SchedulerHarness):
     harness.add_users(zone)
 
     assert harness.run(timezone=zone) == {"date": date, "pools": 1, "shards": 1, "people": 1}
@@ -333,7 +330,7 @@ def test_invalid_request_queues_no_offers(harness: SchedulerHarness, request_fie
     assert harness.pools() == set()
 
 
-def test_date_skipped_by_its_zone_is_rejected(harness: SchedulerHarness):
+def test_date_skipped_by_its_time_zone_is_rejected(harness: SchedulerHarness):
     harness.add_users("Pacific/Apia")
     harness.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
     with pytest.raises(NoSuchDateError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
@@ -348,7 +345,7 @@ def test_run_without_tenants_is_rejected(database: Database, admin: Connection, 
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
-    """Import the handler in a separate environment."""
+    """Import the handler with the test's environment variables."""
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("OFFERS_PER_USER", "3")
     monkeypatch.setenv("OFFERS_MAX_EXPOSURE", "12")
@@ -360,7 +357,7 @@ def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) ->
     module.function.cache_clear()
 
 
-def test_event_with_a_zone_is_a_request(handler: ModuleType, harness: SchedulerHarness):
+def test_event_with_time_zone_is_a_request(handler: ModuleType, harness: SchedulerHarness):
     harness.add_users("UTC")
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
     with pytest.raises(NotDueError):

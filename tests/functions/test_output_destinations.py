@@ -21,7 +21,7 @@ from tools.demo.webhook_receiver import is_signature_valid
 __all__ = ["output", "server"]
 
 
-def test_failing_destination_is_paused_and_others_are_not(output: OutputHarness, server: Server):
+def test_only_failing_destination_is_paused(output: OutputHarness, server: Server):
     with Server() as failing_server:
         output.webhook(failing_server.url, "broken")
         output.webhook(server.url, "sound")
@@ -61,14 +61,14 @@ def test_parked_deliveries_resume_with_their_destination(output: OutputHarness, 
     output.run()
     assert len(server.requests) == FAILURES
     output.clock.advance(minutes=10)
-    output.run()  # one delivery probes; others wait unless they start after its response
+    output.run()  # one delivery is the probe; others wait unless they start after its response
     output.clock.advance(minutes=10)
     output.run()
     assert {job["status"] for job in output.jobs()} == {"succeeded"}
     assert len(server.requests) == FAILURES + 5
 
 
-def test_refusal_is_not_an_outage(output: OutputHarness, server: Server):
+def test_rejected_deliveries_do_not_open_breaker(output: OutputHarness, server: Server):
     output.webhook(server.url)
     server.add_steps(*[Raw(400)] * (FAILURES + 1))
     for _ in range(FAILURES + 1):
@@ -164,7 +164,7 @@ def test_missing_secret_sends_no_unsigned_request(output: OutputHarness, server:
     assert "Rotate it" in output.job()["error"]
 
 
-def test_call_without_time_left_is_not_made(output: OutputHarness, server: Server):
+def test_no_call_is_made_without_time_left(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     (message,) = output.due_messages()
@@ -215,7 +215,7 @@ def test_results_are_not_delivered_to_other_tenants(
     assert server.requests == []
 
 
-def test_repeated_failure_waits_half_an_hour(output: OutputHarness, server: Server):
+def test_second_failure_waits_half_an_hour(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(500), Raw(500))

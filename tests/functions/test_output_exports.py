@@ -75,7 +75,7 @@ def output(s3: S3, database: Database, admin: Connection, clock: Clock, tenant: 
     return output
 
 
-def test_result_is_two_files_per_tenant_and_cluster(output: OutputHarness, s3: S3):
+def test_result_is_exported_as_two_files_per_cluster(output: OutputHarness, s3: S3):
     cluster = output.result()
     output.run()
     assert (output.job()["status"], output.job()["response_status"]) == ("succeeded", None)
@@ -179,7 +179,7 @@ def test_slow_attempt_for_recreated_destination_overwrites_nothing(output: Outpu
         output.export("erp/in")
         output.clock.advance(seconds=1)
         output.result("matched", cluster)
-        output.run()  # the new destination is written first
+        output.run()  # the new destination's files are written first
         export_files(BUCKET, "acme", "erp/in", loaded[0])
         return output.deliver(attempt)
 
@@ -217,7 +217,7 @@ def test_export_is_retried_after_an_s3_outage(call: str, output: OutputHarness, 
     assert output.job()["status"] == "succeeded"
 
 
-def test_denied_export_is_a_dead_letter(output: OutputHarness, s3: S3):
+def test_denied_export_is_dead_lettered(output: OutputHarness, s3: S3):
     s3.refuse["put"] = refusal("AccessDenied", 403)
     output.result()
     output.run()
@@ -225,7 +225,7 @@ def test_denied_export_is_a_dead_letter(output: OutputHarness, s3: S3):
     assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["non_retriable_error"]
 
 
-def test_missing_bucket_is_named(output: OutputHarness):
+def test_error_names_missing_bucket_setting(output: OutputHarness):
     output.dependencies = OutputDependencies(output.dependencies.breakers, None, None)
     output.result()
     output.run()

@@ -20,7 +20,7 @@ from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 __all__ = ["s3", "tenant"]
 
 NOW = datetime.now(UTC)
-"""PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock decides about ages."""
 LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
 
 Run = Callable[..., int]
@@ -49,7 +49,7 @@ def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -
 
 @pytest.fixture
 def run(maintenance_database: Database) -> Run:
-    """`run()` purges tasks and deletes payloads like the watchdog. Returns the number of objects."""
+    """`run()` purges tasks and payloads as the watchdog does. Returns the number of deleted objects."""
 
     def run(**options: Any) -> int:
         purge(maintenance_database, lambda: NOW)
@@ -59,7 +59,7 @@ def run(maintenance_database: Database) -> Run:
 
 
 def pending_removals(admin: Connection) -> set[str]:
-    """Return the objects to delete."""
+    """Return the keys of objects to delete."""
     return {key for (key,) in admin.execute("SELECT key FROM payload_deletion")}
 
 
@@ -68,7 +68,7 @@ def test_payload_is_deleted_with_its_task(
 ) -> None:
     expired = {make_task("succeeded", LONG_AGO), make_task(None, LONG_AGO)}
     retained = {make_task("succeeded", NOW), make_task(None, NOW), make_task("pending"), make_task("in-progress")}
-    retained.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # it can be retried at any time
+    retained.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # failed tasks can always be retried
     assert set(s3.objects) == expired | retained
 
     assert run() == len(expired)
@@ -122,11 +122,11 @@ def test_s3_outage_leaves_the_removal_pending(
     assert pending_removals(admin) == {key}
 
 
-def test_deleted_object_is_removed_from_the_queue(
+def test_removal_of_already_deleted_object_succeeds(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
     make_task("succeeded", LONG_AGO)
-    s3.objects.clear()  # deleted by a run that crashed before recording it
+    s3.objects.clear()  # as if a run crashed after deleting it
 
     assert run() == 1
     assert pending_removals(admin) == set()

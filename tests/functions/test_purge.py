@@ -24,12 +24,12 @@ from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
 NOW = datetime.now(UTC)
-"""PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock decides about ages."""
 A_DAY = timedelta(days=1)
 
 
 def add_messages(admin: Connection, at: datetime | None, number: int = 1) -> None:
-    """Store messages that were sent at `at`; None if they are unsent."""
+    """Store messages that were sent at `at`, or unsent messages if `at` is None."""
     admin.execute(
         "INSERT INTO outbox (worker, work_id, revision, send_number, scheduled_at, created_at, sent_at) "
         "SELECT 'matching', gen_random_uuid(), 1, 0, %s, %s, %s FROM generate_series(1, %s)",
@@ -43,7 +43,7 @@ def send_times(admin: Connection) -> set[datetime | None]:
 
 
 def add_llm_calls(admin: Connection, at: datetime, *tenants: object) -> None:
-    """Store an LLM call for each tenant, or one without a tenant."""
+    """Store an LLM call for each tenant, or a single call without a tenant."""
     for tenant in tenants or (None,):
         admin.execute(
             "INSERT INTO llm_call (id, tenant_id, purpose, provider, model, outcome, latency_ms, created_at) "
@@ -89,7 +89,9 @@ def test_attempts_are_retained_for_three_months(maintenance_database: Database, 
         for at in (NOW - ATTEMPT_RETENTION - A_DAY, NOW - ATTEMPT_RETENTION + A_DAY):
             add_attempt(admin, at, tenant_id)
 
-    assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(NOTHING, work_attempt=3)  # wrong clock
+    assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(
+        NOTHING, work_attempt=3
+    )  # its clock is wrong
 
     assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - ATTEMPT_RETENTION + A_DAY}
 
@@ -160,9 +162,9 @@ def test_unfinished_failed_and_recent_tasks_are_retained(maintenance_database: D
 def session(
     admin: Connection, tenant: UUID, last_used_at: datetime, status: str | None = None, *, job: UUID | None = None
 ) -> UUID:
-    """Store a conversation that was last used at `used_at`.
+    """Store a conversation that was last used at `last_used_at`.
 
-    The task of its only message is `job`, a new one with `status`, or purged if both are None.
+    Its only message belongs to the task `job` or to a new task with `status`. If both are None, the task was purged.
     """
     id_ = uuid4()
     admin.execute(
@@ -195,7 +197,7 @@ def test_conversations_are_retained_after_their_last_message(maintenance_databas
 
 
 @pytest.mark.parametrize("status", ["failed", "succeeded", None])
-def test_purged_conversation_is_removed_from_its_tasks_only(
+def test_purged_conversation_is_removed_only_from_its_tasks(
     maintenance_database: Database, admin: Connection, status: str | None
 ) -> None:
     tenant = make_tenant(admin)
@@ -244,7 +246,7 @@ def test_conversation_used_during_the_purge_is_retained(
 ) -> None:
     id_ = session(admin, make_tenant(admin), NOW - SESSION_RETENTION - A_DAY)
     with psycopg.connect(admin_database_url) as user, ThreadPoolExecutor(1) as pool:
-        user.execute("UPDATE chat_session SET last_used_at = %s WHERE id = %s", [NOW, id_])  # before the commit
+        user.execute("UPDATE chat_session SET last_used_at = %s WHERE id = %s", [NOW, id_])  # not committed yet
         purged = pool.submit(purge, maintenance_database, lambda: NOW)
         while not admin.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
             assert not purged.done()

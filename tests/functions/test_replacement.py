@@ -1,4 +1,4 @@
-"""A replaced document is removed once the new file has been read."""
+"""A replaced document is removed once data has been extracted from the new file."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ NO_DOCUMENT = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
 class ReplacementHarness:
-    """Uploads of a tenant by name, and their documents."""
+    """A tenant's uploads, by name, and their documents."""
 
     def __init__(
         self, pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
@@ -36,7 +36,7 @@ class ReplacementHarness:
         self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
 
     def upload(self, name: str, content: bytes, *, process: bool = True) -> UUID | None:
-        """Upload a file and read it. Return its document if it is new."""
+        """Upload a file and extract its data. Return the document id if the document is new."""
         before = {row["id"] for row in rows(self.admin, "document")}
         self.pipeline.upload(self.key(name), content, name)
         new_ids = [row["id"] for row in rows(self.admin, "document") if row["id"] not in before]
@@ -45,7 +45,7 @@ class ReplacementHarness:
         return UUID(new_ids[0]) if new_ids else None
 
     def replace(self, original: UUID, name: str, content: bytes, *, process: bool = True) -> UUID | None:
-        """Upload a file as the replacement of a document."""
+        """Upload a file as a document's replacement."""
         with self.database.tenant(self.tenant_id) as connection:
             file = File(BUCKET, self.key(name), None)
             assert removal.request_replacement(connection, self.tenant_id, original, file, self.clock(), by="ann")
@@ -60,7 +60,7 @@ class ReplacementHarness:
         return outbox_message.message
 
     def document_names(self) -> set[str]:
-        """Return the names of files that are documents, without parts."""
+        """Return the upload names of all documents that are not parts."""
         return {row["key"].split("/")[2] for row in rows(self.admin, "document") if row["parent_id"] is None}
 
     def reason(self, name: str) -> str | None:
@@ -83,7 +83,7 @@ def harness(
     return ReplacementHarness(pipeline, database, admin, clock, make_tenant("acme"))
 
 
-def test_old_document_is_removed_when_replacement_is_read(harness: ReplacementHarness):
+def test_old_document_is_removed_when_replacement_is_extracted(harness: ReplacementHarness):
     original = harness.upload("old", INVOICE_1)
     assert original is not None
     new = harness.replace(original, "new", OTHER, process=False)
@@ -110,7 +110,9 @@ def test_unreadable_replacement_keeps_the_old_document(harness: ReplacementHarne
     assert rows(harness.admin, "document_deletion") == []
 
 
-def test_replacement_read_later_removes_the_old_document(harness: ReplacementHarness, monkeypatch: pytest.MonkeyPatch):
+def test_replacement_extracted_on_retry_removes_old_document(
+    harness: ReplacementHarness, monkeypatch: pytest.MonkeyPatch
+):
     original = harness.upload("old", INVOICE_1)
     assert original is not None
     with monkeypatch.context() as patched:
@@ -177,7 +179,9 @@ def test_known_unreadable_file_is_reprocessed(harness: ReplacementHarness, monke
     assert harness.document_names() == {"known"}
 
 
-def test_ingestion_during_the_request_is_repeated(harness: ReplacementHarness, database: Database, clock: Clock):
+def test_ingestion_concurrent_with_replacement_request_is_repeated(
+    harness: ReplacementHarness, database: Database, clock: Clock
+):
     worker = Worker("ingestion", ingest, database, clock)
     original = harness.upload("old", INVOICE_1)
     known_id = harness.upload("known", OTHER, process=False)
@@ -185,7 +189,7 @@ def test_ingestion_during_the_request_is_repeated(harness: ReplacementHarness, d
     assert known_id is not None
     first = Message.model_validate_json(harness.pipeline.sqs.sent.pop("ingestion")[0]["MessageBody"])
     worker.hooks.append(lambda: harness.replace(original, "new", OTHER, process=False))
-    assert len(worker.handle(first)) == 1  # stale
+    assert len(worker.handle(first)) == 1  # the attempt is stale
     assert harness.document_names() == {"known", "old"}
     harness.pipeline.ingest()
     assert harness.document_names() == {"known"}

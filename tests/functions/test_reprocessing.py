@@ -1,4 +1,4 @@
-"""Reprocessing replaces the contents and matches of a document completely."""
+"""Reprocessing replaces a document's contents and matches completely."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ def match_documents(database: Database, tenant_id: UUID, clock: Clock, *ids: UUI
 
 
 def set_contents(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
-    """Change the contents of a document."""
+    """Change a document's contents."""
     admin.execute(
         "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
         [None if data is None else Jsonb(data), kind, id_],
@@ -74,19 +74,19 @@ def keys(admin: Connection, id_: UUID) -> int:
 
 
 HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
-"""The same document, partially readable by rules."""
+"""Lines of the same document as `LASKU`, but partially readable by rules."""
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
 def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """A matched order and invoice. Only the model could read the invoice."""
+    """Ids of a matched order and invoice. Only the model could extract the invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
     ingestion.model.add_steps(extraction_response())
     ingestion.ingest()
     match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, order_id, scanned_id)
     assert len(rows(ingestion.admin, "document_match")) == 1
-    ingestion.admin.execute("TRUNCATE page_reading_cache")  # delete the cached answer, as after a model change
+    ingestion.admin.execute("TRUNCATE page_reading_cache")  # no cached answer, as after a model change
     return order_id, scanned_id
 
 
@@ -165,7 +165,7 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
     assert str(order_id) in after
 
 
-def test_empty_reprocessing_starts_no_first_match(ingestion: Ingestion):
+def test_ingestion_without_data_starts_no_matching(ingestion: Ingestion):
     id_ = ingestion.file(text_pdf(LASKU))
     assert ingestion.ingest(model=False) == DONE
     assert (ingestion.document(id_)["matching_status"], ingestion.document(id_)["matching_revision"]) == (None, 0)
@@ -240,7 +240,7 @@ def read_bundle(admin: Connection) -> dict[str, Any]:
     return file_row
 
 
-def test_file_split_later_is_not_a_document_itself(
+def test_file_split_later_leaves_its_cluster(
     pipeline: Pipeline,
     admin: Connection,
     database: Database,

@@ -56,7 +56,7 @@ class Clusters(OutputHarness):
     """A tenant with changing clusters."""
 
     def documents(self) -> list[UUID]:
-        """An order, its delivery and its invoice, in one cluster."""
+        """Store an order, its delivery note and its invoice in one cluster. Return their ids."""
         ids = [
             make_document(self.admin, self.tenant_id, data, type=kind, id=UUID(int=number))
             for number, (kind, data) in enumerate(KINDS, 1)
@@ -86,7 +86,7 @@ class Clusters(OutputHarness):
             diagnostics.enqueue_diagnostics(connection, self.tenant_id, previous_clusters | {cluster}, self.clock())
 
     def settle(self) -> None:
-        """Process all due work."""
+        """Process all due work items."""
         self.clock.advance(seconds=6)
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"
@@ -106,7 +106,7 @@ def clusters(database: Database, admin: Connection, clock: Clock, tenant: UUID, 
 
 
 def received_clusters(receiver: Receiver) -> dict[str, Any]:
-    """Return the receiver's clusters with outcome and documents; None for a removed one."""
+    """Return the outcome and document types of each received cluster, or None if it was removed."""
     return {
         result["subject_id"]: result["data"]
         and (result["data"]["outcome"], [document["type"] for document in result["data"]["documents"]])
@@ -123,7 +123,7 @@ def test_receiver_has_the_latest_state_of_clusters(clusters: Clusters):
         assert received_clusters(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
         clusters.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
-        clusters.put(invoice, invoice)  # its own cluster; the previous cluster shrinks
+        clusters.put(invoice, invoice)  # in a new cluster; the previous cluster shrinks
         clusters.settle()
         expected_clusters = received_clusters(receiver)
         assert expected_clusters[str(order)][1] == ["purchase_order", "delivery_note"]

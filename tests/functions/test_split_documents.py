@@ -1,4 +1,4 @@
-"""A file of many documents is split once, despite duplicates and failures."""
+"""A file with many documents is split once, despite duplicates and failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 def documents(admin: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the parent, and its children by page."""
+    """Return the parent document and its children, ordered by page."""
     document_rows = sorted(rows(admin, "document"), key=lambda row: row["first_page"] or 0)
     (parent,) = [row for row in document_rows if row["parent_id"] is None]
     return parent, [row for row in document_rows if row["parent_id"] == parent["id"]]
@@ -96,7 +96,7 @@ def test_known_part_counts_as_a_duplicate_upload(pipeline: Pipeline, admin: Conn
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_failed_storage_leaves_no_rows_and_retries(
+def test_failed_storage_leaves_no_rows_and_is_retried(
     pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
@@ -124,7 +124,7 @@ def test_failed_storage_leaves_no_rows_and_retries(
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_file_of_one_invoice_is_not_split(pipeline: Pipeline, admin: Connection):
+def test_file_with_one_invoice_is_not_split(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/one.pdf", write_bundle(INVOICES[:1]))
     assert pipeline.ingest() == DONE
     _, children = documents(admin)
@@ -184,7 +184,7 @@ def test_earlier_split_is_reused(pipeline: Pipeline, admin: Connection, monkeypa
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_ambiguous_file_is_not_split_with_reason(pipeline: Pipeline, admin: Connection):
+def test_ambiguous_file_is_not_split_and_has_reason(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/twice.pdf", write_bundle([INVOICES[0], INVOICES[0]]))
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)

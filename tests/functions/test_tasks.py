@@ -41,7 +41,7 @@ class Payload(BaseModel):
 
 
 class TaskHarness:
-    """Submits and processes tasks of a tenant."""
+    """Harness that submits and processes a tenant's tasks."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
@@ -54,7 +54,7 @@ class TaskHarness:
         return store.submit(self.database, self.tenant_id, request, NOW, bucket=BUCKET).task.job_id
 
     def bodies(self) -> list[str]:
-        """Return the due messages, as the outbox sends them."""
+        """Return the bodies of all outbox messages, as the outbox sends them."""
         outbox_rows = self.admin.execute(
             """SELECT m.body || jsonb_build_object('revision', o.revision, 'send_number', o.send_number)
                FROM outbox o, task_messages(ARRAY[o.work_id]) m ORDER BY o.created_at, o.id"""
@@ -267,7 +267,7 @@ def test_requested_retry_delay_is_honored(
     assert scheduled_at == task["next_attempt_at"]
 
 
-def test_effects_and_result_are_one_transaction(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
+def test_effects_and_result_commit_in_one_transaction(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
     def effects(connection: Connection) -> Effects:
         connection.execute("UPDATE task SET canceled_at = now()")
         raise ServiceUnavailableError("Unavailable.")
@@ -281,7 +281,7 @@ def test_effects_and_result_are_one_transaction(tasks: TaskHarness, register_typ
     assert (task["status"], task["result"], task["canceled_at"]) == ("pending", None, None)
 
 
-def test_task_canceled_before_its_message_is_dropped(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
+def test_message_of_canceled_task_is_dropped(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
     run = Mock()
     register_type(run)
     job_id = tasks.submit({"number": 1}, "test")

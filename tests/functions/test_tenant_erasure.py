@@ -28,7 +28,7 @@ PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE
 
 
 class ErasureHarness:
-    """Two tenants with a row in every table and objects under every prefix; the first is erased."""
+    """Two tenants with a row in every table and objects under every prefix. `tenant` is erased."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, maintenance: Database, clock: Clock) -> None:
         self.s3, self.admin, self.maintenance = pipeline.s3, admin, maintenance
@@ -77,7 +77,7 @@ class ErasureHarness:
         assert self.run()["tenant_erasure"] == 1
 
     def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
-        """Number of the tenant's rows by table, for every table with a tenant."""
+        """Return the number of the tenant's rows in every table with a tenant."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
@@ -90,7 +90,7 @@ class ErasureHarness:
         return counts
 
     def rows_mentioning(self, *texts: str) -> dict[str, int]:
-        """Numbers of rows that contain one of `texts`, by table, for every table of the schema."""
+        """Return the number of rows with one of `texts`, by table. Tables without such rows are omitted."""
         tables = self.admin.execute(
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
                AND relname <> 'applied_migration'"""
@@ -107,7 +107,7 @@ class ErasureHarness:
         return counts
 
     def objects(self, prefix: str = "") -> int:
-        """Number of versions, delete markers and multipart uploads below a prefix."""
+        """Return the number of versions, delete markers and multipart uploads below a prefix."""
         listing = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
         uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
         prefix_uploads = [upload for upload in uploads if upload["Key"].startswith(prefix)]
@@ -163,7 +163,7 @@ def test_shared_mail_is_erased_with_its_last_tenant(harness: ErasureHarness) -> 
 
 
 def test_job_of_erased_file_does_not_retain_mail(harness: ErasureHarness) -> None:
-    """The other tenant erased its document while this one still needed the mail."""
+    """The other tenant erased its document while the erased tenant still needed the mail."""
     harness.admin.execute(
         "UPDATE acquisition_job SET status = NULL, skip_reason = 'The file was erased.' "
         "WHERE tenant_id = %s AND key = %s",
@@ -202,7 +202,7 @@ def test_erasure_is_recorded_in_unassigned_audit_trail(harness: ErasureHarness) 
     assert min(erasure.rows, erasure.objects) > 0
 
 
-def test_audit_trail_of_another_tenant_stays(harness: ErasureHarness) -> None:
+def test_other_tenants_audit_trail_remains(harness: ErasureHarness) -> None:
     harness.request()
     for table in ("audit_entry", "audit_head"):
         with pytest.raises(Exception, match="append-only"):
@@ -260,7 +260,7 @@ def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_databa
     assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_transaction_deletes_from_one_table_within_its_bound(harness: ErasureHarness) -> None:
+def test_transaction_deletes_from_one_table_within_time_limit(harness: ErasureHarness) -> None:
     harness.admin.execute("CREATE TABLE deletion (name text, xid xid8, seconds interval)")
     harness.admin.execute("GRANT INSERT ON deletion TO PUBLIC")
     harness.admin.execute(
@@ -312,7 +312,7 @@ def test_steps_are_smaller_after_a_timeout(harness: ErasureHarness) -> None:
 
 
 def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
-    """Abort erasure transactions that visit more than `rows_visited` rows of a table, like a timeout."""
+    """Abort erasure transactions that visit more than `rows_visited` rows of a table, as a timeout does."""
     admin.execute(
         """CREATE FUNCTION visit(most int) RETURNS boolean LANGUAGE plpgsql COST 0.01 AS $$
            DECLARE
@@ -330,7 +330,7 @@ def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
 
 
 def fill_outbox(harness: ErasureHarness) -> None:
-    """Insert 3,000 rows of the other tenant, then one of the erased tenant."""
+    """Insert 3,000 outbox rows for the other tenant, then one for the erased tenant."""
     harness.admin.execute(
         """INSERT INTO outbox (tenant_id, worker, work_id, revision, send_number, scheduled_at, created_at)
            SELECT %s, 'matching', gen_random_uuid(), 1, 0, now(), now() FROM generate_series(1, 3000)""",
@@ -363,7 +363,7 @@ def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) ->
     assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_permanently_timing_out_scan_fails(harness: ErasureHarness) -> None:
+def test_scan_fails_if_it_always_times_out(harness: ErasureHarness) -> None:
     fill_outbox(harness)
     bound_visits(harness.admin, "outbox", rows_visited=0)
     harness.request()
@@ -373,7 +373,7 @@ def test_permanently_timing_out_scan_fails(harness: ErasureHarness) -> None:
 
 
 def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
-    """Deleting a tenant looks for its rows in each of them, in one statement."""
+    """Deleting a tenant searches each of these tables for the tenant's rows, in one statement."""
     missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f
            WHERE f.contype = 'f' AND f.confrelid = 'tenant'::regclass AND NOT EXISTS (
@@ -384,7 +384,7 @@ def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
     assert missing_indexes == []
 
 
-def test_failed_tenant_erasure_blocks_no_other(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tenant_erasure_does_not_block_others(harness: ErasureHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.request()
     harness.now += timedelta(seconds=1)
     with harness.maintenance.delivery() as connection:
@@ -453,8 +453,8 @@ def test_message_in_flight_recreates_nothing(harness: ErasureHarness, pipeline: 
     assert harness.rows_mentioning("new.xml")["document"] == 1
 
 
-def test_no_payload_removal_outlives_the_rows(harness: ErasureHarness) -> None:
-    """A removal after the objects were erased would add a delete marker."""
+def test_payload_removals_are_erased_with_the_rows(harness: ErasureHarness) -> None:
+    """A payload removal after the objects were erased would add a delete marker."""
     key = f"tasks/{harness.tenant.id}/{uuid4()}.json"
     harness.admin.execute(
         "UPDATE task SET payload = NULL, payload_s3_key = %s WHERE tenant_id = %s",

@@ -1,4 +1,4 @@
-"""The watchdog sends unsent messages and resends lost ones, and nothing else."""
+"""The watchdog sends unsent messages and resends lost messages, but no others."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_unsent_message_of_a_crashed_writer_is_sent(
 ) -> None:
     start_revision(admin, "matching", [pending().work_id], clock())
 
-    assert watchdog.run().sent == 0  # its writer may be about to send it
+    assert watchdog.run().sent == 0  # the writer may be about to send it
     clock.advance(seconds=61)
     assert watchdog.run().sent == 1
     assert watchdog.run().sent == 0
@@ -69,7 +69,7 @@ def mark_as_sent(admin: Connection, clock: Clock, message: Message) -> None:
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
 
-def test_pending_work_with_an_empty_queue_is_resent(
+def test_message_is_resent_if_queue_is_empty(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -137,7 +137,7 @@ def test_each_resend_to_busy_queue_doubles_the_wait(
         assert [resent(minutes) for minutes in (wait * 3 // 4, wait - 1, wait, wait + 1)] == [0, 0, 1, 0]
 
 
-def test_backlog_grows_by_a_hundred_resends_a_minute(
+def test_resends_to_busy_queue_are_limited_per_run(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     work_ids = [pending().work_id for _ in range(250)]
@@ -151,10 +151,10 @@ def test_backlog_grows_by_a_hundred_resends_a_minute(
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
     first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
-    assert lost_id in first  # the longest wait comes first
+    assert lost_id in first  # the message with the longest wait comes first
 
 
-def test_work_without_outbox_row_is_resent(
+def test_message_without_outbox_row_is_resent(
     watchdog: Watchdog, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(next_attempt_at=clock())
@@ -171,7 +171,7 @@ def test_work_without_outbox_row_is_resent(
     assert Message.model_validate_json(sent_message["MessageBody"]) == message
 
 
-def test_queue_of_unknown_depth_counts_as_busy(
+def test_queue_with_unknown_depth_counts_as_busy(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -234,7 +234,7 @@ def test_messages_without_time_left_are_sent_next_run(
     assert watchdog.run(lambda: 60).sent == 5
 
 
-def test_lost_message_of_work_in_progress_is_resent(
+def test_lost_message_of_running_work_item_is_resent(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -254,7 +254,7 @@ def test_lost_message_of_work_in_progress_is_resent(
     assert watchdog.run().resent == {"matching": 1}
 
 
-def test_scheduled_work_is_not_resent(
+def test_message_of_scheduled_work_item_is_not_resent(
     watchdog: Watchdog,
     admin: Connection,
     clock: Clock,
@@ -269,7 +269,7 @@ def test_scheduled_work_is_not_resent(
     assert watchdog.run().resent == {"matching": 0}
 
 
-def test_ended_work_is_not_resent(
+def test_message_of_ended_work_item_is_not_resent(
     watchdog: Watchdog,
     admin: Connection,
     clock: Clock,

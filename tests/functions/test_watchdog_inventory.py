@@ -110,7 +110,7 @@ def process() -> Callable[[], Sequence[Inventories]]:
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
-    """`run()` runs the watchdog once. Each check of the time left takes a second."""
+    """`run()` runs the watchdog once. Each check of the remaining time takes a second."""
     process_ = process()
 
     def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = process_) -> int:
@@ -130,7 +130,7 @@ def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequ
 
 @pytest.fixture(autouse=True)
 def disable_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable the time limit per prefix, so that only the limit of the run applies."""
+    """Disable the time limit per prefix, so that only the run's limit applies."""
     monkeypatch.setattr("functions.watchdog.uploads.PREFIX_SECONDS", 10_000.0)
 
 
@@ -180,7 +180,7 @@ def test_acquired_deleted_and_recent_objects_are_skipped(
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked-later.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/erased-later.xml", VersionId=erased_later)
 
-    assert run() == 1  # the signature
+    assert run() == 1  # only the signature file
 
     clock.now -= HOUR
     put_object("uploads/acme/recent.xml")
@@ -247,7 +247,7 @@ def test_started_inventory_finishes_before_newer_one(
 
 
 def position(admin: Connection) -> tuple[str, bool]:
-    """Folder of the inventory of uploads that is read, and whether it is complete."""
+    """Return the folder of the current uploads inventory, and whether it was read completely."""
     ((manifest, is_complete),) = admin.execute(
         "SELECT manifest, is_complete FROM upload_inventory WHERE prefix = 'uploads/'"
     ).fetchall()
@@ -311,7 +311,7 @@ def test_damaged_data_file_is_reported_without_loss(
     assert position(admin) == (FOLDER, False)
 
     publish(NEXT)
-    with pytest.raises(StepsFailedError):  # the last error of the old inventory
+    with pytest.raises(StepsFailedError):  # the old inventory fails a last time
         run()
     run()
 
@@ -335,7 +335,7 @@ def test_damaged_manifest_is_reported(
     assert run() == 1
 
 
-def test_inventory_without_needed_columns_is_refused(
+def test_inventory_without_required_columns_is_rejected(
     run: Run, publish: Publish, s3: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest = {"creationTimestamp": "1700000000000", "fileFormat": "CSV", "fileSchema": "Bucket, Key", "files": []}
@@ -361,7 +361,7 @@ def test_unfinished_inventory_waits_for_its_checksum(run: Run, put_object: Put, 
     assert run() == 1
 
 
-def test_age_counts_from_the_last_complete_inventory(
+def test_listing_age_starts_at_last_complete_inventory(
     run: Run, publish: Publish, clock: Clock, read_metrics: Measured
 ) -> None:
     run()

@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 def unlimited_time() -> float:
-    """Return the remaining time."""
+    """Return a remaining time in seconds that is always sufficient."""
     return 60
 
 
@@ -45,7 +45,7 @@ def offers_watch(maintenance_database: Database, clock: Clock) -> OfferMetrics:
 def shard(
     admin: Connection, tenant: UUID, size: int, *, offered_at: datetime = NOW, name: str = "0", **columns: Any
 ) -> UUID:
-    """Store a shard in its own pool whose 9:00 was `at`; `ends` are changed columns."""
+    """Store a shard in its own pool, due at `offered_at`. `columns` are updated in the shard's row."""
     pool = make_pool(
         admin, tenant, date=offered_at.date(), offered_at=offered_at, expires_at=offered_at + timedelta(days=1)
     )
@@ -129,7 +129,7 @@ def offer(admin: Connection, shard_id: UUID, rank: int, candidate: UUID | None =
 
 @pytest.fixture
 def served_user(admin: Connection, tenant: UUID) -> UUID:
-    """Store the shard of a user with three offers, ended by the real clock."""
+    """Store a completed shard of one user with three offers. Return the shard's id."""
     pool = make_pool(admin, tenant)
     shard_id = make_shard(admin, tenant, [make_profile(admin, tenant)], pool_id=pool, status="in-progress")
     make_jobs(admin, shard_id)
@@ -150,7 +150,7 @@ def test_second_set_of_offers_is_detected(
     assert OfferMetrics(maintenance_database, clock).run(unlimited_time)["offers_twice"] == 2
 
 
-def test_duplicate_offer_is_detected_without_a_key(
+def test_duplicate_offer_is_detected_without_unique_constraint(
     offers_watch: OfferMetrics, admin: Connection, served_user: UUID
 ) -> None:
     first = offer(admin, served_user, 4)
@@ -176,7 +176,7 @@ def test_recent_shards_are_checked_hourly(
     assert offers_watch.run(unlimited_time)["offers_twice"] == 0
 
 
-def test_slow_check_of_offers_costs_one_run(offers_watch: OfferMetrics, clock: Clock, admin: Connection) -> None:
+def test_slow_duplicate_check_fails_only_one_run(offers_watch: OfferMetrics, clock: Clock, admin: Connection) -> None:
     admin.execute("""
         CREATE OR REPLACE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
         AS 'SELECT 0::bigint FROM pg_sleep(60)'
@@ -212,7 +212,7 @@ def test_counts_are_emitted_as_global_metrics(
     } == {()}
 
 
-def test_incomplete_offers_count_an_hour_after_their_time(
+def test_incomplete_offers_count_one_hour_after_due_time(
     maintenance_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     started_at = NOW - HOUR * 1.01
@@ -223,14 +223,14 @@ def test_incomplete_offers_count_an_hour_after_their_time(
     admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [completed_shard])
     make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=own_pool, name="1", status="pending")
     make_shard(admin, other_tenant, [uuid4(), uuid4()], pool_id=other_pool, name="0/failed", status="failed")
-    shard(admin, tenant, 700, offered_at=NOW - HOUR)  # less than an hour
+    shard(admin, tenant, 700, offered_at=NOW - HOUR)  # not more than an hour
     shard(admin, tenant, 300, offered_at=NOW - HOUR * 30, status="failed")  # the day has ended
 
     with maintenance_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
-def test_large_zone_does_not_hide_a_small_one(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_large_zone_does_not_hide_a_small_zone(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
     shard(admin, tenant, 10_000, offered_at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR
@@ -241,9 +241,7 @@ def test_large_zone_does_not_hide_a_small_one(maintenance_database: Database, ad
         assert pool_list.incomplete_percent(connection, NOW) == 100
 
 
-def test_duration_of_offers_is_measured_by_user(
-    maintenance_database: Database, admin: Connection, tenant: UUID
-) -> None:
+def test_offer_duration_is_weighted_by_users(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
     for number, (users, seconds) in enumerate([(94, 10), (2, 40), (4, 90)]):
         shard_id = shard(admin, tenant, users, name=str(number))
         admin.execute(

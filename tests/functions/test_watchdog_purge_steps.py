@@ -1,4 +1,4 @@
-"""A failing step of the purge fails the run and blocks no other step."""
+"""A failing purge step fails the run, but does not block other steps."""
 
 import importlib
 import json
@@ -40,7 +40,7 @@ def row_counts(admin: Connection, *tables: str) -> dict[str, int]:
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> Iterator[ModuleType]:
-    """Import the handler in a separate environment."""
+    """Import the handler with the test's environment variables."""
     monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps({}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
@@ -54,7 +54,7 @@ def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> I
 
 @pytest.fixture
 def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
-    """Store an expired message, call, dead letter and payload. Return the payload's key."""
+    """Store an expired message, LLM call, dead letter and payload. Return the payload's key."""
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
     dead_letter_factory(database, tenant)()
@@ -92,7 +92,7 @@ def test_s3_failure_does_not_block_other_purges(
         ("delete_payloads", {"payload_deletion"}),
     ],
 )
-def test_failing_step_fails_the_run_after_the_others(
+def test_failing_step_fails_the_run_after_other_steps(
     handler: ModuleType,
     failing_step: str,
     remaining_steps: set[str],
@@ -112,7 +112,7 @@ def test_failing_step_fails_the_run_after_the_others(
     assert "some column" not in str(logged)
 
 
-def test_unpurgeable_table_blocks_no_other(maintenance_database: Database, admin: Connection) -> None:
+def test_unpurgeable_table_does_not_block_others(maintenance_database: Database, admin: Connection) -> None:
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
     admin.execute("REVOKE DELETE ON outbox FROM counterfoil_maintenance, counterfoil_delivery")
@@ -123,7 +123,7 @@ def test_unpurgeable_table_blocks_no_other(maintenance_database: Database, admin
     assert row_counts(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
 
 
-def test_failed_deletion_of_operations_blocks_no_other(
+def test_failed_deletion_of_operations_does_not_block_others(
     maintenance_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due
@@ -147,7 +147,7 @@ def test_unavailable_database_stops_further_queries() -> None:
         executed.append("once more")
         return 1
 
-    with pytest.raises(StepsFailedError, match=r"Failed parts: a, c$"):  # each with its own reason
+    with pytest.raises(StepsFailedError, match=r"Failed parts: a, c$"):  # one failure stops no other step
         run_all({"a": fail_unavailable, "b": runs, "c": fail_unavailable, "d": runs})
     assert len(executed) == 2
 

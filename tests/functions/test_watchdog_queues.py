@@ -1,4 +1,4 @@
-"""The watchdog applies requested pauses and records the queues each minute."""
+"""The watchdog applies requested pauses and records queue statistics each minute."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,11 +33,11 @@ def pause(database: Database, clock: Clock) -> None:
     request_pause(database, PauseRequest("matching", True, "Its model is unavailable", "kim", clock(), 0))
 
 
-def test_pauses_are_applied_and_minutes_recorded(
+def test_pauses_are_applied_and_statistics_recorded(
     run_step: Run, maintenance_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
 ) -> None:
     pause(maintenance_database, clock)
-    sqs.depths[QUEUE_URL] = 3  # for each of the three message counts
+    sqs.depths[QUEUE_URL] = 3  # returned for each of the three message counts
 
     assert run_step() == {"queue_pause": 1, "queue_ends": 0, "queue_minute_stats": 1}
 
@@ -59,7 +59,7 @@ def test_mapping_in_transition_is_paused_later(
     assert lambda_.calls == [(MAPPING, False)]
 
 
-def test_unavailable_lambda_does_not_block_minutes(
+def test_unavailable_lambda_does_not_block_queue_statistics(
     run_step: Run, maintenance_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
     pause(maintenance_database, clock)
@@ -78,13 +78,13 @@ def test_unavailable_sqs_leaves_depth_unknown(
     assert admin.execute("SELECT depth FROM queue_minute_stats").fetchall() == [(None,)]
 
 
-def test_failed_queue_minute_is_reported(run_step: Run, admin: Connection) -> None:
+def test_failed_queue_statistics_are_reported(run_step: Run, admin: Connection) -> None:
     admin.execute("ALTER TABLE queue_minute_stats RENAME TO elsewhere")
     with pytest.raises(StepsFailedError, match="queue_minute_stats"):
         run_step()
 
 
-def test_work_of_paused_queue_is_resent_after_retention(
+def test_messages_in_paused_queue_are_resent_after_retention(
     maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -103,16 +103,16 @@ def test_work_of_paused_queue_is_resent_after_retention(
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s, matching_lease_expires_at = %s"
         " WHERE id = %s",
-        [clock(), clock() + timedelta(minutes=2), running_id.work_id],  # its worker crashed during the pause
+        [clock(), clock() + timedelta(minutes=2), running_id.work_id],  # as if its worker crashed
     )
     clock.advance(seconds=61)
-    assert watchdog.run().sent == 2  # the outbox continues
+    assert watchdog.run().sent == 2  # unsent messages are still sent
     sqs.depths[QUEUE_URL] = 1
 
     for _ in range(9):
         clock.advance(hours=24)
         assert watchdog.run().resent == {"matching": 0}
-    clock.now += QUEUE_RETENTION - timedelta(days=9) + timedelta(minutes=1)  # counts from the end of the lease
+    clock.now += QUEUE_RETENTION - timedelta(days=9) + timedelta(minutes=1)  # from the end of the lease
     assert watchdog.run().resent == {"matching": 2}
     assert watchdog.run().resent == {"matching": 0}
 

@@ -29,7 +29,7 @@ QUEUES = {"acquisition": "http://q/a", "ingestion": "http://q/i", "matching": "h
 
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str, sqs: FakeSqs) -> Iterator[ModuleType]:
-    """Import the handler in a separate environment."""
+    """Import the handler with the test's environment variables."""
     monkeypatch.setenv("DATABASE_URL", maintenance_database_url)
     monkeypatch.setenv("QUEUE_URLS", json.dumps(QUEUES))
     module = importlib.import_module("functions.watchdog.handler")
@@ -44,7 +44,7 @@ def metric_lines(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_run_logs_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_returns_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     response = handler.handle({}, Context())
 
     assert list(response) == ["notifications", "recovery", "metrics", "breakers", "purge"]
@@ -138,7 +138,7 @@ def test_each_step_leaves_time_for_later_steps(handler: ModuleType) -> None:
     assert handler.KEY_SECONDS + handler.PROBE_SECONDS < breakers.PROBE_SECONDS
 
 
-def test_step_without_time_left_is_named(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_without_time_left_is_reported(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler.Notifier, "run", lambda *_: pytest.fail("it has no time"))
 
     with pytest.raises(RuntimeError, match=r"run failed: notifications$"):
@@ -177,7 +177,7 @@ def test_unresponsive_queues_block_only_sending(
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unresponsive language model on which all matching work depends."""
+    """Configure an unresponsive language model, on which matching depends."""
     values = {
         "LLM_PROVIDER": "openai",
         "LLM_MODEL": "m",

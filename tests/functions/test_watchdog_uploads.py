@@ -35,7 +35,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A versioned bucket."""
+    """S3 client with a versioned bucket."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
@@ -49,7 +49,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """An hour from now: S3 dates objects by its own clock."""
+    """Clock that is an hour ahead, because S3 dates objects by its own clock."""
     clock = Clock()
     clock.now = datetime.now(UTC) + HOUR + timedelta(minutes=1)
     return clock
@@ -57,13 +57,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def put_object(s3: Any) -> Put:
-    """`put(key)` stores an object and returns its version."""
+    """`put_object(key)` stores an object and returns its version."""
     return lambda key, body=b"<x/>": str(s3.put_object(Bucket=BUCKET, Key=key, Body=body)["VersionId"])
 
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
-    """`run()` runs the watchdog once. Returns the number of jobs that it created."""
+    """`run()` runs the watchdog once and returns the number of created jobs."""
 
     def run(*, is_queue_empty: bool = True) -> int:
         return reconcile_uploads(
@@ -75,7 +75,7 @@ def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
 
 @pytest.fixture
 def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
-    """`measured(metric)` returns the values recorded since the last call."""
+    """`read_metrics(metric)` returns the values recorded since the last call."""
 
     def values(metric: str) -> list[float]:
         lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
@@ -216,7 +216,7 @@ def test_large_bucket_is_listed_over_many_runs(
 
 
 def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Count further listing calls by prefix."""
+    """Return a dict that counts further listing calls, by prefix."""
     calls: dict[str, int] = {}
     original = s3.list_object_versions
 
@@ -250,10 +250,10 @@ def test_failed_page_is_listed_again(
     assert run() == 2
 
 
-def test_queued_events_of_a_backlog_are_not_lost(
+def test_queued_events_do_not_count_as_lost(
     run: Run, put_object: Put, database: Database, clock: Clock, read_metrics: Measured, admin: Connection
 ) -> None:
-    """A paused or busy queue may contain events of uploads that are older than an hour."""
+    """A paused or busy queue may contain events for uploads that are older than an hour."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
     clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())
@@ -316,7 +316,7 @@ def test_objects_before_versioning_are_not_enqueued(run: Run, put_object: Put, s
     assert run() == 0
 
 
-def test_age_counts_from_the_last_complete_listing(
+def test_listing_age_starts_at_last_complete_listing(
     run: Run, put_object: Put, clock: Clock, monkeypatch: pytest.MonkeyPatch, read_metrics: Measured
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", 1)

@@ -1,6 +1,6 @@
 """Unpack one archive in child processes.
 
-Print, as JSON, peak memory of parent and child in MiB, and a size or reason for each file.
+Prints JSON with the peak memory of parent and child in MiB, and the size or skip reason of each file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Fixtures of the notification tests: clock, tenant, channel and notifier."""
+"""Fixtures for notification tests: clock, tenant, channel and notifier."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -46,7 +46,7 @@ def channel() -> FakeChannel:
 
 @pytest.fixture
 def make_notifier(maintenance_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
-    """`make_notifier(channels, **settings)`; by default, the settings' channels."""
+    """`make_notifier(channels, **settings)` creates a notifier, by default with the settings' channels."""
 
     def make(channels: dict[str, FakeChannel] | None = None, **settings: object) -> Notifier:
         factories = (
@@ -67,7 +67,7 @@ def _return_channel(channel: FakeChannel, settings: Settings, breakers: Breakers
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier], channel: FakeChannel) -> Run:
-    """Run a notifier with one channel, by default with enough time left."""
+    """`run(time_left)` runs a notifier with one channel. By default, enough time is left."""
     notifier = make_notifier({"pager": channel})
     return lambda time_left=lambda: 60.0: notifier.run(time_left)
 

@@ -1,4 +1,4 @@
-"""Recorded failures, a channel that records notices, and a scripted webhook."""
+"""Recorded failures, a channel that records digests, and a scripted webhook."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from tests.delivery.harness import Clock
 
 @dataclass
 class Sent:
-    """A sent notice with its recipient and idempotency key."""
+    """A sent digest with its recipient and idempotency key."""
 
     text: RenderedNotification
     recipient: str
@@ -28,7 +28,7 @@ class Sent:
 
 @dataclass
 class FakeChannel:
-    """A channel that records notices. `on_send` may raise, or act during a send."""
+    """Fake channel that records sent digests. `on_send` runs during each send and may raise."""
 
     addresses: Sequence[str] = ("on-call",)
     sent: list[Sent] = field(default_factory=list)
@@ -47,7 +47,7 @@ class FakeChannel:
 
 
 class RaiseErrors:
-    """Raises one of these errors per call, then none."""
+    """Callable that raises the given errors, one per call, and then returns."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -69,7 +69,7 @@ def fail(
     worker: str = "matching",
     with_work_item: bool = True,
 ) -> list[UUID]:
-    """Record failures as delivery does. Return the ids of work items or dead letters."""
+    """Record failures as delivery does. Return their work ids, or their job ids if they have no work item."""
     ids = []
     with admin.transaction():
         for _ in range(times):
@@ -91,7 +91,7 @@ def fail(
 
 
 def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
-    """Return these columns of every delivery, ordered by notice."""
+    """Return every delivery's values in these columns, ordered by digest."""
     names = ", ".join(columns)
     return admin.execute(
         f"SELECT {names} FROM notification_delivery d JOIN notification_digest n ON n.id = d.digest_id "
@@ -100,7 +100,7 @@ def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def metrics(output: str) -> list[tuple[str, str, float]]:
-    """Return (metric, channel, value) of each line in embedded metric format."""
+    """Return (metric, channel, value) for each metric in embedded metric format."""
     lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
     return [
         (metric["Name"], line["channel"], sum(line[metric["Name"]]))
@@ -110,7 +110,7 @@ def metrics(output: str) -> list[tuple[str, str, float]]:
 
 
 ScriptedResponse = tuple[int, dict[str, str]] | None
-"""Status and headers; None resets the connection."""
+"""Status and headers of a response, or None to close the connection."""
 
 
 class Webhook:
@@ -126,7 +126,7 @@ class Webhook:
         webhook = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # http.server's name
+            def do_POST(self) -> None:  # name required by http.server
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 webhook.requests.append(json.loads(body))
                 webhook.keys.append(self.headers["Idempotency-Key"])

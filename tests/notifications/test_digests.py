@@ -1,4 +1,4 @@
-"""The first failure of a fingerprint is sent immediately, later ones in a digest."""
+"""The first failure with a fingerprint is sent immediately. Later failures are grouped."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -64,7 +64,7 @@ def test_digest_waits_until_its_window_ends(fail: Fail, run: Run, channel: FakeC
 
 def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     counts = []
-    for minute in range(20):  # failures for 15 minutes
+    for minute in range(20):  # with failures during the first 15
         if minute < 15:
             fail(times=10)
         counts.append(run().notices)
@@ -112,7 +112,7 @@ def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run,
 
 
 @pytest.mark.parametrize("other", ["tenant", "no tenant", "error", "worker"])
-def test_other_fingerprint_or_tenant_does_not_wait(
+def test_new_fingerprint_or_tenant_is_sent_immediately(
     other: str, fail: Fail, run: Run, channel: FakeChannel, make_tenant: Callable[..., UUID]
 ):
     fail()
@@ -145,10 +145,10 @@ def test_numbers_and_names_do_not_change_the_fingerprint(fail: Fail, run: Run, c
     assert len(channel.sent) == 1
 
 
-def test_only_one_watchdog_creates_notices(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
+def test_only_one_watchdog_creates_digests(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
     fail(times=2)
     with admin.transaction():
-        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # the other watchdog holds the lock
+        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # as another watchdog does
         assert run().notices == 0
     assert run().notices == 1
     assert len(channel.sent) == 1

@@ -1,4 +1,4 @@
-"""Notices of worker failures do not quote document contents."""
+"""Notifications about worker failures do not quote document contents."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, m
 from tests.notifications.conftest import Run
 from tests.notifications.harness import FakeChannel
 
-# Model output that quotes a document, with an apostrophe.
+# Model answers that quote a document and contain an apostrophe.
 MODEL_ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
 Pending = Callable[..., Message]
 
@@ -31,7 +31,7 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 @pytest.fixture
 def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
-    """`last_attempt(**columns)`: message of a document with one attempt left."""
+    """`last_attempt(**columns)` creates a document with one attempt left and returns its message."""
 
     def make_message(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1, "matching_attempts": 2, **columns}
@@ -60,7 +60,7 @@ def test_notification_omits_the_quoted_model_answer(
     make_consumer(database, fail_with_answer(MODEL_ANSWERS[0]), clock).handle(
         event(record(message, receives=3)), Context()
     )
-    assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
+    assert MODEL_ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible only to the tenant
     run()
     fields = {field.label: field.value for field in channel.sent[0].text.fields}
     assert (fields["Error"], fields["Attempts"]) == ("The model's answer is not valid JSON", "3")

@@ -1,4 +1,4 @@
-"""Notices by SES: requests, refusals and outages."""
+"""Email notifications through SES: requests, rejections and outages."""
 
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -28,7 +28,7 @@ Run = Callable[[], DeliveryStats]
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier]) -> Run:
-    """Run a notifier with e-mail only."""
+    """`run()` runs a notifier that sends only email."""
     notifier = make_notifier(email_from=SENDER, alert_emails=["ops@example.com"])
     return lambda: notifier.run(lambda: 60)
 
@@ -96,7 +96,7 @@ def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber
         ("AccessDeniedException", 403, True),
     ],
 )
-def test_refused_mail_is_retried_later(
+def test_rejected_mail_is_retried_later(
     code: str, status: int, is_retried: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
 ):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'ann@acme.example' FROM tenant")
@@ -134,7 +134,7 @@ def test_open_breaker_defers_mail(fail: Fail, run: Run, ses: Stubber, breakers: 
         with pytest.raises(ServiceUnavailableError), breakers.guard("ses"):
             raise ServiceUnavailableError("another caller's call")
     fail()
-    assert run().deferred == 1  # a call would fail, because no response is prepared
+    assert run().deferred == 1  # a call would fail, because the stub has no response
 
 
 def test_without_recipients_no_delivery_is_created(

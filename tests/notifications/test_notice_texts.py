@@ -1,4 +1,4 @@
-"""Texts of notices: full sentences, escaped for Slack, one-line mail subjects."""
+"""Digest texts: full sentences, escaped for Slack, with one-line email subjects."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -98,7 +98,7 @@ def test_other_failures_link_to_their_dead_letter(worker: str):
     assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in mail_text(notice(failure(worker=worker)))
 
 
-def test_without_console_mail_names_the_command():
+def test_mail_without_console_names_the_command():
     text = mail_text(notice(), None)
     assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
     assert "To see what failed: counterfoil dlq list --tenant acme\n" in text
@@ -120,15 +120,15 @@ def test_upload_is_not_called_a_document():
     assert "counterfoil dlq list --tenant -\n" in text
 
 
-def test_notice_text_is_escaped_in_slack():
+def test_digest_text_is_escaped_in_slack():
     hostile_tenant = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
     text = slack_text(notice(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
     assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
     assert "Error: a &lt; b &amp;&amp; c &gt; d &lt;@U123&gt;" in text
-    assert text.count("<") == text.count(">") == 1  # the link
+    assert text.count("<") == text.count(">") == 1  # only the link
 
 
-def test_long_error_is_cut_before_escaping():
+def test_long_error_is_truncated_before_escaping():
     text = slack_text(notice(failure(error="&" * 5000)))
     (line,) = [line for line in text.splitlines() if line.startswith("Error")]
     assert line == "Error: " + "&amp;" * 999 + "…"
@@ -158,7 +158,7 @@ def test_error_cannot_start_a_new_line():
     assert "Error:     first Tenant: another . QUIT\n" in text
 
 
-def test_subject_length_is_bounded():
+def test_subject_length_is_limited():
     text = render(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
     assert len(channels.render_subject(text)) <= 150
 

@@ -1,4 +1,4 @@
-"""Every notice reaches every channel at least once, despite crashes and outages."""
+"""Every digest reaches every channel at least once, despite crashes and outages."""
 
 import logging
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def count_rows(admin: Connection, table: str) -> int:
 # At least once
 
 
-def test_sent_notice_is_recorded_and_counted(
+def test_sent_digest_is_recorded_and_counted(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
@@ -47,7 +47,7 @@ def test_crash_before_recording_sends_again(
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "mark_sent", RaiseErrors(KeyboardInterrupt()))  # the process crashes here
+        patch.setattr(store, "mark_sent", RaiseErrors(KeyboardInterrupt()))  # as if the process crashed here
         with pytest.raises(KeyboardInterrupt):
             run()
     assert run().sent == 0  # another sender may still hold the lease
@@ -58,7 +58,7 @@ def test_crash_before_recording_sends_again(
     assert run().sent == 0
 
 
-def test_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_crash_during_sending_is_retried_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     channel.on_send = RaiseErrors(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -128,7 +128,7 @@ def test_delivery_locked_by_another_watchdog_is_skipped(
     assert run().sent == 1
 
 
-def test_notice_being_sent_is_not_sent_again(fail: Fail, run: Run, channel: FakeChannel):
+def test_digest_being_sent_is_not_sent_twice(fail: Fail, run: Run, channel: FakeChannel):
     fail()
     outcomes = []
 
@@ -142,13 +142,13 @@ def test_notice_being_sent_is_not_sent_again(fail: Fail, run: Run, channel: Fake
     assert len(channel.sent) == 1
 
 
-def test_concurrent_watchdogs_send_each_notice_once(fail: Fail, run: Run, channel: FakeChannel):
+def test_concurrent_watchdogs_send_each_digest_once(fail: Fail, run: Run, channel: FakeChannel):
     for number in range(40):
         fail(error=f"Failure of kind {chr(65 + number)}")
     with ThreadPoolExecutor(2) as pool:
         results = [future.result() for future in [pool.submit(run), pool.submit(run)]]
     assert sum(result.notices for result in results) == 40
-    run()  # sends notices that one run created after the other had looked for them
+    run()  # sends digests that one run created after the other had searched for due deliveries
     assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 
 
@@ -185,7 +185,7 @@ def test_failed_delivery_is_retried_with_growing_delays(
         if run().failed or not attempt_times:
             attempt_times.append((clock() - start).total_seconds())
         clock.advance(seconds=10)
-    assert attempt_times == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
+    assert attempt_times == [0, 30, 90]  # after 30 s and 60 s; the last delay is 120 s
     assert on_send.calls == 4
     assert len(channel.sent) == 1
     assert deliveries(admin, "attempts", "error") == [(4, None)]
@@ -221,7 +221,7 @@ def test_failing_channel_does_not_affect_others(
         fail(error=f"Failure of kind {'abcde'[number]}")
     stats = notifier.run(lambda: 60)
     assert len(channel.sent) == 5
-    assert (stats.sent, stats.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
+    assert (stats.sent, stats.failed) == (5, 1)  # after one failed call, the run skips the channel
     for _ in range(20):
         clock.advance(minutes=1)
         notifier.run(lambda: 60)
@@ -257,7 +257,7 @@ def test_channel_creation_failure_does_not_stop_others(
     assert ("NotificationFailures", "broken", 1) in metrics(capsys.readouterr().out)
 
 
-def test_refused_notice_does_not_block_the_next(fail: Fail, run: Run, channel: FakeChannel):
+def test_rejected_digest_does_not_block_the_next(fail: Fail, run: Run, channel: FakeChannel):
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     channel.on_send = RaiseErrors(RejectedRequestError("There is no such address"))
@@ -299,7 +299,7 @@ def test_open_breaker_spends_no_attempt(
     assert run().sent == 1
 
 
-def test_notice_is_abandoned_after_three_days(
+def test_digest_is_abandoned_after_three_days(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
@@ -315,7 +315,7 @@ def test_notice_is_abandoned_after_three_days(
     assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.advance(days=1)
     assert (run().abandoned, on_send.calls) == (0, calls_before)
-    assert 70 < calls_before < 85  # hourly, after the first minutes
+    assert 70 < calls_before < 85  # hourly, after shorter delays at first
 
 
 def test_disabled_channel_abandons_its_deliveries(
@@ -363,7 +363,7 @@ def test_without_channels_failures_are_only_recorded(
     assert channel.sent == []  # adding a channel does not send old failures
 
 
-def test_old_notices_are_purged_with_their_rows(
+def test_old_digests_are_purged_with_failures_and_deliveries(
     fail: Fail, run: Run, clock: Clock, admin: Connection, make_notifier: MakeNotifier
 ):
     fail()

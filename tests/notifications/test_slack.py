@@ -1,4 +1,4 @@
-"""Notices over a real webhook that succeeds, refuses, throttles, hangs or resets."""
+"""Slack notifications to a local webhook that accepts, rejects, throttles, hangs or disconnects."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.notifications.harness import ScriptedResponse, Webhook, deliveries
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[], DeliveryStats]:
-    """Run a notifier with Slack only."""
+    """`run()` runs a notifier that sends only to Slack."""
     notifier = make_notifier(slack_webhook_url=webhook.url, console_url="https://console.example.com")
     return lambda: notifier.run(lambda: 60)
 
@@ -72,7 +72,7 @@ def test_throttling_webhook_is_retried_after_its_delay(
     fail(error="Failure of another")
     webhook.script = [(429, {"Retry-After": "600"})]
     assert run().failed == 1
-    assert len(webhook.requests) == 1  # the other notice is not attempted in this run
+    assert len(webhook.requests) == 1  # the other digest is not attempted in this run
     assert max(deliveries(admin, "next_attempt_at")) == (clock() + timedelta(seconds=600),)
     clock.advance(minutes=1)
     assert run().sent == 1
@@ -109,7 +109,7 @@ def test_failing_webhook_opens_breaker_and_recovers(
     assert {sent_at is None for (sent_at,) in deliveries(admin, "sent_at")} == {False}
 
 
-def test_open_breaker_defers_posts_without_an_attempt(
+def test_open_breaker_defers_post_without_spending_attempt(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, breakers: Breakers
 ):
     for _ in range(5):
@@ -133,7 +133,7 @@ def test_invalid_address_error_omits_the_address(
 
 
 class Secrets:
-    """Secrets Manager with a stored secret or an error."""
+    """Fake Secrets Manager that returns a secret or raises an error."""
 
     def __init__(self, stored: str | Exception) -> None:
         self.stored = stored
@@ -177,9 +177,9 @@ def test_webhook_address_may_be_in_the_secret(
         ),
         (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
     ],
-    ids=["new", "empty", "no object", "unavailable", "refused"],
+    ids=["new", "empty", "not an object", "unavailable", "rejected"],
 )
-def test_notices_wait_for_the_webhook_address(
+def test_digests_wait_for_the_webhook_address(
     stored: str | Exception,
     expected: str,
     fail: Fail,
@@ -195,7 +195,7 @@ def test_notices_wait_for_the_webhook_address(
     notifier.run(lambda: 60)
     fail(error="Failure of one kind")
     fail(error="Failure of another")
-    assert notifier.run(lambda: 60).failed == 1  # the other notice is not attempted in this run
+    assert notifier.run(lambda: 60).failed == 1  # the other digest is not attempted in this run
     metric_lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["channel"] for line in metric_lines if "NotificationFailures" in line] == ["slack"]
     errors = [error for (error,) in deliveries(admin, "error")]

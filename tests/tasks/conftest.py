@@ -1,4 +1,4 @@
-"""Shared fixtures of task tests: a tenant and an in-memory S3."""
+"""Shared fixtures for task tests: a tenant and an in-memory S3."""
 
 import io
 from collections.abc import Callable

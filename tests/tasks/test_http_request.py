@@ -1,4 +1,4 @@
-"""`http_request`: one bounded call through the egress guard."""
+"""`http_request` tasks make one bounded call through the egress guard."""
 
 import gzip
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_response_body_is_truncated_to_the_limit(http_server: Server, body: byte
     assert expected in {None, response["body"]}
 
 
-def test_compressed_response_is_truncated_while_inflating(http_server: Server) -> None:
+def test_compressed_response_is_truncated_during_decompression(http_server: Server) -> None:
     http_server.add_steps(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
 
     response = run({"url": http_server.url}, egress=local_egress())

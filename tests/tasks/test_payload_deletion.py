@@ -1,4 +1,4 @@
-"""Removal of large payloads: scheduled before the upload, canceled on acceptance."""
+"""A large payload's removal is scheduled before its upload, and canceled on acceptance."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ Submit = Callable[..., SubmittedTask]
 
 @pytest.fixture
 def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
-    """`submit(payload, **options)`: submit an echo task with options of `order`."""
+    """`submit(payload, **options)` submits an echo task. `build_request` describes the options."""
     assert s3.objects == {}
 
     def submit(payload: dict[str, Any], **options: Any) -> SubmittedTask:
@@ -34,7 +34,7 @@ def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
 
 
 def scheduled_removals(admin: Connection) -> dict[str, bool]:
-    """Return the keys of scheduled removals, with whether they are due."""
+    """Return the keys of objects to delete, and whether each deletion is due."""
     return dict(admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall())
 
 
@@ -72,7 +72,7 @@ def test_removal_is_scheduled_before_the_upload(
     assert submission.is_new
 
 
-def test_duplicate_requests_remove_their_extra_payloads(submit: Submit, admin: Connection, s3: FakeS3) -> None:
+def test_duplicate_requests_schedule_removal_of_extra_payloads(submit: Submit, admin: Connection, s3: FakeS3) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: submit(LARGE, idempotency_key="k"), range(8)))
 

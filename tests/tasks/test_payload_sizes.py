@@ -10,7 +10,7 @@ from counterfoil.tasks import payloads
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 
 
-def test_numbers_count_with_their_stored_length(admin: Connection) -> None:
+def test_numbers_count_at_their_stored_length(admin: Connection) -> None:
     payload: dict[str, JsonValue] = {"a": [1e300, -2.5e-20, 1e16, 7, 0.25], "b": {"c": 1.5e22}}
     ((stored,),) = admin.execute("SELECT %s::jsonb::text", [json.dumps(payload)]).fetchall()
 

@@ -25,7 +25,7 @@ Submit = Callable[..., SubmittedTask]
 
 @pytest.fixture
 def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
-    """`submit(payload, at=NOW, **options)`: submit a task with options of `order`."""
+    """`submit(payload, at=NOW, **options)` submits a task. `build_request` describes the options."""
     assert s3.objects == {}
 
     def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> SubmittedTask:
@@ -54,7 +54,7 @@ def test_submission_stores_task_and_outbox_row(submit: Submit, admin: Connection
     assert [message.message.work_id for message in submission.messages] == [row["id"]]
 
 
-def test_task_without_key_gets_a_generated_one(submit: Submit, admin: Connection) -> None:
+def test_task_without_key_gets_generated_key(submit: Submit, admin: Connection) -> None:
     first, second = submit({}).task, submit({}).task
 
     keys = {row["id"]: row["idempotency_key"] for row in rows(admin, "task")}
@@ -68,7 +68,7 @@ def test_default_retry_limit_comes_from_settings(submit: Submit) -> None:
     assert submit({}, settings=Settings(retry_max_attempts=7)).task.max_retry == 7
 
 
-def test_repeated_request_survives_changed_default_limit(submit: Submit) -> None:
+def test_changed_default_limit_does_not_affect_repeated_request(submit: Submit) -> None:
     first = submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=7)).task
 
     assert submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=2)).task == first

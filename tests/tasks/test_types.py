@@ -1,4 +1,4 @@
-"""Task types: names, settings that enable them, and validation of payloads."""
+"""Task types: names, settings that enable them, and payload validation."""
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -58,7 +58,7 @@ def test_invalid_payload_is_rejected_and_not_quoted(payload: dict[str, JsonValue
     assert not any(word in str(error.value) for word in ("Augusta", "secret", "hunter2"))
 
 
-def test_type_is_enabled_by_an_existing_setting() -> None:
+def test_type_requires_an_existing_setting() -> None:
     with pytest.raises(ValueError, match="which is not a setting"):
         TaskType("whisper", Greeting, greet, enabled_by="whispering")
 
@@ -75,9 +75,9 @@ def test_check_runs_before_a_task_is_accepted() -> None:
         build_request(checking, {"name": "Bob"})
     with pytest.raises(RejectedRequestError, match="Bob is not greeted"):
         build_request(checking, {"name": "Ada"}, settings=Settings(webhooks_enabled=True))
-    with pytest.raises(InvalidPayloadError):  # before `check`
+    with pytest.raises(InvalidPayloadError):  # raised before `check` runs
         build_request(checking, {"name": "Augusta"})
 
 
-def test_names_of_types_are_unique() -> None:
+def test_registry_contains_all_task_types() -> None:
     assert list(TYPES) == ["echo", "http_request", "chat_completion"]

@@ -1,4 +1,4 @@
-"""Deliveries are enqueued once per destination and state of a subject."""
+"""A delivery is enqueued once for each destination and state of a subject."""
 
 import json
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_no_subscribed_destination_means_no_delivery(scenario: OutputScenario):
     assert scenario.jobs() == []
 
 
-def test_changed_state_is_a_new_revision(scenario: OutputScenario):
+def test_changed_state_starts_new_revision(scenario: OutputScenario):
     make_destination(scenario.admin, scenario.tenant_id)
     (first,) = scenario.request()
     assert scenario.request() == []
@@ -113,7 +113,7 @@ def test_cluster_payload_has_documents_and_matches(scenario: OutputScenario):
     ]
 
 
-def test_joining_document_is_a_new_state(scenario: OutputScenario, make_document: Callable[..., UUID]):
+def test_document_joining_cluster_starts_new_revision(scenario: OutputScenario, make_document: Callable[..., UUID]):
     make_destination(scenario.admin, scenario.tenant_id)
     scenario.request()
     joining_document = make_document(scenario.tenant_id, {}, cluster_id=scenario.cluster)
@@ -121,7 +121,7 @@ def test_joining_document_is_a_new_state(scenario: OutputScenario, make_document
     assert str(joining_document) in {document["id"] for document in scenario.jobs()[0]["payload"]["documents"]}
 
 
-def test_session_time_zone_is_not_a_state_change(scenario: OutputScenario, database_url: str):
+def test_session_time_zone_starts_no_new_revision(scenario: OutputScenario, database_url: str):
     make_destination(scenario.admin, scenario.tenant_id)
     scenario.request()
     database_in_kathmandu = Database(

@@ -1,4 +1,4 @@
-"""Body of a delivery: the same bytes in every attempt, and its documents as CSV."""
+"""Delivery bodies, which are the same in every attempt, and their documents as CSV."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def lines(job_: OutputJob) -> list[dict[str, str]]:
 
 
 def test_version_1_bytes_are_unchanged():
-    """Retries after a deployment send the same bytes; changes need a new version."""
+    """Retries after a deployment must send the same bytes. Any change requires a new schema version."""
     assert render_body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
         b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
         b'"subject_id": "00000000-0000-0000-0000-000000000002", "revision": 3, '
@@ -108,7 +108,7 @@ def test_document_is_one_row():
 
 
 @pytest.mark.parametrize("payload", ["null", '{"documents": []}', "{}"])
-def test_empty_payload_yields_only_the_header(payload: str):
+def test_empty_payload_has_only_the_csv_header(payload: str):
     assert to_csv_rows(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
 
 
@@ -139,7 +139,7 @@ def test_document_cannot_inject_a_formula(text: str):
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
-        ("Foo;=1+1;", "Foo;'=1+1;"),  # spreadsheets with semicolon separators, common in Europe
+        ("Foo;=1+1;", "Foo;'=1+1;"),  # many spreadsheets in Europe use semicolons as separators
         ("Foo\t@SUM(A1)", "Foo\t'@SUM(A1)"),
         ("Foo\r\n-x", "Foo\r\n'-x"),
         ("\t=1", "'\t'=1"),
@@ -153,7 +153,7 @@ def test_document_cannot_inject_a_formula(text: str):
         ("  Foo", "  Foo"),
         ("(Foo) & Co", "(Foo) & Co"),
         ("Éclair", "Éclair"),
-        ("\uff1d1+1", "'\uff1d1+1"),  # full width
+        ("\uff1d1+1", "'\uff1d1+1"),  # full-width equals sign
         ("Foo; -5", "Foo;' -5"),
         ("Müller-Söhne + Co", "Müller-Söhne + Co"),
         ("a;b", "a;b"),

@@ -1,1 +1,1 @@
-"""Tests of the API function."""
+"""Tests for the API function."""

@@ -41,7 +41,7 @@ SIGN_IN = {
 
 
 def event() -> dict[str, Any]:
-    """Return a request whose token is valid for an hour."""
+    """Return an API Gateway event with a token that is valid for an hour."""
     event: dict[str, Any] = copy.deepcopy(EVENT)
     event["requestContext"]["authorizer"]["jwt"]["claims"]["exp"] = str(int(time()) + 3600)
     return event
@@ -49,14 +49,14 @@ def event() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """Response of the API."""
+    """Response from the API."""
 
     status: int
     body: Any
-    """Parsed JSON, or the bytes of an image."""
+    """Parsed JSON, the text of a file, or the bytes of an image."""
     headers: dict[str, str]
     text: str = ""
-    """Body as sent."""
+    """Body before parsing."""
 
 
 CallApi = Callable[..., ApiResponse]
@@ -72,7 +72,7 @@ SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, %(now)s FROM beg
 
 
 def begin_session(admin: Connection, slug: str = "acme") -> str:
-    """Insert a conversation of the default caller, without its task. Returns its id."""
+    """Insert a conversation of the default caller, without a task. Return its id."""
     id_ = str(uuid4())
     user = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
     admin.execute(_SESSION, {"id": id_, "user": user, "now": NOW, "slug": slug})
@@ -81,7 +81,7 @@ def begin_session(admin: Connection, slug: str = "acme") -> str:
 
 @pytest.fixture
 def queue() -> FakeSqs:
-    """Fake SQS that records the messages of tasks."""
+    """Fake SQS that records sent messages."""
     return FakeSqs()
 
 
@@ -101,15 +101,15 @@ def s3() -> Any:
 def call_api(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[CallApi]:
     """`call_api(body, groups=..., ...)` calls the API with a token that the gateway verified.
 
-    Bytes are sent in base64, as by the gateway if a body is not declared as JSON or text. `claims` override those of
-    a valid token; None removes a claim.
+    A body of bytes is sent in base64, as the gateway does with a body that is not declared as JSON or text. `claims`
+    override the claims of a valid token, and None removes a claim.
     """
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue, "cognito-idp": PEOPLE}[service])
     monkeypatch.setenv("DATABASE_URL", api_database_url)
     workers = ("acquisition", "tasks", "matching", "diagnostics")
     monkeypatch.setenv("QUEUE_URLS", json.dumps({worker: f"counterfoil-{worker}" for worker in workers}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)
-    monkeypatch.setenv("READS_AT_ONCE", "1000000")  # tests of the limit set their own
+    monkeypatch.setenv("READS_AT_ONCE", "1000000")  # tests of the read limit set a lower value
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN))
     settings.cache_clear()
     endpoint.database.cache_clear()
@@ -164,13 +164,13 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def add_dead_letter(database: Database, acme: UUID) -> MakeDeadLetter:
-    """Dead-letter work of acme, `minute` minutes after noon. Returns the job_id."""
+    """`add_dead_letter(minute=...)` creates a dead letter for acme and returns its job id."""
     return dead_letter_factory(database, acme)
 
 
 @pytest.fixture
 def set_status(admin: Connection) -> Callable[[UUID, str], None]:
-    """Set the status of a dead letter."""
+    """`set_status(job_id, status)` sets the status of a dead letter."""
 
     def change(job_id: UUID, status: str) -> None:
         admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])

@@ -17,7 +17,7 @@ _TEXTUAL = ("application/json", "text/", "application/xml", "application/javascr
 def gateway(
     environ: dict[str, Any], start_response: Callable[..., Any], *, groups: str = GROUPS, subject: str | None = None
 ) -> Iterable[bytes]:
-    """Call the function as a caller in `groups`. Return 401 without a valid token."""
+    """Call the function as a caller in `groups`. Return 401 if the token is not valid."""
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
@@ -54,7 +54,7 @@ def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[st
 
 
 def _body(content: bytes, declared: str) -> dict[str, Any]:
-    """Pass declared text unchanged and encode any other body in base64."""
+    """Return the event's body: declared text unchanged, any other body in base64."""
     if not content:
         return {"body": None, "isBase64Encoded": False}
     try:

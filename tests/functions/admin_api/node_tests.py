@@ -16,7 +16,7 @@ SERVED_AT = "https://api.example.com/console/assets/app.js"
 def run_tests(tests: str, folder: Path, **modules: str) -> int:
     """Run a test file and return its number of tests, all of which must pass.
 
-    `modules` maps the environment variables that the tests import from to modules of the console.
+    `modules` maps environment variables to the console's modules. The tests import the modules through the variables.
     """
     module_urls = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
     environment = {**os.environ, "PATH": search_path(), **module_urls}

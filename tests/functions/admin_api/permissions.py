@@ -1,4 +1,4 @@
-"""Permissions of every route of the API, each with a valid request."""
+"""Permissions for every API route, each with a valid request."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -58,10 +58,10 @@ class Resources:
     documents: tuple[str, str, str]
     """Two candidates, and the document that may match either."""
     billed: tuple[str, str]
-    """A purchase order, whose id is also its cluster's, and an invoice with a price difference."""
+    """A purchase order, whose id is also the cluster's id, and an invoice with a price difference."""
     user: str
     pool: str
-    """Pool of offers that contains the user."""
+    """Offer pool that contains the user."""
     mail: str
     """Mail on hold."""
     destination: str
@@ -71,7 +71,7 @@ class Resources:
 
     @classmethod
     def missing(cls) -> "Resources":
-        """Return ids that do not exist."""
+        """Return ids of resources that do not exist."""
         first, second, third, cluster, document, task = (str(uuid4()) for _ in range(6))
         session, dead_letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
         shared = ((first, second, third), (cluster, document))
@@ -105,21 +105,21 @@ class ApiRequest:
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission of a route: required role and tenants, and a sample request."""
+    """Permission for a route: required role and tenants, and a sample request."""
 
     role: Role
     reach: Reach
     """Scope of the route.
 
     - `resource`: a resource by its id, which is hidden from callers of other tenants
-    - `tenant`: data of one tenant
-    - `some tenant`: for callers of any tenant
-    - `every tenant`: for callers of all tenants
+    - `tenant`: one tenant's data
+    - `some tenant`: for callers with access to at least one tenant
+    - `every tenant`: for callers with access to all tenants
     - `public`: for every caller
     """
     request: Callable[[Resources], ApiRequest]
     statuses: frozenset[int] = frozenset({200})
-    """Statuses of allowed requests."""
+    """Possible response statuses of an allowed request."""
     requires_editor: bool = False
     """Whether operators need the group `edit-payloads`. Admins do not."""
 
@@ -131,7 +131,7 @@ class Permission:
         return role >= needed and tenancy in _TENANCIES_IN_REACH[self.reach]
 
     def refusal(self, role: Role, tenancy: Tenancy) -> int:
-        """Return the status for callers without permission."""
+        """Return the response status for callers without permission."""
         can_view = role >= Role.VIEWER and tenancy in _TENANCIES_IN_REACH[self.reach]
         return 404 if self.reach == "resource" and not can_view else 403
 
@@ -262,7 +262,7 @@ PROFILE = {
 PROFILE_VERSION = int(NOW.timestamp()) * 1_000_000
 """Version of the profiles that tests create."""
 DECIDED = (200, 409)
-"""A second decision about the same documents conflicts with the first."""
+"""Response statuses of a decision. A second decision about the same documents conflicts with the first."""
 PERMISSIONS: dict[str, Permission] = {
     "GET /api/openapi.json": Permission(Role.NONE, "public", lambda _: ApiRequest("/api/openapi.json")),
     "POST /api/uploads": Permission(
@@ -496,7 +496,7 @@ PERMISSIONS: dict[str, Permission] = {
     "GET /api/admin/offers/{pool_id}/failed": _pool(lambda _: "/failed"),
     "GET /api/admin/offers/{pool_id}/users/{user_id}": _pool(lambda resources: f"/users/{resources.user}"),
 }
-"""By method and path, as in the API description."""
+"""Permissions by method and path, as in the API description."""
 
 BILLED = (
     order(number="4712", lines=[line("A-1", price="100.00")]),
@@ -520,7 +520,7 @@ def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SampleTenant:
-    """A tenant with a resource of each kind. The default caller owns its task and session."""
+    """A tenant with a resource of each kind. The default caller owns the task and the session."""
 
     def __init__(self, database: Database, admin: Connection, slug: str) -> None:
         self._database, self._admin = database, admin
@@ -533,7 +533,7 @@ class SampleTenant:
         self._documents, self._billed = (first, second, third), (cluster, document)
 
     def resources(self) -> Resources:
-        """Return one resource of each kind. Create those that a request may change or delete."""
+        """Return one resource of each kind. Each call creates those that a request may change or delete."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed_task = make_task(
             self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed"
@@ -553,7 +553,7 @@ class SampleTenant:
         return Resources(self.slug, *ids, *shared, user, pool, mail, destination, person)
 
     def _add_user_with_offers(self) -> tuple[UUID, UUID]:
-        """Create a user with pending offers. Returns the ids of the user and the pool."""
+        """Create a user with pending offers. Return the ids of the user and the pool."""
         external_id = uuid4()
         user = make_profile(self._admin, self.tenant_id, external_id=external_id)
         pool = make_pool(self._admin, self.tenant_id)
@@ -596,7 +596,7 @@ def method_and_path(operation: str) -> tuple[str, str]:
 
 
 def operations_by_route(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every operation of the description by method and path."""
+    """Return every operation in the API description, by method and path."""
     return {
         f"{method.upper()} {path}": operation
         for path, operations in document["paths"].items()

@@ -41,11 +41,11 @@ def get(call_api: CallApi, path: str = "", *, groups: str = VIEWER, etag: str = 
 
 
 def listed_ids(response: ApiResponse) -> list[str]:
-    """Return the ids of a page."""
+    """Return the document ids on a page."""
     assert response.status == 200, response.body
     return [document["id"] for document in response.body["documents"]]
 
 
 def ids(harness: TenantHarness, *positions: int) -> list[str]:
-    """Return the ids of sample documents by position."""
+    """Return the ids of the sample documents at these positions."""
     return [str(harness.ids[position]) for position in positions]

@@ -1,4 +1,4 @@
-"""Rate limits of changes and reads, per tenant and per user."""
+"""Rate limits for changes and reads, per tenant and per user."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, burst=5)
-"""One user may take 4 of its tokens at once, and 0.4 per second."""
+"""Rate limit for a tenant. One user may take 4 tokens at once, and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
 QUEUE, REASON = "/api/admin/queues/{}/{}", {"reason": "The model is being exchanged"}
@@ -70,7 +70,7 @@ def test_one_user_cannot_exhaust_the_tenant_limit(database: Database, tenant: UU
         assert take(database, tenant, later, BOB)
 
 
-def test_tenant_limit_bounds_all_users_together(database: Database, tenant: UUID) -> None:
+def test_tenant_limit_applies_to_all_users_together(database: Database, tenant: UUID) -> None:
     assert sum(take(database, tenant, user=f"user {number}") for number in range(9)) == 5
 
     seconds, message = rejection(database, tenant, BOB, NOW)
@@ -119,7 +119,7 @@ AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(
 
 @pytest.mark.parametrize("clock_errors", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
 def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
-    """No process loses tokens: one is refilled between two requests."""
+    """A token is refilled between the two requests, so both are admitted."""
     limiter = RateLimiter(per_second=1e6, burst=1)
 
     assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, True]
@@ -162,7 +162,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def bulk_bodies(harness: TenantHarness) -> dict[str, tuple[str, Any]]:
-    """Return path and body of each change of a bulk operation."""
+    """Return the path and body of each request that changes a bulk operation."""
     operation = bulk_operation(harness)
     path = "/api/admin/dlq"
     return {
@@ -190,7 +190,7 @@ def purge_of(harness: TenantHarness) -> UUID:
 
 
 def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
-    """Return path and body of each change of a user."""
+    """Return the path and body of each request that changes a user."""
     path, template = f"/api/users/{user_id}", "/api/users/{user_id}"
     return {
         f"PUT {template}/profile": (f"{path}/profile", PROFILE),
@@ -203,7 +203,7 @@ def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
 
 
 def people_bodies(path: str) -> dict[str, tuple[str, Any]]:
-    """Return path and body of each change of a person."""
+    """Return the path and body of each request that changes a person."""
     person = PEOPLE.add(f"{uuid4()}@acme.example", "viewer", "tenant:acme")
     new = {"email": f"{uuid4()}@acme.example", "role": "viewer", "tenants": ["acme"]}
     return {
@@ -214,7 +214,7 @@ def people_bodies(path: str) -> dict[str, tuple[str, Any]]:
 
 
 def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
-    """Return path and body of each change of a tenant's setup."""
+    """Return the path and body of each request that changes a tenant's setup."""
     return {
         f"POST {path}": (path, {"slug": "acme"}),
         f"PATCH {path}/{{tenant}}": (f"{path}/acme", {}),
@@ -236,7 +236,7 @@ def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
 
 
 def bodies(harness: TenantHarness, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
-    """Return path and valid body of each operation that changes something."""
+    """Return the path and a valid body for each operation that changes something."""
     first, second, third = map(str, harness.ids[:3])
     review = f"/api/admin/reviews/{third}"
     difference = {"cluster": third, "document": second, "code": "price_mismatch", "expected": "1", "actual": "2"}
@@ -344,11 +344,11 @@ def test_unauthorized_changes_take_no_tokens(
 # Reads
 
 READ_LIMIT = RateLimiter(per_second=0.001, burst=100, purpose="read")
-"""A user may take 80 tokens."""
+"""Rate limit for reads. One user may take 80 tokens."""
 
 
 class Readers:
-    """Reads of one process, with a fake clock."""
+    """Reads in one process, with a fake clock."""
 
     def __init__(self, database: Database) -> None:
         self.now = 0.0
@@ -370,7 +370,7 @@ def readers(database: Database, tenant: UUID) -> Readers:
 
 
 def tokens(admin: Connection) -> list[float]:
-    """Return the tokens left for reads: per user, then of the whole tenant."""
+    """Return the remaining tokens for reads: of each user, then of the tenant."""
     rows = admin.execute(
         "SELECT round(tokens) FROM rate_limit_bucket WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
     )
@@ -391,7 +391,7 @@ def test_read_limit_is_per_user_and_tenant(readers: Readers, admin: Connection) 
 
 
 def test_long_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
-    assert readers.read(seconds=3)  # 30 tokens, of which 10 were taken
+    assert readers.read(seconds=3)  # costs 30 tokens, of which 10 are taken at first
     assert tokens(admin) == [70, 90]
     assert readers.read()
     assert tokens(admin) == [40, 60]
@@ -412,7 +412,7 @@ def test_callers_with_several_tenants_have_their_own_buckets(readers: Readers, t
     assert [readers.read(BOB, tenants=tenants) for _ in range(81)] == [True] * 80 + [False]
 
 
-def test_changes_of_all_tenants_count_for_their_caller(database: Database) -> None:
+def test_changes_for_all_tenants_count_per_caller(database: Database) -> None:
     def changes(user: str) -> list[bool]:
         return [take(database, None, user=user) for _ in range(5)]
 
@@ -426,7 +426,7 @@ def test_read_limit_does_not_affect_changes(
     monkeypatch.setenv("READS_PER_SECOND", "0.01")
     settings.cache_clear()
 
-    monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # the machine may be slow
+    monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # a slow machine must not use more tokens
     monkeypatch.setattr(endpoint, "read_tokens", ReadTokens())
 
     responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]

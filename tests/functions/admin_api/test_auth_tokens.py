@@ -1,4 +1,4 @@
-"""The function verifies the claims of a token again, as the gateway formats them."""
+"""The function verifies a token's claims again, as formatted by the gateway."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ AT = int(NOW.timestamp())
 
 
 def verify(sign_in: OidcSettings | None = POOL, now: datetime = NOW, **overrides: Any) -> Mapping[str, Any] | str:
-    """Return the claims that the function accepts, or the error. None removes a claim."""
+    """Return the accepted claims, or the error message. None removes a claim."""
     claims = {name: value for name, value in (CLAIMS | overrides).items() if value is not None}
     try:
         event = auth.verify_token(request(claims), sign_in, now)
@@ -80,7 +80,7 @@ def test_valid_token_of_each_client_is_accepted() -> None:
         ({"iat": str(AT + LEEWAY_SECONDS + 1)}, "The token is not valid yet."),
     ],
 )
-def test_foreign_or_expired_token_is_rejected(overrides: dict[str, Any], reason: str) -> None:
+def test_token_with_wrong_claims_is_rejected(overrides: dict[str, Any], reason: str) -> None:
     assert verify(**overrides) == reason
 
 
@@ -111,7 +111,7 @@ def test_expiry_in_the_token_must_be_a_number(expiry: object) -> None:
 
 
 @pytest.mark.parametrize("expiry", [AT + 3600, AT + 3600.5])
-def test_expiry_in_the_token_may_be_any_number(expiry: float) -> None:
+def test_expiry_in_the_token_may_be_fractional(expiry: float) -> None:
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     assert auth.verify_token(request(claimed, token({"exp": expiry})), POOL, NOW)
 

@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"filter": {}}
 
 @pytest.fixture
 def fail(admin: Connection, acme: UUID, add_dead_letter: MakeDeadLetter) -> Callable[..., list[UUID]]:
-    """Create failed tasks of acme. Returns the ids of their dead letters."""
+    """`fail(number)` creates failed tasks for acme and returns their dead letters' ids."""
 
     def make(number: int, **options: Any) -> list[UUID]:
         tasks = [make_task(admin, acme, status="failed", error="It failed", failed_at=NOON) for _ in range(number)]
@@ -55,7 +55,7 @@ def patch(
 
 
 def run_steps(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
-    """Run the steps of the worker, minutes later."""
+    """Run the worker's steps, once per minute."""
     ((now,),) = admin.execute("SELECT now()").fetchall()
     for minute in range(1, 9):
         later = now + timedelta(minutes=minute)
@@ -263,7 +263,7 @@ def test_only_retries_accept_a_canary(call_api: CallApi, acme: UUID, path: str):
     assert post(call_api, path, {**ALL, "canary": 1, "notes": "n", "reason": "r"}).status == 422
 
 
-def test_viewers_cannot_submit_and_outsiders_get_404(call_api: CallApi, fail: Callable[..., list[UUID]]):
+def test_viewers_get_403_and_other_tenants_get_404(call_api: CallApi, fail: Callable[..., list[UUID]]):
     job_ids = ids(fail(1))
     assert post(call_api, "/dlq/bulk-retry", ALL, groups=VIEWER).status == 403
     assert post(call_api, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=VIEWER).status == 403

@@ -124,7 +124,7 @@ def test_long_conversation_is_paged(call_api: CallApi) -> None:
 
 @pytest.fixture
 def fill_conversation(admin: Connection) -> Callable[[str, str, int], None]:
-    """`fill(session, text, count)` adds `count` messages with this text."""
+    """`fill_conversation(session, text, count)` adds `count` messages with this text."""
 
     def add_messages(session: str, text: str, count: int) -> None:
         admin.execute(
@@ -168,7 +168,7 @@ def test_single_oversized_message_is_returned(
     call_api: CallApi, fill_conversation: Callable[[str, str, int], None]
 ) -> None:
     session = send_message(call_api, "0").body["job_id"]
-    fill_conversation(session, "\x01" * 400_000, 2)  # 2.4 MB each, more than any reply of a model
+    fill_conversation(session, "\x01" * 400_000, 2)  # 2.4 MB each, more than any model reply
 
     numbers = [
         [item["number"] for item in get(call_api, f"/{session}", query={"after": after}).body["messages"]]
@@ -200,7 +200,7 @@ def test_conversation_of_another_user_is_not_found(groups: str, call_api: CallAp
     assert len(rows(admin, "task")) == len(rows(admin, "chat_message")) == 1
 
 
-def test_operator_of_another_tenant_sees_no_conversation(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_operator_sees_no_conversation(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     session = send_message(call_api, "Ours").body["job_id"]
 
@@ -212,7 +212,7 @@ def test_operator_of_another_tenant_sees_no_conversation(call_api: CallApi, make
 
 def test_token_without_subject_sees_no_conversations(call_api: CallApi, admin: Connection) -> None:
     session = send_message(call_api, "Hello").body["job_id"]
-    admin.execute("UPDATE chat_session SET user_id = NULL")  # created by the CLI
+    admin.execute("UPDATE chat_session SET user_id = NULL")  # as if created by the CLI
 
     assert get(call_api, f"/{session}", subject="").status == 404
     assert get(call_api, subject="").status == 403

@@ -80,7 +80,7 @@ def test_cursor_returns_the_next_page(call_api: CallApi, harness: TenantHarness,
     assert second.body["next_cursor"] is None
 
 
-def test_cursor_of_another_sort_is_rejected(call_api: CallApi, harness: TenantHarness):
+def test_cursor_from_another_sort_is_rejected(call_api: CallApi, harness: TenantHarness):
     cursor = get(call_api, limit="1").body["next_cursor"]
 
     assert get(call_api, sort="amount", cursor=cursor).status == 422

@@ -1,4 +1,4 @@
-"""`/api/admin/clusters/{id}`: documents, matches and comparison of a cluster."""
+"""`/api/admin/clusters/{id}`: a cluster's documents, matches and comparison."""
 
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -173,7 +173,7 @@ def test_unchanged_cluster_returns_304(call_api: CallApi, harness: TenantHarness
     assert get(call_api, harness.ids[ORDER], etag=first.headers["ETag"]).status == 200
 
 
-def test_cluster_requires_viewer_of_its_tenant(
+def test_cluster_requires_viewer_role_for_tenant(
     call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign = make_document(admin, make_tenant("beta"), type="invoice", received_at=NOW)

@@ -1,4 +1,4 @@
-"""Public files of the console, with their headers, caching and content policy."""
+"""The console's public files, with their headers, caching and content policy."""
 
 import copy
 import gzip
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Console:
 
 @pytest.fixture
 def get(server: Console) -> Get:
-    """`get(path, headers)` requests a path like the gateway."""
+    """`get(path, headers)` requests a path as the gateway does."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         return server.respond({"rawPath": path, "headers": headers or {}}, SETTINGS)

@@ -29,7 +29,7 @@ Change = Callable[..., ApiResponse]
 
 @pytest.fixture
 def job_id(admin: Connection, database: Database, acme: UUID) -> UUID:
-    """Dead letter of a failed task."""
+    """Job id of a failed task's dead letter."""
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
     return dead_letter_factory(database, acme)(worker="tasks", task_type="echo", work_id=task)
 
@@ -172,7 +172,7 @@ def test_second_change_is_rejected(first: str, second: str, change: Change, admi
     assert len(rows(admin, "audit_entry")) == 1
 
 
-def test_succeeded_work_is_not_retried(change: Change, admin: Connection) -> None:
+def test_succeeded_work_item_is_not_retried(change: Change, admin: Connection) -> None:
     admin.execute("UPDATE task SET status = 'succeeded'")
     response = change("retry")
     assert (response.status, response.body["detail"]) == (409, "The work item has succeeded. Resolve the dead letter.")
@@ -193,7 +193,7 @@ def test_succeeded_work_is_not_retried(change: Change, admin: Connection) -> Non
         ("[viewer edit-payloads tenant:acme]", 403),
     ],
 )
-def test_changes_require_operator_of_the_tenant(
+def test_changes_require_operator_role_for_tenant(
     groups: str, status: int, action: str, change: Change, admin: Connection
 ) -> None:
     response = edit(change, groups=groups) if action == "payload" else change(action, groups=groups)

@@ -1,4 +1,4 @@
-"""Links to logs and traces of attempts."""
+"""Links to attempts' logs and traces."""
 
 import re
 from urllib.parse import unquote

@@ -34,7 +34,7 @@ def test_ambiguous_id_returns_two_matches(
     for _ in range(3):
         add_dead_letter()
     with admin.transaction():
-        admin.execute("SET LOCAL session_replication_role = replica")  # without foreign keys
+        admin.execute("SET LOCAL session_replication_role = replica")  # disables foreign keys
         admin.execute("UPDATE dead_letter SET job_id = overlay(job_id::text placing 'abcd' from 33)::uuid")
     assert len(look_up(call_api, "dead_letter", "abcd")) == 2
 

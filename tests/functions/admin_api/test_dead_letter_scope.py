@@ -1,4 +1,4 @@
-"""Unassigned dead letters (tenant `-`), for callers of all tenants only."""
+"""Unassigned dead letters (tenant `-`), for callers with access to all tenants."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ ACTION_BODIES: dict[str, dict[str, str]] = {
 
 @pytest.fixture
 def add_unassigned(database: Database) -> Callable[..., UUID]:
-    """Dead-letter an unparsable message. Returns the job_id."""
+    """`add_unassigned(...)` creates a dead letter for an unreadable message and returns its job id."""
 
     def add_unassigned(error: str = "The message is no task", encoding: str = "text") -> UUID:
         dead_letter = DeadLetter(
@@ -64,7 +64,7 @@ def change(call_api: CallApi) -> Callable[..., ApiResponse]:
     return change
 
 
-def test_unassigned_list_excludes_those_of_tenants(
+def test_unassigned_list_excludes_assigned_dead_letters(
     call_api: CallApi, add_dead_letter: MakeDeadLetter, add_unassigned: Callable[..., UUID]
 ) -> None:
     assigned, unassigned = add_dead_letter("The message is no task"), add_unassigned()
@@ -271,7 +271,7 @@ def test_unassigned_cannot_be_closed_in_bulk(
 
 @pytest.fixture
 def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
-    """Fail the acquisition job of an unassigned upload. Returns the id of its dead letter."""
+    """`failed_upload()` creates a failed unassigned upload and returns the id of its dead letter."""
 
     def fail() -> UUID:
         work_id = uuid4()
@@ -337,7 +337,7 @@ def test_every_route_supports_unassigned_dead_letters(
 
     response = call_api(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=IF_MATCH)
 
-    expected = 409 if action == "payload" else 200  # only payloads of tasks can be edited
+    expected = 409 if action == "payload" else 200  # only task payloads can be edited
     assert response.status == expected, response.body
 
 

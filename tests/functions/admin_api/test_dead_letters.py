@@ -1,4 +1,4 @@
-"""`/api/admin/dlq`: lists, details, timelines and permissions of dead letters."""
+"""`/api/admin/dlq`: dead letter lists, details, timelines and permissions."""
 
 import json
 from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_unusual_character_causes_no_server_error(
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
-    """Create dead letters in every status, three per second. Returns ids, newest first."""
+    """Create dead letters in every status, three per second. Return their ids, newest first."""
     rows = admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
@@ -391,7 +391,7 @@ def test_timeline_orders_attempts_failures_and_changes(
         "url": None,
     }
     assert [event["trace_id"] for event in response.body["events"]] == [TRACE, None, None, None, None, None]
-    assert {event["trace_url"] for event in response.body["events"]} == {None}  # no region, no console
+    assert {event["trace_url"] for event in response.body["events"]} == {None}  # links require a region
 
 
 def test_attempts_link_to_log_and_trace(
@@ -459,7 +459,7 @@ def test_timeline_is_limited_to_the_last_events(
     ],
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
-def test_lists_require_viewer_of_the_tenant(
+def test_lists_require_viewer_role_for_tenant(
     path: str,
     groups: str,
     query: dict[str, str],
@@ -474,7 +474,7 @@ def test_lists_require_viewer_of_the_tenant(
 
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
-def test_dead_letter_of_another_tenant_is_not_found(
+def test_other_tenants_dead_letter_is_not_found(
     path: str, call_api: CallApi, add_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")

@@ -1,4 +1,4 @@
-"""Admins add, list and remove the destinations of their tenant. Secrets are shown once."""
+"""Admins add, list and remove their tenant's destinations. Secrets are shown once."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -41,7 +41,7 @@ def rotate(call_api: CallApi, name: str) -> ApiResponse:
     return call_api("", path=f"{PATH}/{name}/rotate", groups=ADMIN)
 
 
-def test_secret_of_a_webhook_is_shown_once(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+def test_webhook_secret_is_shown_once(call_api: CallApi, acme: UUID, admin: Connection) -> None:
     added = webhook(call_api)
     assert added.status == 201
     expected = {"name": "office", "kind": "webhook", "address": URL, "events": ["cluster", "document"]}
@@ -98,7 +98,7 @@ def test_name_of_a_removed_destination_is_reusable(call_api: CallApi, acme: UUID
         ("nonsense", "must begin with https"),
     ],
 )
-def test_forbidden_address_is_refused(
+def test_forbidden_address_is_rejected(
     call_api: CallApi, acme: UUID, address: str, reason: str, admin: Connection
 ) -> None:
     response = webhook(call_api, address=address)
@@ -107,12 +107,12 @@ def test_forbidden_address_is_refused(
 
 
 @pytest.mark.parametrize("prefix", ["../other", "/erp", "erp/", "", "a" * 201])
-def test_invalid_prefix_is_refused(call_api: CallApi, acme: UUID, prefix: str, admin: Connection) -> None:
+def test_invalid_prefix_is_rejected(call_api: CallApi, acme: UUID, prefix: str, admin: Connection) -> None:
     assert export(call_api, prefix=prefix).status == 422
     assert rows(admin, "destination") == []
 
 
-def test_invalid_events_are_refused(call_api: CallApi, acme: UUID) -> None:
+def test_invalid_events_are_rejected(call_api: CallApi, acme: UUID) -> None:
     assert export(call_api, events=["invoice"]).status == export(call_api, events=[]).status == 422
 
 

@@ -1,4 +1,4 @@
-"""`DELETE /api/admin/documents/{id}`: previewed, confirmed, and erased once."""
+"""`DELETE /api/admin/documents/{id}`: a document is previewed, confirmed and erased once."""
 
 from uuid import UUID, uuid4
 
@@ -91,7 +91,7 @@ def test_operator_cannot_erase(call_api: CallApi, harness: TenantHarness) -> Non
     assert documents(harness) == {*harness.ids}
 
 
-def test_document_of_another_tenant_is_not_found(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
+def test_other_tenants_document_is_not_found(call_api: CallApi, harness: TenantHarness, database: Database) -> None:
     other_tenant = TenantHarness(database, harness.admin, [invoice()])
 
     for id_ in (other_tenant.ids[0], uuid4()):

@@ -1,4 +1,4 @@
-"""`/api/admin/documents/{id}/pages/{n}`: images of pages."""
+"""`/api/admin/documents/{id}/pages/{n}`: page images."""
 
 import io
 
@@ -15,7 +15,7 @@ from tests.functions.admin_api.conftest import CallApi
 from tests.functions.admin_api.samples import INVOICE, acme, get, ids
 
 MAX_RESPONSE_BYTES = 6 * 1024 * 1024
-"""Bytes, including base64."""
+"""Maximum size of a Lambda response in bytes, including base64."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | Exception]:
-    """Files in S3 by key."""
+    """Files in S3, by key. Reading a key with an exception raises it."""
     stored: dict[str, bytes | Exception] = {}
 
     def read(file: File) -> bytes:

@@ -1,4 +1,4 @@
-"""`/api/admin/documents`: lists, details, timelines and permissions of documents."""
+"""`/api/admin/documents`: document lists, details, timelines and permissions."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -108,7 +108,7 @@ def test_document_is_found_by_id_and_file_name(call_api: CallApi, harness: Tenan
     assert listed_ids(get(call_api, search=str(uuid4()))) == []
 
 
-def test_search_follows_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+def test_search_uses_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
     document_id = harness.ids[INVOICE]
     data = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [data, document_id])
@@ -118,10 +118,10 @@ def test_search_follows_changed_document_data(call_api: CallApi, harness: Tenant
 
 
 @pytest.mark.parametrize("query", [{}, {"type": "invoice"}, {"search": "brede"}, {"search": "R-81"}])
-def test_pages_have_no_gap(
+def test_pages_have_no_gaps(
     query: dict[str, str], call_api: CallApi, harness: TenantHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages are complete wherever a scan stops, even for equal times of receipt."""
+    """Pages are complete wherever a scan stops, even if documents were received at the same time."""
     monkeypatch.setattr(document_list, "SCAN_LIMIT", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
@@ -154,7 +154,7 @@ def test_pages_have_no_gap(
 
 @pytest.fixture
 def failed_file(harness: TenantHarness, admin: Connection) -> Callable[..., str]:
-    """Add a file that failed before it became a document. Returns the id of its acquisition job."""
+    """`failed_file(...)` adds a file that failed before it became a document. Returns its job id."""
 
     def add(name: str = "Größe geprüft.xml", at: datetime = NOW) -> str:
         row = admin.execute(
@@ -219,7 +219,7 @@ def test_failed_files_are_filtered(
     assert (failed_file() in listed_ids(get(call_api, **query))) is is_found
 
 
-def test_pages_with_failed_files_have_no_gap(
+def test_pages_with_failed_files_have_no_gaps(
     call_api: CallApi, harness: TenantHarness, failed_file: Callable[..., str]
 ) -> None:
     files = [failed_file(f"{days}.xml", at=NOW + timedelta(days=days)) for days in range(0, 60, 6)]
@@ -315,7 +315,7 @@ def test_invalid_list_parameter_is_rejected(query: dict[str, str], call_api: Cal
 
 
 @pytest.mark.parametrize("path", ["", "/timeline", "/pages/1"])
-def test_document_of_another_tenant_is_not_found(
+def test_other_tenants_document_is_not_found(
     path: str, call_api: CallApi, harness: TenantHarness, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
@@ -330,7 +330,7 @@ def test_document_of_another_tenant_is_not_found(
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer]", "[viewer tenant:beta]", "[admin tenant:beta]", ""])
-def test_documents_require_viewer_of_the_tenant(groups: str, call_api: CallApi, harness: TenantHarness) -> None:
+def test_documents_require_viewer_role_for_tenant(groups: str, call_api: CallApi, harness: TenantHarness) -> None:
     (document_id,) = ids(harness, INVOICE)
 
     assert get(call_api, groups=groups, tenant="acme").status == 403
@@ -490,9 +490,9 @@ def test_timeline_has_all_events_in_order(
 
 
 def test_page_uses_index_scans(harness: TenantHarness, database: Database, admin: Connection) -> None:
-    """Plans use indexes for many documents, even under row-level security.
+    """Queries over many documents use indexes, even under row-level security.
 
-    Under row-level security, PostgreSQL uses an index only if its condition is leakproof.
+    Under row-level security, PostgreSQL uses an index only if the condition is leakproof.
     """
     admin.execute(
         """

@@ -25,7 +25,7 @@ SECRET = "Bearer abcdefgh12345678"
 
 @pytest.fixture
 def export(call_api: CallApi) -> Callable[..., ApiResponse]:
-    """Request an export. The body is the text of the file, or the stored operation."""
+    """`export(...)` requests an export. The response body is the file's text or the stored operation."""
 
     def send(*, groups: str = VIEWER, **query: str) -> ApiResponse:
         return get(call_api, "/export", groups=groups, **{"format": "json", **query})
@@ -53,7 +53,7 @@ def test_json_lines_match_the_api(export: Export, add_dead_letter: MakeDeadLette
     response = export()
 
     assert [dead_letter["job_id"] for dead_letter in read_export(response)] == job_ids
-    exported_item = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
+    exported_item = json.loads(response.text.replace("+00:00", "Z").split("\n")[0])  # metadata is exported as stored
     assert exported_item == get(call_api, f"/{job_ids[0]}").body
     assert response.headers["Content-Type"] == "application/x-ndjson"
     assert response.headers["Content-Disposition"].startswith('attachment; filename="dead-letters-acme-2')
@@ -110,9 +110,9 @@ def test_secrets_require_admin(groups: str, sees: bool, export: Export, add_dead
 
 
 def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
-    """Return the hash of a filter in the audit trail.
+    """Return a filter's hash, as stored in the audit trail.
 
-    Its key is a secret of the tenant, so that search words cannot be guessed.
+    The hash is keyed with the tenant's secret, so that search words cannot be guessed.
     """
     [(salt,)] = admin.execute("SELECT audit_salt FROM tenant").fetchall()
     return hmac.digest(salt, selection.hash, "sha256").hex()
@@ -153,7 +153,7 @@ def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: 
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
-def test_export_requires_viewer_of_the_tenant(
+def test_export_requires_viewer_role_for_tenant(
     groups: str, export: Export, add_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
     add_dead_letter()
@@ -214,7 +214,7 @@ def test_slow_export_becomes_an_operation(
 
 
 @pytest.mark.usefixtures("export_as_operation")
-def test_link_is_recorded_once_per_caller(
+def test_download_link_is_audited_once_per_caller(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi, admin: Connection
 ) -> None:
     add_dead_letter()
@@ -292,7 +292,7 @@ def test_other_operations_have_no_file(call_api: CallApi, acme: UUID) -> None:
 def test_token_without_subject_cannot_export(
     export: Export, add_dead_letter: MakeDeadLetter, call_api: CallApi
 ) -> None:
-    """The audit trail must name the person who gets a file."""
+    """The audit trail must name the person who downloads a file."""
     add_dead_letter()
     id_ = export().body["operation_id"]
     for groups in (VIEWER, ADMIN):

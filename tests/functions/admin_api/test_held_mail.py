@@ -1,4 +1,4 @@
-"""Viewers list mail on hold. Operators of its tenant release or reject it."""
+"""Viewers list mail on hold. The tenant's operators release or reject it."""
 
 import json
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_admin_changes_the_policy_of_their_tenant(
     assert detail == {"policy": "reject"}
 
 
-def test_stale_change_of_the_policy_is_a_conflict(call_api: CallApi, admin: Connection, acme: UUID) -> None:
+def test_stale_policy_change_returns_409(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     set_policy(call_api, "reject", "hold")
 
     stale = set_policy(call_api, "accept", "hold")
@@ -122,14 +122,14 @@ def test_token_without_subject_changes_nothing(call_api: CallApi, admin: Connect
     assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
 
 
-def test_viewer_cannot_decide(call_api: CallApi, admin: Connection, acme: UUID) -> None:
+def test_viewer_cannot_release_held_mail(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     mail = make_held_mail(admin, acme)
 
     assert decide(call_api, mail, "release", VIEWER).status == 403
     assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
 
 
-def test_mail_of_another_tenant_is_not_found(
+def test_other_tenants_mail_is_not_found(
     call_api: CallApi, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     foreign_mail = make_held_mail(admin, make_tenant("other"))

@@ -50,7 +50,7 @@ def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_lette
         assert (get_conditionally(if_none_match).status, get_conditionally(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_tag(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
+def test_changed_list_has_another_etag(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     tags = []
     for _ in range(2):
         add_dead_letter()
@@ -93,7 +93,7 @@ SETS_WHOLE_VALUES = {
     "PATCH /api/admin/tenants/{tenant}",
     "PUT /api/admin/tenants/{tenant}/tolerances",
 }
-"""New values do not depend on previous ones. The audit trail has both."""
+"""Changes whose new values do not depend on previous values. The audit trail records both."""
 ENDS_UNCONDITIONALLY = {
     "DELETE /api/admin/people/{person_id}",
     "POST /api/tasks/{job_id}/cancel",
@@ -110,7 +110,7 @@ VERSION_IN_BODY = {
     *(f"POST /api/admin/reviews/{action}" for action in ("merge", "split")),
     *(f"POST /api/admin/variances/{action}" for action in ("accept", "dispute")),
     *(f"POST /api/admin/reviews/{{document_id}}/{action}" for action in ("confirm", "reject")),
-    "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # id: hash of the suggestion
+    "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # the id is a hash
 }
 
 

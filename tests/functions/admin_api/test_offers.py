@@ -19,7 +19,7 @@ from tests.functions.admin_api.conftest import EVENT, ApiResponse, CallApi
 from tests.functions.fake_lambda import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
-"""9:00 in Berlin."""
+"""9:00 in Berlin, when offers are due."""
 FAULT = "A trait is not a number"
 End = Callable[..., None]
 Get = Callable[..., ApiResponse]
@@ -28,7 +28,7 @@ USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 
 @pytest.fixture
 def get(call_api: CallApi, acme: UUID) -> Get:
-    """`get(path, **query)` requests offers of acme as a viewer."""
+    """`get(path, **query)` requests acme's offers as a viewer."""
 
     def request_offers(path: str = "", **query: str) -> ApiResponse:
         return call_api("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
@@ -38,7 +38,7 @@ def get(call_api: CallApi, acme: UUID) -> Get:
 
 @pytest.fixture
 def finish(admin: Connection) -> End:
-    """`end(shard, status, minutes=...)` ends a shard some minutes after NINE."""
+    """`finish(shard, status, minutes=...)` ends a shard `minutes` minutes after NINE."""
 
     def change(shard: UUID, status: str = "succeeded", *, minutes: float = 5, **columns: Any) -> None:
         # A trigger sets ended_at to the current time, which the second statement overwrites.
@@ -117,7 +117,7 @@ def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, 
     finish(second, "failed", minutes=5)
     assert [item["state"] for item in get().body["pools"]] == ["failed"]
 
-    finish(second, "pending")  # an operator retries it
+    finish(second, "pending")  # as if an operator retried it
     finish(second, minutes=6, completed=1)
     (body,) = get().body["pools"]
     assert (body["state"], body["ended_at"]) == ("completed", "2026-03-01T08:07:00Z")
@@ -268,7 +268,7 @@ def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme
     assert get(f"/{pool_id}/users/17").status == 404
 
 
-def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_pool_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     foreign = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 

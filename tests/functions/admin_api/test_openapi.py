@@ -33,7 +33,7 @@ HEADERS = {"Authorization": TOKEN}
 bounded = settings(
     max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
-"""Random examples per operation, in addition to Schemathesis's edge cases."""
+"""Settings for the random examples of an operation, in addition to Schemathesis's edge cases."""
 UUID_LENGTH = 36
 STATES = ("pending", "succeeded", "failed", None)
 LETTERS = "/api/admin/dlq"
@@ -49,7 +49,7 @@ NOT_FULLY_DESCRIBED = {
     "PUT /api/users/{user_id}/profile",
     "POST /api/admin/offers",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
-    "GET /api/admin/clusters",  # a cursor is valid for its sort only
+    "GET /api/admin/clusters",  # a cursor is valid only for one sort
     "GET /api/uploads",  # a key excludes a tenant and a cursor
     "POST /api/admin/variances/accept",  # both figures or neither
     "POST /api/admin/variances/dispute",
@@ -60,7 +60,7 @@ NOT_FULLY_DESCRIBED = {
 - Numbered pages have a maximum depth.
 - A change requires the current version.
 - Bulk operations require either ids or a filter.
-- Queues of all tenants are paused by platform admins only.
+- Only platform admins can pause queues.
 - Users cannot block themselves.
 """
 READ_AS_IDS = {
@@ -68,16 +68,16 @@ READ_AS_IDS = {
     f"DELETE {LETTERS}/purge",
     *BULK,
 }
-"""GET reads the last segment as the id of a review or dead letter: 404 instead of 405."""
+"""Operations whose last path segment GET reads as an id, so that GET returns 404 instead of 405."""
 
 _known: dict[str, list[str]] = {}
 _answered: set[tuple[str, str, int]] = set()
-"""Operation, task type or `cursor`, and status of each answer to a valid request."""
+"""Operation, task type or `cursor`, and status of each response to a valid request."""
 
 
 @pytest.fixture(scope="module")
 def described_api() -> Iterator["BaseSchema"]:
-    """Schema that the API returns."""
+    """Schema from the API description that the API returns."""
     import schemathesis
 
     with pytest.MonkeyPatch.context() as environment:
@@ -129,7 +129,7 @@ def prepared_tenant(
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
-    """Create two users in a pool that has no offers yet. Returns the ids by parameter."""
+    """Create two users in a pool that has no offers yet. Return their ids by path parameter."""
     external_ids, pool = [uuid4() for _ in range(2)], make_pool(admin, tenant)
     users = [make_profile(admin, tenant, external_id=external_id) for external_id in external_ids]
     make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))
@@ -147,7 +147,7 @@ def _task_type(text: str) -> str:
 def _task(text: str, payload: Any) -> dict[str, Any]:
     """Return a task type and its payload.
 
-    A chat message has the given text. Its conversation is new, an existing one, or one that does not exist.
+    A chat message has the given text, and a new, existing or unknown conversation.
     """
     if _task_type(f"{text} {payload}") != CHAT_COMPLETION.name:
         return {"task_type": "echo", "payload": payload}
@@ -230,7 +230,7 @@ def test_changes_match_the_description(label: str, described_api: "BaseSchema", 
 
 
 def operation_checks(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield label and check of each operation."""
+    """Yield each operation's label and check."""
     from schemathesis.core.result import Ok
     from schemathesis.pytest.lazy import get_all_tests
 
@@ -290,7 +290,7 @@ def validate_response(case: "Case[Any]") -> None:
 
 @pytest.mark.parametrize(("label", "operation"), OPERATIONS, ids=[label for label, _ in OPERATIONS])
 def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[str, Any]) -> None:
-    """Errors of the gateway itself have the format of an AWS HTTP API."""
+    """The gateway's own errors have the format of an AWS HTTP API."""
     content_types = {
         status: {
             media_type: form["schema"].get("$ref", "").rpartition("/")[2]

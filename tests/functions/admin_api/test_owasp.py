@@ -79,7 +79,7 @@ def parameters(operation: str, location: str) -> list[str]:
 
 
 def is_harmless(response: ApiResponse, *, of_a_filter: bool) -> bool:
-    """Return True if the request was refused, found nothing, or only stored the text."""
+    """Return True if the request was rejected, found nothing, or only stored the text."""
     if 400 <= response.status < 500:
         return True
     if not of_a_filter:
@@ -198,7 +198,7 @@ def schema_names(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fields(operation: str) -> set[str]:
-    """Names of the fields of an operation's body."""
+    """Return the names of the fields in an operation's body."""
     schema = OPERATIONS[operation]["requestBody"]["content"]["application/json"]["schema"]
     return {name for form in schema_names(schema) for name in document()["components"]["schemas"][form]["properties"]}
 
@@ -318,7 +318,7 @@ def test_cookies_are_neither_accepted_nor_set(call_api: CallApi, resources: Reso
         assert "set-cookie" not in {name.lower() for name in response["headers"]}, operation
 
 
-def test_cors_preflight_is_refused(call_api: CallApi, resources: Resources) -> None:
+def test_cors_preflight_is_rejected(call_api: CallApi, resources: Resources) -> None:
     for operation, permission in PERMISSIONS.items():
         method, _ = method_and_path(operation)
         preflight = {"origin": "https://evil.example", "access-control-request-method": method}
@@ -368,7 +368,7 @@ def test_oversized_or_invalid_json_is_rejected(call_api: CallApi, resources: Res
 
 
 def test_duplicate_json_names_are_rejected(call_api: CallApi, resources: Resources) -> None:
-    """Parsers disagree about which of two values counts."""
+    """Parsers disagree about which of two values to use."""
     for operation in WITH_BODY:
         request = PERMISSIONS[operation].request(resources)
         assert isinstance(request.body, dict)

@@ -1,4 +1,4 @@
-"""First view of the console."""
+"""The console's first view."""
 
 from pathlib import Path
 

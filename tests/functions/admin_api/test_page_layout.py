@@ -1,4 +1,4 @@
-"""Layout of a cluster in the console."""
+"""A cluster's layout in the console."""
 
 from pathlib import Path
 

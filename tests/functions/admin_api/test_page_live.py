@@ -1,4 +1,4 @@
-"""Polling of the console."""
+"""Polling by the console."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ def test_active_page_polls_every_second(tmp_path: Path) -> None:
 
 
 def test_every_poll_has_a_known_interval() -> None:
-    """Slow polls depend on another response, except for the banner of paused queues."""
+    """Slow polls depend on another response, except for the banner about paused queues."""
     polls = [
         (path.relative_to(PAGES).as_posix(), " ".join(interval.split()), "version" in options)
         for path in PAGES.rglob("*.ts*")

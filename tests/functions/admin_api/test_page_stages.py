@@ -1,4 +1,4 @@
-"""Stages of a document as the console shows them."""
+"""A document's stages, as shown in the console."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tenant that the console shows."""
+"""The tenant shown in the console."""
 
 from pathlib import Path
 

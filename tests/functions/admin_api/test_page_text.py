@@ -1,4 +1,4 @@
-"""Payloads and log commands as the console shows them."""
+"""Payloads and log commands, as shown in the console."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""People in the user pool are managed by admins of all of their tenants."""
+"""People in the user pool are managed by admins with access to all of their tenants."""
 
 import json
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def test_person_is_removed(call_api: CallApi, pool: FakeUserPool, admin: Connect
 
 
 @pytest.mark.usefixtures("acme")
-def test_people_of_other_issuers_are_managed_elsewhere(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_at_other_issuers_are_managed_there(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN | {"pool": None}))
     settings.cache_clear()
     response = add(call_api)
@@ -158,7 +158,7 @@ def make_change(call_api: CallApi, tenant: str = "acme", groups: str = ADMIN, *,
 
 
 @pytest.mark.usefixtures("pool")
-def test_address_of_the_author_of_a_change_is_found(call_api: CallApi) -> None:
+def test_email_of_changes_author_is_found(call_api: CallApi) -> None:
     assert look_up_emails(call_api, "ann", "bob", "matching") == {}
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "bob", "email": "bob@acme.example", "email_verified": "true"})
@@ -167,7 +167,7 @@ def test_address_of_the_author_of_a_change_is_found(call_api: CallApi) -> None:
 
 
 @pytest.mark.usefixtures("pool")
-def test_last_address_of_a_person_is_found(call_api: CallApi) -> None:
+def test_persons_latest_email_is_found(call_api: CallApi) -> None:
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "ann", "email": "ann.lee@acme.example"})
 
@@ -176,14 +176,16 @@ def test_last_address_of_a_person_is_found(call_api: CallApi) -> None:
 
 @pytest.mark.parametrize("claims", [{"email_verified": "false"}, {"email": "no address"}, {"email": ["a@b.example"]}])
 @pytest.mark.usefixtures("pool")
-def test_unverified_address_is_not_stored(call_api: CallApi, admin: Connection, claims: dict[str, object]) -> None:
+def test_unverified_or_invalid_email_is_not_stored(
+    call_api: CallApi, admin: Connection, claims: dict[str, object]
+) -> None:
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"} | claims)
 
     assert admin.execute("SELECT count(*) FROM person").fetchone() == (0,)
 
 
 @pytest.mark.usefixtures("pool")
-def test_address_is_visible_to_the_changed_tenant_only(call_api: CallApi) -> None:
+def test_email_is_visible_only_to_changed_tenant(call_api: CallApi) -> None:
     make_change(call_api, "acme", PLATFORM_ADMIN, claims={"sub": "kim", "email": "kim@example.com"})
     add(call_api, PLATFORM_ADMIN, tenants=["*"], claims={"sub": "zoe", "email": "zoe@example.com"})
 
@@ -195,7 +197,7 @@ def test_address_is_visible_to_the_changed_tenant_only(call_api: CallApi) -> Non
     }
 
 
-def test_workers_read_addresses_of_their_tenant_only(
+def test_workers_read_only_their_tenants_emails(
     call_api: CallApi, pool: FakeUserPool, database: Database, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})

@@ -1,4 +1,4 @@
-"""Permissions for every route, role, tenant and token. Refused requests reveal nothing."""
+"""Permissions for every route, role, tenant and token. Rejected requests reveal nothing."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -45,7 +45,7 @@ TENANTS: dict[str, tuple[Tenancy, str]] = {
 def sample_tenant(
     call_api: CallApi, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> SampleTenant:
-    """Create tenants `acme` and `other`. Requests are about acme."""
+    """Create the tenants `acme` and `other`. All requests concern acme."""
     set_up_environment(monkeypatch)
     SampleTenant(database, admin, "other")
     return SampleTenant(database, admin, "acme")
@@ -161,7 +161,7 @@ def test_unknown_groups_grant_nothing(groups: str | None, call_api: CallApi, sam
 
 
 def comparable(response: ApiResponse, request: ApiRequest, resources: Resources) -> tuple[object, ...]:
-    """Return a response without the ids of the request, for comparison."""
+    """Return a response without the request's ids, for comparison."""
     text = response.text
     for value in (
         resources.slug,
@@ -181,7 +181,7 @@ def comparable(response: ApiResponse, request: ApiRequest, resources: Resources)
 
 @pytest.mark.parametrize("role", ["viewer", "operator edit-payloads", "admin"])
 @pytest.mark.parametrize("tenant", ["tenant:other", ""])
-def test_foreign_resources_look_like_missing_ones(
+def test_other_tenants_resources_look_missing(
     role: str, tenant: str, call_api: CallApi, sample_tenant: SampleTenant
 ) -> None:
     existing, missing = sample_tenant.resources(), Resources.missing()
@@ -203,7 +203,7 @@ def test_foreign_resources_look_like_missing_ones(
     assert differ == []
 
 
-def test_foreign_document_in_body_looks_missing(
+def test_other_tenants_document_in_body_looks_missing(
     call_api: CallApi, sample_tenant: SampleTenant, database: Database, admin: Connection
 ) -> None:
     own, foreign = sample_tenant.resources(), SampleTenant(database, admin, "third").resources()

@@ -1,4 +1,4 @@
-"""`/api/admin/dlq/purge`: preview, confirmation and undo of purges."""
+"""`/api/admin/dlq/purge`: purge preview, confirmation and undo."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: st
 def purge(call_api: CallApi) -> Purge:
     """Preview a purge and confirm it.
 
-    `if_match` replaces the ETag of the preview; "" sends no If-Match.
+    `if_match` replaces the preview's ETag, and "" sends no If-Match.
     """
 
     def send(
@@ -59,7 +59,7 @@ def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 @pytest.fixture
 def dead_letter_ids(add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]) -> list[UUID]:
-    """Dead letters in each status. The last one is pending."""
+    """Ids of dead letters, one for each status. The last dead letter is pending."""
     job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
         set_status(job_id, status)
@@ -198,7 +198,7 @@ def test_purge_excludes_failures_after_the_request(
         ("[admin tenant:*]", 200),
     ],
 )
-def test_purge_requires_admin_of_the_tenant(
+def test_purge_requires_admin_role_for_tenant(
     confirm: str | None, groups: str, status: int, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     assert purge(confirm, groups=groups, tenant="acme").status == status
@@ -336,7 +336,7 @@ def test_purge_cannot_be_undone_after_seven_days(
 @pytest.mark.parametrize(
     ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
 )
-def test_purge_of_another_tenant_is_not_found(
+def test_other_tenants_purge_is_not_found(
     groups: str,
     status: int,
     purge: Purge,

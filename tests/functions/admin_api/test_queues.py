@@ -61,7 +61,7 @@ def cloudwatch() -> FakeCloudWatch:
 def configure_queues(
     call_api: CallApi, queue: FakeSqs, lambda_: FakeLambda, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """The queues of two workers."""
+    """Configure the queues of two workers."""
     clients = {"sqs": queue, "lambda": lambda_, "cloudwatch": cloudwatch}
     monkeypatch.setattr(aws, "client", lambda service: clients[service])
     monkeypatch.setenv("QUEUES", json.dumps(QUEUES))
@@ -72,7 +72,7 @@ def configure_queues(
 
 
 def clear_caches() -> None:
-    """Clear cached responses of AWS."""
+    """Clear cached AWS responses."""
     routes._cached_depths.cache_clear()
     routes._cached_alarms.cache_clear()
 
@@ -118,7 +118,7 @@ def switch(call_api: CallApi) -> Switch:
 
 @pytest.fixture
 def watchdog(maintenance_database: Database) -> Callable[[], datetime]:
-    """`watchdog()` records queue depths like a watchdog run. Returns its time."""
+    """`watchdog()` records queue depths as a watchdog run does, and returns the time."""
 
     def run() -> datetime:
         now = datetime.now(UTC)
@@ -203,7 +203,7 @@ def test_tenant_viewer_sees_only_own_counts(
 
 
 @pytest.mark.usefixtures("acme")
-def test_status_requires_viewer_of_the_tenant(get_queues: Callable[..., ApiResponse]) -> None:
+def test_status_requires_viewer_role_for_tenant(get_queues: Callable[..., ApiResponse]) -> None:
     assert get_queues("[viewer tenant:other]", tenant="acme").status == 403
     assert get_queues("[viewer tenant:acme tenant:other]").status == 422
     assert get_queues("[tenant:*]").status in {403, 422}
@@ -249,7 +249,7 @@ def test_failed_aws_call_leaves_values_unknown(
     response = get_queues()
 
     assert response.body["alarms"] is None
-    assert queue_status(response)["approximate_visible"] is None  # a partial sum is unknown
+    assert queue_status(response)["approximate_visible"] is None  # one of two queues failed, so the sum is unknown
     assert queue_status(response, "matching")["approximate_visible"] == 0
 
 
@@ -346,7 +346,9 @@ def test_token_without_subject_cannot_pause(switch: Switch) -> None:
     assert switch(subject="").status == 403
 
 
-def test_repeated_pause_is_only_applied_again(switch: Switch, lambda_: FakeLambda, admin: Connection) -> None:
+def test_repeated_pause_is_reapplied_without_new_version(
+    switch: Switch, lambda_: FakeLambda, admin: Connection
+) -> None:
     first = switch()
     lambda_.settle()
     repeated = switch(body={"reason": "Once more"})
@@ -390,7 +392,7 @@ def test_unknown_queue_returns_404(worker: str, switch: Switch) -> None:
     assert switch(worker=worker).status == 404
 
 
-def test_pause_refused_by_lambda_stays_pending(
+def test_pause_rejected_by_lambda_stays_unapplied(
     switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
 ) -> None:
     lambda_.states[OTHER] = "Updating"

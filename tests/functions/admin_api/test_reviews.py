@@ -74,7 +74,7 @@ def test_missing_facts_are_named(call_api: CallApi, harness: TenantHarness) -> N
     assert {*map(str, (item["document"]["missing"] for item in review["ambiguous_matches"][0]["candidates"]))} == {"[]"}
 
 
-def test_pages_have_no_gap(call_api: CallApi, database: Database, admin: Connection) -> None:
+def test_pages_have_no_gaps(call_api: CallApi, database: Database, admin: Connection) -> None:
     expected = [str(ambiguous(database, admin).ids[2]) for _ in range(5)]
     ids, query = [], {"limit": "2"}
     for _ in range(3):
@@ -85,7 +85,7 @@ def test_pages_have_no_gap(call_api: CallApi, database: Database, admin: Connect
     assert (ids, page["next_cursor"]) == (expected, None)
 
 
-def test_the_queue_is_filtered(
+def test_review_queue_is_filtered(
     call_api: CallApi, database: Database, admin: Connection, harness: TenantHarness
 ) -> None:
     other_tenant = ambiguous(database, admin)
@@ -206,7 +206,7 @@ def test_clusters_are_merged_and_split(call_api: CallApi, harness: TenantHarness
 
 
 @pytest.mark.parametrize("act", ["confirm", "reject"])
-def test_decisions_require_operator_of_the_tenant(call_api: CallApi, harness: TenantHarness, act: str) -> None:
+def test_decisions_require_operator_role_for_tenant(call_api: CallApi, harness: TenantHarness, act: str) -> None:
     body = {"document": str(harness.ids[1])} if act == "confirm" else {"documents": [str(harness.ids[1])]}
     path = f"{PATH}/{harness.ids[2]}/{act}"
 
@@ -298,7 +298,7 @@ def test_variance_decision_sends_the_diagnostics_message(
 @pytest.mark.parametrize(
     "overrides", [{"actual": "101.6"}, {"expected": "99"}, {"line": None}, {"code": "total_mismatch"}]
 )
-def test_outdated_figures_are_a_conflict(
+def test_decision_with_outdated_figures_returns_409(
     call_api: CallApi, price_difference: TenantHarness, overrides: dict[str, object]
 ) -> None:
     response = decide(call_api, "accept", difference(price_difference, **overrides))
@@ -327,7 +327,9 @@ def test_open_differences_of_a_cluster_are_accepted_together(
     )
 
 
-def test_variance_decisions_require_operator_of_the_tenant(call_api: CallApi, price_difference: TenantHarness) -> None:
+def test_variance_decisions_require_operator_role_for_tenant(
+    call_api: CallApi, price_difference: TenantHarness
+) -> None:
     assert (
         decide(call_api, "accept", difference(price_difference), f"[viewer tenant:{slug(price_difference)}]").status
         == 403

@@ -1,4 +1,4 @@
-"""`/api/tasks`: submission, lists, details and cancellation of tasks."""
+"""`/api/tasks`: task submission, lists, details and cancellation."""
 
 import json
 from collections.abc import Callable
@@ -277,7 +277,7 @@ def test_large_payload_is_stored_outside_the_message(
         (None, ECHO | {"tenant": "acme"}, 403),
     ],
 )
-def test_submission_requires_operator_of_the_tenant(
+def test_submission_requires_operator_role_for_tenant(
     call_api: CallApi, groups: object, task_input: object, status: int
 ) -> None:
     assert submit(call_api, task_input, groups=groups).status == status
@@ -366,7 +366,7 @@ def test_unknown_task_is_not_found(call_api: CallApi) -> None:
         assert (get(call_api, f"/{id_}").status, cancel(call_api, id_).status) == (404, 404)
 
 
-def test_pages_have_no_gap(call_api: CallApi) -> None:
+def test_pages_have_no_gaps(call_api: CallApi) -> None:
     job_ids = [submit(call_api).body["job_id"] for _ in range(5)]
     listed: list[str] = []
     query = {"limit": "2"}
@@ -421,7 +421,7 @@ def test_failed_task_names_its_dead_letter(call_api: CallApi, acme: UUID, databa
 # Cancellation
 
 
-def test_cancel_is_idempotent_but_not_after_failure(call_api: CallApi, admin: Connection) -> None:
+def test_cancel_is_idempotent_and_rejected_after_failure(call_api: CallApi, admin: Connection) -> None:
     first, second = submit(call_api).body["job_id"], submit(call_api).body["job_id"]
     admin.execute("UPDATE task SET status = 'failed', failed_at = now() WHERE id = %s", [second])
 

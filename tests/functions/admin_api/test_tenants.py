@@ -1,4 +1,4 @@
-"""Platform admins add and disable tenants. Admins of a tenant set it up."""
+"""Platform admins add and disable tenants. A tenant's admins set it up."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -54,7 +54,7 @@ def test_viewer_lists_their_tenants(call_api: CallApi, make_tenant: Callable[...
     assert tenants(call_api, "[tenant:acme]").status == tenants(call_api, "[viewer]").status == 403
 
 
-def test_new_tenant_has_all_of_its_setup(call_api: CallApi, admin: Connection) -> None:
+def test_new_tenant_is_added_with_its_setup(call_api: CallApi, admin: Connection) -> None:
     body = {"name": "Globex GmbH", "addresses": ["In@globex.example"], "admins": ["kim@globex.example"]}
 
     response = add(call_api, "globex", organization="Globex", **body)
@@ -82,7 +82,7 @@ def test_invalid_setup_adds_no_tenant(call_api: CallApi, admin: Connection) -> N
     assert admin.execute("SELECT count(*) FROM tenant").fetchone() == (0,)
 
 
-def test_slug_of_an_erased_tenant_is_refused(call_api: CallApi, acme: UUID) -> None:
+def test_slug_of_erased_tenant_is_rejected(call_api: CallApi, acme: UUID) -> None:
     version = call_api("", method="DELETE", path=f"{PATH}/acme", groups=PLATFORM_ADMIN).headers["ETag"]
     erased = call_api(
         "",
@@ -107,7 +107,7 @@ def test_tenant_is_renamed(call_api: CallApi, admin: Connection, acme: UUID) -> 
     assert verified_changes(admin, acme) == [(SUBJECT, "tenant renamed", [str(acme)])]
 
 
-def test_disabled_tenant_takes_no_new_work(
+def test_disabled_tenant_accepts_no_uploads_or_mail(
     call_api: CallApi, database: Database, admin: Connection, acme: UUID
 ) -> None:
     change(call_api, "/addresses", {"added": ["in@acme.example"]})

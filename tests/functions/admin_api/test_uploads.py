@@ -1,4 +1,4 @@
-"""`/api/uploads`: upload forms, and the list of uploads."""
+"""`/api/uploads`: upload forms and the upload list."""
 
 import base64
 import json
@@ -71,11 +71,11 @@ def test_two_forms_for_one_name_have_two_keys(call_api: CallApi) -> None:
         ({"operator": "tenant:acme"}, 403),
     ],
 )
-def test_form_requires_operator_of_the_tenant(call_api: CallApi, groups: object, status: int) -> None:
+def test_form_requires_operator_role_for_tenant(call_api: CallApi, groups: object, status: int) -> None:
     assert call_api(UPLOAD, groups=groups).status == status
 
 
-def test_refusal_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
+def test_rejection_does_not_reveal_whether_tenant_exists(call_api: CallApi) -> None:
     existing = call_api(UPLOAD, groups="[operator tenant:other]")
     missing = call_api(UPLOAD | {"tenant": "missing"}, groups="[operator tenant:other]")
 

@@ -1,4 +1,4 @@
-"""`/api/users`: profiles, blocks and offers of users."""
+"""`/api/users`: users' profiles, blocks and offers."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Users = Callable[..., ApiResponse]
 
 @pytest.fixture
 def users(call_api: CallApi, acme: UUID) -> Users:
-    """`users(method, path, body, ...)` calls the API about a user, as an operator of acme."""
+    """`users(method, path, body, ...)` calls the API for a user, as acme's operator."""
 
     def call(method: str, path: str, body: object = "", *, user: object = USER, **fields: Any) -> ApiResponse:
         return call_api(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **fields})
@@ -197,7 +197,7 @@ def test_user_ids_are_separate_per_tenant(
     assert admin.execute("SELECT user_id, external_id FROM profile").fetchall() == [(internal_id(acme, USER), USER)]
 
 
-def test_user_of_another_tenant_is_not_found(users: Users, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
+def test_other_tenants_user_is_not_found(users: Users, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     make_profile(admin, make_tenant("other"), external_id=USER)
     before = admin.execute("SELECT * FROM profile").fetchone()
 
@@ -234,11 +234,11 @@ def test_block_and_unblock_are_idempotent(users: Users, admin: Connection, acme:
     assert admin.execute("SELECT count(*) FROM user_block").fetchone() == (0,)
 
 
-def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
+def test_profile_changes_reach_the_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
     other = uuid4()
     for _ in range(2):
         users("PUT", "profile", PROFILE)
-    for method in ("PUT", "PUT", "DELETE", "DELETE"):  # the second of each changes nothing
+    for method in ("PUT", "PUT", "DELETE", "DELETE"):  # each second request changes nothing
         users(method, f"blocks/{other}")
     users("DELETE", "profile")
 
@@ -294,7 +294,7 @@ VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, %(id)s, %(rank)s, 9000, n
 
 
 def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) -> None:
-    """Create a user with a profile in Berlin, and a job."""
+    """Create a user with a profile in Berlin and a matchmaking job."""
     user_id = make_profile(admin, tenant, external_id=user)
     pool = make_pool(admin, tenant, date=day, timezone=BERLIN)
     shard = make_shard(admin, tenant, [user_id], pool_id=pool)
@@ -310,7 +310,7 @@ def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) 
 
 
 def make_completed_offers(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
-    """Create completed offers of a user for today. Returns the candidates, best first."""
+    """Create today's completed offers for a user. Return the candidates, best first."""
     day = local_date(BERLIN, datetime.now(UTC))
     job(admin, tenant, user, day)
     external_ids = [uuid4() for _ in range(candidates)]
@@ -375,7 +375,7 @@ def test_unfinished_offers_have_status_and_error(users: Users, admin: Connection
     assert response.body["error"] == "A trait is not a number"
 
 
-def test_offers_require_a_profile_and_a_job(users: Users) -> None:
+def test_offers_require_a_profile_but_no_job(users: Users) -> None:
     assert users("GET", "offers").status == 404
     users("PUT", "profile", PROFILE)
 
@@ -398,5 +398,5 @@ def test_invalid_date_is_rejected(users: Users, day: str) -> None:
         ("Nowhere/Else", datetime(2026, 1, 1, 23, 59, tzinfo=UTC), date(2026, 1, 1)),
     ],
 )
-def test_today_is_the_local_date_of_the_user(timezone: str, now: datetime, expected: date) -> None:
+def test_today_is_the_users_local_date(timezone: str, now: datetime, expected: date) -> None:
     assert local_date(timezone, now) == expected

@@ -1,6 +1,6 @@
 """Fake Cognito user pool with the calls that the API makes."""
 
-# ruff: noqa: N803  # names of boto3
+# ruff: noqa: N803  # boto3's names
 
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ class FakeUserPool:
         self.signed_out: list[str] = []
 
     def add(self, email: str, *groups: str) -> str:
-        """Add a person in groups. Returns the id."""
+        """Add a person to groups. Return the person's id."""
         id_ = str(uuid4())
         attributes = [{"Name": "sub", "Value": id_}, {"Name": "email", "Value": email}]
         self.users[id_] = {
@@ -114,10 +114,10 @@ class FakeUserPool:
 
 
 def failure(code: str, operation: str) -> ClientError:
-    """Return an error of Cognito."""
+    """Return a Cognito error."""
     response = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
     return ClientError(response, operation)  # type: ignore[arg-type]  # only the fields that are read
 
 
 PEOPLE = FakeUserPool()
-"""Pool for tests without their own."""
+"""User pool for tests that do not create one."""

@@ -1,1 +1,1 @@
-"""Tests of the migrate function."""
+"""Tests for the migrate function."""

@@ -46,7 +46,7 @@ def test_deployment_applies_missing_migrations_once(
         path.name for path in MIGRATIONS.glob("[0-9]*.sql") if ".rollback." not in path.name
     )
     assert handle(EVENT, None) == {"applied": []}
-    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # each starts a grace period of the alarms
+    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # each starts a grace period for alarms
     with psycopg.connect(postgres.url(empty_database, "counterfoil_worker")) as connection:
         assert connection.execute("SELECT count(*) FROM document").fetchone() == (0,)
 
@@ -90,6 +90,6 @@ def test_missing_secret_is_rejected(secrets):
 
 
 @pytest.mark.parametrize("given", [{}, {"database_host": "db.internal"}, {"database_secret_arn": "arn"}])
-def test_missing_database_name_is_a_settings_error(given: dict[str, str]):
+def test_incomplete_database_settings_are_rejected(given: dict[str, str]):
     with pytest.raises(InvalidSettingsError, match="set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN"):
         master_conninfo(Settings(**given))

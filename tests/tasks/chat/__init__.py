@@ -1,1 +1,1 @@
-"""Tests of conversations."""
+"""Tests for conversations."""

@@ -24,7 +24,7 @@ USER = "ada"
 
 @dataclass
 class Model:
-    """Scripted model: `respond` returns the reply or raises. Records all questions."""
+    """Scripted model: `respond` returns the reply or raises. `questions` has all requests."""
 
     respond: Callable[[LlmRequest], str] = lambda question: f"Re: {question.user}"
     questions: list[LlmRequest] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Model:
 
 @dataclass
 class Chat:
-    """Chat operations of a client and of a worker, step by step."""
+    """Operations of a chat client and a worker, one step at a time."""
 
     database: Database
     tenant: UUID
@@ -60,7 +60,7 @@ class Chat:
         return result
 
     def settle(self, job_id: UUID, result: TaskResult) -> Sequence[OutboxMessage]:
-        """Apply the effects of an attempt and mark it as succeeded."""
+        """Apply an attempt's effects and mark its task as succeeded."""
         with self.database.tenant(self.tenant) as connection:
             messages = result.effects(connection).messages
             connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
@@ -85,7 +85,7 @@ def chat(database: Database, tenant: UUID) -> Chat:
 
 @pytest.fixture
 def set_status(admin: Connection) -> Callable[[UUID, str | None], None]:
-    """`set_status(job, status)` sets the status of a message's task, without a reply."""
+    """`set_status(job_id, status)` sets the status of a message's task without adding a reply."""
 
     def end(job_id: UUID, status: str | None) -> None:
         admin.execute("UPDATE task SET status = %s WHERE id = %s", [status, job_id])

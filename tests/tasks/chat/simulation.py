@@ -63,7 +63,7 @@ NO_FAULTS = FaultRates(*[0.0] * 9)
 
 @dataclass
 class QueuedMessage:
-    """A message in the queue."""
+    """A message in the in-memory queue."""
 
     body: str
     visible_at: datetime
@@ -106,7 +106,7 @@ class Queue(FakeSqs):
         return received
 
     def finish_batch(self, received: list[QueuedMessage], failed: set[str]) -> None:
-        """Delete acknowledged messages. The others reappear after their visibility timeout."""
+        """Delete acknowledged messages. Failed messages reappear after their visibility timeout."""
         with self.lock:
             for message in received:
                 if message.handle not in failed:
@@ -137,7 +137,7 @@ class Simulation:
         self.maintenance = Database(maintenance_url)
         self.archiver_lock = threading.Lock()
         self.model_calls: list[tuple[UUID, list[str]]] = []
-        """Job and visible earlier replies of each call to the model."""
+        """Job id of each model call, with the earlier replies that the model saw."""
         self.fault_counts: Counter[str] = Counter()
         self.idle_lock = threading.Lock()
         self.jobs_by_session: dict[UUID, list[UUID]] = {}
@@ -318,7 +318,7 @@ class Simulation:
                 raise AssertionError(f"{row} tasks are unfinished, and no message is scheduled for them")
 
     def run(self, *, sessions: int, messages: int, workers: int) -> None:
-        """Run until every message is answered or has ended without a reply."""
+        """Run until every message's task has ended."""
         threads = [threading.Thread(target=self.work, args=(number,)) for number in range(workers)]
         for thread in threads:
             thread.start()

@@ -70,7 +70,7 @@ def test_model_sees_system_prompt_history_and_message(chat: Chat, set_status: Se
         "Three",
     )
     assert (question.purpose, question.tenant_id, question.work_id) == ("chat", chat.tenant, last)
-    assert not any(text in repr(question) for text in ("One", "Three", "brief"))  # so not in logs either
+    assert not any(text in repr(question) for text in ("One", "Three", "brief"))  # logs use repr()
 
 
 def test_window_contains_the_newest_complete_turns(chat: Chat) -> None:
@@ -118,7 +118,7 @@ def test_message_waits_for_earlier_unfinished_messages(
         chat.run(second)
 
     assert chat.model.questions == []
-    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the queue contains no message of it
+    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the queue has no message for it
     assert deferred.value.is_over is not None
     with database.tenant(chat.tenant) as connection:
         assert not deferred.value.is_over(connection)
@@ -130,7 +130,7 @@ def test_message_waits_for_earlier_unfinished_messages(
 
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
-def test_failed_or_canceled_message_does_not_block(
+def test_failed_or_canceled_message_does_not_block_next(
     state: str | None, chat: Chat, set_status: SetStatus, admin: Connection
 ) -> None:
     session = chat.submit("One")
@@ -154,7 +154,7 @@ def test_sessions_do_not_block_each_other(chat: Chat) -> None:
     assert chat.entries(other_session)[1:] == [(2, "assistant", "Re: There")]
 
 
-def test_second_reply_of_a_job_is_rejected(chat: Chat) -> None:
+def test_second_reply_to_a_message_is_rejected(chat: Chat) -> None:
     session = chat.submit("Hello")
     first, second = chat.run(session), chat.run(session)
     chat.settle(session, first)
@@ -173,7 +173,7 @@ def test_reply_is_deferred_if_earlier_message_is_retried(chat: Chat, set_status:
     second = chat.submit("Two", session)
     set_status(session, "failed")
     result = chat.run(second)
-    set_status(session, "pending")  # an operator retries its dead letter
+    set_status(session, "pending")  # as if an operator retried its dead letter
 
     with pytest.raises(DeferredError):
         chat.settle(second, result)
@@ -225,7 +225,7 @@ def test_missing_message_or_model_fails_permanently(chat: Chat, admin: Connectio
 
 
 def record_attempt(admin: Connection, job: UUID, outcome: str, due_at: datetime) -> None:
-    """Record an attempt, after which the task is due at `due`."""
+    """Record an attempt and make the task due at `due_at`."""
     admin.execute("UPDATE task SET next_attempt_at = %s, send_number = send_number + 1 WHERE id = %s", [due_at, job])
     admin.execute(
         """
@@ -254,7 +254,7 @@ def test_reply_wakes_only_the_next_message(chat: Chat, admin: Connection) -> Non
     assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
-def test_canceled_message_wakes_the_next_active_one(chat: Chat, admin: Connection, set_status: SetStatus):
+def test_canceled_message_wakes_next_active_message(chat: Chat, admin: Connection, set_status: SetStatus):
     session = chat.submit("One")
     second, third = chat.submit("Two", session), chat.submit("Three", session)
     defer(admin, second, third)
@@ -277,13 +277,13 @@ def test_lost_worker_failure_wakes_the_next_message(chat: Chat, admin: Connectio
         ClaimStatus.EXHAUSTED, Message(work_id=session, revision=1, send_number=0), chat.tenant, 6, 9
     )
 
-    with chat.database.delivery() as connection:  # as the archiver, which cannot read message content
+    with chat.database.delivery() as connection:  # the archiver uses this role, which cannot read message content
         messages = fail_exhausted(connection, WORK_KINDS["tasks"], exhausted_claim, 6, "dead_letters", NOW)
 
     assert [message.message.work_id for message in messages] == [second]
 
 
-def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Connection) -> None:
+def test_canceled_message_behind_pending_message_wakes_nothing(chat: Chat, admin: Connection) -> None:
     session = chat.submit("One")
     second, third = chat.submit("Two", session), chat.submit("Three", session)
     defer(admin, session, second, third)
@@ -296,7 +296,7 @@ def test_ended_message_behind_pending_one_wakes_nothing(chat: Chat, admin: Conne
 
 
 def test_failed_attempt_keeps_its_retry_delay(chat: Chat, admin: Connection) -> None:
-    session = chat.submit("One")  # retried after a failure, while the next message was attempted
+    session = chat.submit("One")  # as if retried while the next message was attempted
     second = chat.submit("Two", session)
     due_at = NOW + timedelta(seconds=16)
     record_attempt(admin, second, "retry", due_at)

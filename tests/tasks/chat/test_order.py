@@ -29,7 +29,7 @@ def simulation(
     tenant: UUID,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Make]:
-    """`simulation(seed, rates)`: a simulation that has not started."""
+    """`simulation(seed, rates)` returns a simulation that has not started."""
     created: list[Simulation] = []
 
     def make(seed: int, rates: FaultRates = FaultRates()) -> Simulation:  # noqa: B008  # a value
@@ -53,7 +53,7 @@ def test_messages_are_answered_once_and_in_order(
     assert run_.faults() == set()
     logged = f"{capsys.readouterr()} {[vars(item) for item in caplog.records]}"
     assert "The prompt is longer than the model reads" in logged
-    assert not any(f"message {number}" in logged for number in range(1, 9))  # no message content
+    assert not any(f"message {number}" in logged for number in range(1, 9))  # logs omit message content
     states: dict[str, int] = dict(
         admin.execute("SELECT coalesce(status, 'canceled'), count(*) FROM task GROUP BY 1").fetchall()
     )
@@ -128,6 +128,6 @@ def test_mutant_without_wake_ups_waits_for_recheck(
     run_ = simulation(1, NO_FAULTS)
     run_.run(sessions=6, messages=12, workers=5)
 
-    assert run_.faults() == set()  # late but correct
+    assert run_.faults() == set()  # replies are late but correct
     (last,) = admin.execute("SELECT max(ended_at) FROM task").fetchall()[0]
     assert last - run_.started_at >= chat.RECHECK_DELAY

@@ -1,4 +1,4 @@
-"""Retried chat messages are answered late and once, and do not block their session."""
+"""Retried chat messages are answered once, after later replies, and do not block their session."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ class RetryHarness:
     clock: Clock = field(default_factory=lambda: Clock(NOW))
     sqs: FakeSqs = field(default_factory=FakeSqs)
     failing: dict[str, Exception] = field(default_factory=dict)
-    """Model errors by message text."""
+    """Errors that the model raises, by message text."""
 
     def __post_init__(self) -> None:
         self.chat.model.respond = self.reply
@@ -69,7 +69,7 @@ class RetryHarness:
             self.outbox.send(messages)
 
     def deliver(self, *jobs: UUID) -> None:
-        """Deliver the latest message of each job, in this order."""
+        """Deliver each job's latest message, in the given order."""
         for job in jobs:
             bodies = [item["MessageBody"] for item in self.sqs.sent[URL]]
             own = [body for body in bodies if read_task_message(body).messages[0].work_id == job]
@@ -93,7 +93,7 @@ def harness(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> RetryHarness:
 
 @pytest.fixture
 def failed_message(harness: RetryHarness) -> UUID:
-    """A conversation with a failed first and an answered second message."""
+    """Id of a session whose first message failed and whose second message was answered."""
     harness.failing["One"] = ContextWindowError("The prompt is longer than the model reads")
     session = harness.submit("One")
     second = harness.submit("Two", session)
@@ -115,11 +115,11 @@ def test_retried_message_is_answered_last_without_later_history(harness: RetryHa
 
     entries = harness.chat.transcript(failed_message)
     assert [entry.content for entry in entries] == ["One", "Two", "Re: Two", "Re: One"]
-    assert entries[-1].job_id == entries[0].job_id  # identifies the answered message
+    assert entries[-1].job_id == entries[0].job_id  # the job id identifies the answered message
     assert harness.history("One") == []
 
 
-def test_new_message_waits_for_the_retried_one(harness: RetryHarness, failed_message: UUID) -> None:
+def test_new_message_waits_for_retried_message(harness: RetryHarness, failed_message: UUID) -> None:
     harness.failing.clear()
     harness.retry(failed_message)
     third = harness.submit("Three", failed_message)
@@ -127,7 +127,7 @@ def test_new_message_waits_for_the_retried_one(harness: RetryHarness, failed_mes
     assert harness.texts(failed_message)[-1] == "Three"
 
     harness.deliver(failed_message)
-    harness.deliver(third)  # woken when the other one ended
+    harness.deliver(third)  # woken when the retried message ended
 
     assert harness.texts(failed_message) == ["One", "Two", "Re: Two", "Three", "Re: One", "Re: Three"]
     assert harness.history("Three") == ["One", "Two"]

@@ -43,7 +43,7 @@ def test_idempotency_key_adds_the_message_once(chat: Chat, database: Database) -
     assert chat.entries(first.task.job_id) == [(1, "user", "Hello")]
 
 
-def test_messages_and_replies_update_the_last_use(chat: Chat, admin: Connection) -> None:
+def test_messages_and_replies_update_last_used_at(chat: Chat, admin: Connection) -> None:
     def last_used_at() -> timedelta:
         ((at,),) = admin.execute("SELECT last_used_at FROM chat_session").fetchall()
         return timedelta(seconds=(at - NOW).total_seconds())
@@ -107,7 +107,7 @@ def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other
     with unknown:
         chat.transcript(session, other_user)
 
-    assert len(rows(admin, "task")) == len(rows(admin, "outbox")) == 1  # nothing was accepted
+    assert len(rows(admin, "task")) == len(rows(admin, "outbox")) == 1  # no other task was accepted
     assert chat.entries(session) == [(1, "user", "My secret")]
 
 
@@ -136,7 +136,7 @@ def test_message_cannot_move_to_another_tenant(chat: Chat, admin: Connection, ma
         admin.execute("UPDATE chat_message SET tenant_id = %s WHERE session_id = %s", [other, session])
 
 
-def test_delivery_sees_turns_but_no_content(chat: Chat, database: Database) -> None:
+def test_delivery_role_cannot_read_message_content(chat: Chat, database: Database) -> None:
     chat.submit("My secret")
     with database.delivery() as connection:
         assert connection.execute("SELECT number, role FROM chat_message").fetchall() == [(1, "user")]
@@ -168,7 +168,7 @@ def test_transcript_shows_message_statuses(chat: Chat, set_status: SetStatus, ad
     chat.answer(session)
     set_status(jobs[1], "failed")
     set_status(jobs[2], None)
-    admin.execute("DELETE FROM task WHERE id = %s", [session])  # past its retention
+    admin.execute("DELETE FROM task WHERE id = %s", [session])  # as if deleted after its retention period
 
     assert [(entry.content, entry.status) for entry in chat.transcript(session)] == [
         *(("One", None), ("Two", "failed"), ("Three", "canceled"), ("Four", "pending"), ("Re: One", None)),

@@ -1,10 +1,10 @@
-"""Token estimates compared with counts of real tokenizers."""
+"""Token estimates compared with real tokenizers' counts."""
 
 import pytest
 
 from counterfoil.tasks.chat import MESSAGE_OVERHEAD_TOKENS, estimate_tokens
 
-# Largest count among OpenAI's cl100k_base and o200k_base and Anthropic's public tokenizer.
+# Texts with the largest count among OpenAI's cl100k_base and o200k_base and Anthropic's public tokenizer.
 COUNTED = [
     ("Please pay within fourteen days to the account below.", 10),
     ("Bitte überweisen Sie den Betrag innerhalb von vierzehn Tagen.", 19),
@@ -16,7 +16,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("text", "tokens"), COUNTED)
-def test_estimate_is_at_most_triple_the_count(text: str, tokens: int) -> None:
+def test_estimate_is_between_count_and_triple_count(text: str, tokens: int) -> None:
     assert tokens <= estimate_tokens(text) - MESSAGE_OVERHEAD_TOKENS <= 3 * tokens
 
 
@@ -24,4 +24,4 @@ def test_every_message_has_overhead() -> None:
     assert estimate_tokens("") == MESSAGE_OVERHEAD_TOKENS
     assert estimate_tokens("a") == MESSAGE_OVERHEAD_TOKENS + 1
     assert estimate_tokens("aaaaa") == MESSAGE_OVERHEAD_TOKENS + 2
-    assert estimate_tokens("\ud800") > MESSAGE_OVERHEAD_TOKENS  # half a surrogate pair
+    assert estimate_tokens("\ud800") > MESSAGE_OVERHEAD_TOKENS  # a lone surrogate

@@ -16,7 +16,7 @@ const TRADE = [
 ];
 const LINKS = [link("o", "d1"), link("o", "d2"), link("d1", "i2"), link("d2", "i1"), link("i1", "o")];
 
-// Points of a path. Of curves, only the end points.
+// Points on a path. For curves, only the end points.
 function points(path) {
   const found = [];
   for (const [, command, numbers] of path.matchAll(/([MCH])([^MCH]*)/g)) {
@@ -78,7 +78,7 @@ test("links through the same gap do not overlap", () => {
   assert.notEqual(run[0], run[1]);
 });
 
-test("a link between documents of one type goes around their side", () => {
+test("a link between documents of one type passes beside them", () => {
   const docs = [doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("i1", "i2")];
   const { positions, width } = layoutNodes(docs, links);

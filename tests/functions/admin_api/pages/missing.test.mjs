@@ -1,4 +1,4 @@
-// Missing facts in rows of lists. Run by test_page_missing.py.
+// Missing facts in list rows. Run by test_page_missing.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const { Row: ReviewRow } = await import(process.env.REVIEWS_MODULE);
 
 const Fragment = Supplier({ doc: { seller: "" } }).type;
 
-// The text of a rendered element. It skips components other than Supplier.
+// Returns the text of a rendered element. Skips components other than Supplier.
 function textOf(node) {
   if (Array.isArray(node)) {
     return node.map(textOf).join("");
@@ -42,12 +42,12 @@ for (const whole of [{ missing: [] }, { missing: undefined }]) {
     assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow", ...whole } })), "Tarnow"));
 }
 
-test("list of documents names missing facts", () => {
+test("document list names missing facts", () => {
   const listed = { ...doc, stages: [], received_at: "2026-01-05T12:00:00Z" };
   assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not read: supplier, total/);
 });
 
-test("list of reviews names missing facts", () => {
+test("review list names missing facts", () => {
   const review = {
     id: doc.id,
     document: doc,
