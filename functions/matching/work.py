@@ -73,7 +73,7 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match the documents of one tenant in a batch that do not depend on each other. Return their effects.
+    """Match a batch of one tenant's documents that do not depend on each other. Return their effects.
 
     Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """
