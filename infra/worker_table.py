@@ -15,14 +15,15 @@ from typing import Literal
 DAY = 24 * 60 * 60
 
 MAX_RECEIVE_COUNT = 3
-"""Receives after which SQS moves a message to the DLQ. The retry policy depends on it, so all queues have the same."""
+"""Number of receives after which SQS moves a message to the DLQ. The retry policy requires the same for all queues."""
 SOURCE_RETENTION = 10 * DAY
 """Message retention of the workers' queues, in seconds."""
 DEAD_LETTER_RETENTION = 14 * DAY
-"""Maximum of SQS. A move to the DLQ preserves the enqueue time, so a message stays there for at least four days."""
+"""Message retention of dead-letter queues, in seconds: the maximum that SQS permits. A move to the DLQ preserves the
+enqueue time, so a message stays there for at least four days."""
 
 MINIMUM_CONCURRENCY = 2
-"""AWS limits for MaximumConcurrency of an event source mapping: this minimum, and MAXIMUM_CONCURRENCY."""
+"""AWS limits for an event source mapping's MaximumConcurrency: this minimum, and MAXIMUM_CONCURRENCY."""
 MAXIMUM_CONCURRENCY = 1000
 VISIBILITY_TIMEOUT_MULTIPLE = 6
 """The visibility timeout is this multiple of the function's timeout plus the batching window, as AWS recommends."""
@@ -34,9 +35,9 @@ MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
-"""Prefixes of the uploads bucket for whose new objects S3 sends messages."""
+"""Prefixes of the uploads bucket under which S3 sends a message for each new object."""
 SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
-"""Prefixes of source files: stored permanently unless the deployment sets a retention."""
+"""Prefixes of source files, which are stored permanently unless the deployment sets a retention."""
 ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 ALL_QUEUES = ("*",)
@@ -80,20 +81,21 @@ class WorkerSpec:
     reserved_concurrency: int
     """Maximum concurrent invocations. The sum of the mappings' MaximumConcurrency must not exceed it."""
     maximum_concurrency: int = 0
-    """Maximum concurrent invocations for each queue that feeds this worker, including its queue for retries."""
+    """Maximum concurrent invocations for each queue that feeds this worker, including its retry queue."""
     batch_size: int = 0
     batching_window: int = 0
     visibility: int = 0
     """Visibility timeout of the queues that feed this worker: its own, or for `dead_letters` all dead-letter queues."""
     permits: int = 1
-    """Concurrent records in one invocation. Others wait for a permit: unclaimed, with extended visibility timeouts."""
+    """Maximum concurrent records in one invocation. Other records wait, unclaimed, with extended visibility timeout."""
     start_margin: int = 10
-    """Minimum remaining time of the invocation when a record starts."""
+    """Minimum time left in an invocation to start a record."""
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate queue for retries, so that
+    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate retry queue, so that
     retries do not delay first attempts. Both queues share a dead-letter queue, and each has its own mapping."""
     retry_delays: tuple[int, ...] = ()
-    """Delay before each retry on that queue. Their number limits the retries. Empty for the configured delays."""
+    """Delay before each retry in the retry queue. The number of delays limits the retries. If empty, the configured
+    delays apply."""
     sends_to: tuple[str, ...] = ()
     """Workers to whose queues it sends messages, besides its own queue for parked work items."""
     reads: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class WorkerSpec:
         return f"counterfoil-{self.name}"
 
     def runbook_page(self, alarm: Alarm) -> str:
-        """Return the runbook page of an alarm. `ERRORS` has a page per worker, other alarms share one."""
+        """Return the runbook page of an alarm. `ERRORS` has a page per worker. Other alarms have one page."""
         return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
@@ -151,8 +153,8 @@ class WorkerSpec:
     def connections(self) -> int:
         """Connections to PostgreSQL at full load.
 
-        An invocation has permits plus two with a queue, and otherwise one. RDS Proxy pins each of them to a PostgreSQL
-        connection.
+        An invocation uses as many connections as permits, plus two, if the worker has a queue, and otherwise one. RDS
+        Proxy pins each of them to a PostgreSQL connection.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
 
@@ -168,7 +170,7 @@ class WorkerSpec:
 
     @property
     def has_retry_queue(self) -> bool:
-        """True if it has a queue for retries."""
+        """True if it has a retry queue."""
         return self.has_queue and self.retries == "requeue"
 
     @property
@@ -183,7 +185,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         description="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
         trigger=Trigger.S3_EVENTS,
         timeout=120,
-        memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
+        memory=2048,  # two concurrent emails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
         maximum_concurrency=10,
         batch_size=5,
@@ -246,7 +248,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="document_output",
-        description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
+        description="delivers results to a tenant's destinations: signed webhooks, exports to S3",
         trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
@@ -296,7 +298,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="dead_letters",
-        description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
+        description="settles messages in dead-letter queues: archives them, or returns unattempted messages",
         trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -341,7 +343,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers_scheduler",
-        description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
+        description="every hour: queues the day's offers for each time zone where it is past 9:00, in shards of users",
         trigger=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
@@ -459,15 +461,15 @@ def _faults_of_function(row: WorkerSpec) -> Iterator[str]:
     if not (row.name.isascii() and row.name.replace("_", "").isalnum() and row.name == row.name.lower()):
         yield "its name must be lower-case letters, digits and underscores, because it names a folder and a queue"
     if not 1 <= row.timeout <= MAX_TIMEOUT:
-        yield f"set timeout between 1 and {MAX_TIMEOUT} s, it is {row.timeout}"
+        yield f"set timeout between 1 and {MAX_TIMEOUT} s, not {row.timeout}"
     if row.memory not in MEMORY_MEGABYTES:
-        yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, it is {row.memory}"
+        yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, not {row.memory}"
     if not 0 <= row.start_margin < row.timeout:
         yield f"set start_margin ({row.start_margin} s) below timeout ({row.timeout} s), or no record ever starts"
     if row.reserved_concurrency < 1:
-        yield f"set reserved_concurrency to 1 or more, with {row.reserved_concurrency} it never runs"
+        yield f"set reserved_concurrency to 1 or more, because with {row.reserved_concurrency} it never runs"
     if row.permits < 1:
-        yield f"set permits to 1 or more, with {row.permits} no record ever starts"
+        yield f"set permits to 1 or more, because with {row.permits} no record ever starts"
 
 
 def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -480,8 +482,8 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         return
     if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
         yield (
-            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, the limits of AWS, "
-            f"it is {row.maximum_concurrency}"
+            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY} (AWS limits), "
+            f"not {row.maximum_concurrency}"
         )
     sources = len(mappings(rows, row)) + row.has_retry_queue
     required = sources * row.maximum_concurrency
@@ -491,9 +493,9 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
             f"because its {sources} mappings of {row.maximum_concurrency} would be throttled"
         )
     if not 1 <= row.batch_size <= MAX_BATCH_SIZE:
-        yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, it is {row.batch_size}"
+        yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, not {row.batch_size}"
     if not 0 <= row.batching_window <= MAX_BATCHING_WINDOW:
-        yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
+        yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, not {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
         yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without one"
     minimum = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
@@ -503,7 +505,7 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
             "batching_window), or SQS redelivers a message that is still in progress"
         )
     if row.visibility > MAX_VISIBILITY:
-        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, the limit of SQS"
+        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, the SQS limit"
 
 
 def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:

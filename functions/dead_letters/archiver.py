@@ -49,7 +49,7 @@ READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """The work item is in progress in another process. Its message stays in the queue for `seconds`."""
+    """The work item is in progress in another process. Its message stays hidden for `seconds`."""
 
     seconds: float
 
