@@ -35,11 +35,11 @@ MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
-"""Prefixes of the uploads bucket under which S3 sends a message for each new object."""
+"""Prefixes in the uploads bucket under which S3 sends a message for each new object."""
 SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 """Prefixes of source files, which are stored permanently unless the deployment sets a retention."""
 ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
-"""Every prefix of the uploads bucket."""
+"""Every prefix in the uploads bucket."""
 ALL_QUEUES = ("*",)
 """Value of `sends_to` that means every worker with a queue."""
 
@@ -72,7 +72,7 @@ class WorkerSpec:
     """One worker. Durations are seconds."""
 
     name: str
-    """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
+    """Name of the worker and its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     description: str
     trigger: Trigger
     timeout: int
@@ -97,38 +97,38 @@ class WorkerSpec:
     """Delay before each retry in the retry queue. The number of delays limits the retries. If empty, the configured
     delays apply."""
     sends_to: tuple[str, ...] = ()
-    """Workers to whose queues it sends messages, besides its own queue for parked work items."""
+    """Workers to whose queues the worker sends messages, besides its own queue for parked work items."""
     reads: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may read."""
+    """Prefixes in the uploads bucket that the worker may read."""
     lists: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket whose object versions it may list."""
+    """Prefixes in the uploads bucket whose object versions the worker may list."""
     writes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may write. S3 sends no events for these objects."""
+    """Prefixes in the uploads bucket that the worker may write. S3 sends no events for these objects."""
     removes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
+    """Prefixes in the uploads bucket where the worker may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket whose object versions it may delete."""
+    """Prefixes in the uploads bucket whose object versions the worker may delete."""
     upload_prefixes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket for which it may create upload forms."""
+    """Prefixes in the uploads bucket for which the worker may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
-    """Whether it may read the depths of all workers' queues."""
+    """Whether the worker may read the depths of all workers' queues."""
     manages_people: bool = False
-    """Whether it may manage the users of the built-in user pool."""
+    """Whether the worker may manage the users of the built-in user pool."""
     reads_alarms: bool = False
-    """Whether it may read which alarms have fired."""
+    """Whether the worker may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
-    """Workers whose functions it may invoke."""
+    """Workers whose functions the worker may invoke."""
     external_services: tuple[ExternalService, ...] = ()
     depends_on: Literal["llm"] | None = None
-    """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
+    """Service that all work items of the worker require. Its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
-    """Whether it may pause and resume the mappings of every worker with a queue."""
+    """Whether the worker may pause and resume the mappings of every worker with a queue."""
     extra_files: tuple[str, ...] = ()
-    """Files and folders in its asset besides its own folder, relative to the project root."""
+    """Files and folders in the worker's asset besides its own folder, relative to the project root."""
     alarms: tuple[Alarm, ...] = ()
     every: Literal["minute", "hour"] = "minute"
-    """Interval of its schedule. Lambda retries failed invocations only for hourly schedules."""
+    """Interval of the worker's schedule. Lambda retries failed invocations only for hourly schedules."""
 
     @property
     def resource_name(self) -> str:
@@ -141,7 +141,7 @@ class WorkerSpec:
 
     @property
     def logical_name(self) -> str:
-        """Prefix of its construct ids and stack outputs: `DocumentOutput` for `document_output`."""
+        """Prefix of construct ids and stack outputs: `DocumentOutput` for `document_output`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -160,22 +160,22 @@ class WorkerSpec:
 
     @property
     def uses_bucket(self) -> bool:
-        """True if it uses the uploads bucket."""
+        """True if the worker uses the uploads bucket."""
         return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.upload_prefixes))
 
     @property
     def has_queue(self) -> bool:
-        """True if it has a queue and a dead-letter queue."""
+        """True if the worker has a queue and a dead-letter queue."""
         return self.trigger in {Trigger.S3_EVENTS, Trigger.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
-        """True if it has a retry queue."""
+        """True if the worker has a retry queue."""
         return self.has_queue and self.retries == "requeue"
 
     @property
     def has_event_source_mapping(self) -> bool:
-        """True if event source mappings feed it."""
+        """True if event source mappings feed the worker."""
         return self.has_queue or self.trigger is Trigger.DEAD_LETTER_QUEUES
 
 
@@ -225,7 +225,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         maximum_concurrency=10,
         batch_size=10,
         visibility=720,
-        permits=10,  # a whole batch, because a wait for the language model must not block others
+        permits=10,  # a whole batch, because a wait for the language model must not block other records
         start_margin=30,
         sends_to=("diagnostics",),
         external_services=("llm", "embeddings"),
@@ -497,7 +497,7 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
     if not 0 <= row.batching_window <= MAX_BATCHING_WINDOW:
         yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, not {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
-        yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without one"
+        yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without a window"
     minimum = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
     if row.visibility < minimum:
         yield (
@@ -523,7 +523,7 @@ def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> It
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
     if (row.trigger is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
-        yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other waiting work is also in PostgreSQL"
+        yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other work items are also in PostgreSQL"
 
 
 def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -536,7 +536,7 @@ def _faults_of_access(row: WorkerSpec) -> Iterator[str]:
     for name in ("reads", "lists", "writes", "removes", "erases", "upload_prefixes"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
-                yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
+                yield f"write the prefix {prefix!r} in {name} with a trailing slash and no leading slash"
     for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
         yield f"remove {prefix} from writes, because S3 sends an upload event for every object there"
     if row.every != "minute" and row.trigger is not Trigger.SCHEDULE:

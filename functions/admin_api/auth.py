@@ -471,7 +471,7 @@ class Request:
         return Scope(None, UNASSIGNED)
 
     def slug(self, slug: str | None) -> str:
-        """Return the named slug, or that of the token's only tenant, without checking rights.
+        """Return the named slug, or the slug of the token's only tenant, without checking rights.
 
         Raises:
             RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.

@@ -40,7 +40,7 @@ A release that crashes at startup sends all queued messages to the dead-letter q
 so the number of returns is not limited.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
-"""Suffix of the names of dead-letter queues."""
+"""Suffix of dead-letter queue names."""
 TIMEOUT_SECONDS = timedelta(days=13)
 """Maximum age of an unsettled message. SQS deletes it a day later."""
 READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_event, "tasks": read_task_message}

@@ -95,7 +95,7 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     except CancelledError as error:
         if not cache.added:
             raise
-        # Not a failure, because each attempt leaves fewer calls for the next one.
+        # This is not a failure, because each attempt leaves fewer calls for the next attempt.
         message = f"Out of time after {cache.added} calls about the pages. The next attempt makes the remaining calls"
         raise DeferredError(message, until=attempt.now()) from error
 

@@ -92,7 +92,7 @@ def match_together(
         connection, tenant_id, written.clusters, now, document_ids=written.documents
     )
     effects: dict[UUID, Effects] = {}
-    for id_, remark in written.reasons.items():  # settled in one transaction, so the first has all messages
+    for id_, remark in written.reasons.items():  # one transaction settles all, so the first has all messages
         effects[id_] = Effects(() if effects else messages, remark)
     return effects
 

@@ -75,7 +75,7 @@ def apply(url: str, folder: Path) -> list[str]:
     Raises:
         MigrationError: the folder has no migrations, an applied migration has changed, or a pending migration precedes
             an applied migration.
-        CounterfoilError: mapped from psycopg. The failed migration is rolled back; earlier ones remain applied.
+        CounterfoilError: mapped from psycopg. The failed migration is rolled back. Earlier migrations remain applied.
     """
     migrations = _read(folder)
     with _session(url, folder) as connection:

@@ -51,9 +51,9 @@ class PoolCache:
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
-            raise DataIntegrityError("The people of the pool were deleted, so there are no candidates.")
+            raise DataIntegrityError("The pool's people were deleted, so there are no candidates.")
         if sha256(people).digest() != shard.digest:
-            raise DataIntegrityError("The people of the pool differ from the pinned ones.")
+            raise DataIntegrityError("The pool's people differ from the pinned people.")
         pool = Pool(ProfileArrays.read(people), shard.date)
         self._last = shard.pool_id, pool
         return pool

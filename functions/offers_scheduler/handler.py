@@ -26,7 +26,7 @@ def function() -> Scheduler:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Queue the due pools, or those that `event` requests.
+    """Queue all due pools, or the pools that `event` requests.
 
     A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has validated it. Returns
     the date and the counts of pools, shards and people.

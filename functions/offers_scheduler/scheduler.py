@@ -26,7 +26,7 @@ class InvalidRunError(PermanentError):
 
 
 class OffersRequest(BaseModel):
-    """An operator's request for the daily offers of one date in one time zone."""
+    """An operator's request for the daily offers for one date in one time zone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -46,5 +46,5 @@ def _payload(task_input: TaskInput, bucket: str | None) -> payloads.Payload:
         return task_input.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
-    assert task_input.payload_s3_key is not None  # the row has one of the two
+    assert task_input.payload_s3_key is not None  # every row has a payload or a key
     return payloads.read(bucket, task_input.payload_s3_key)

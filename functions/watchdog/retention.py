@@ -24,7 +24,7 @@ from functions.watchdog.steps import run_all
 OUTBOX_RETENTION = timedelta(days=14)
 """Retention of sent messages. It is longer than the retention of a queue."""
 CALL_RETENTION = timedelta(days=400)
-"""Retention of the costs of language model calls: 13 months. The database hides newer rows from the watchdog."""
+"""Retention of language model call costs: 13 months. The database hides newer rows from the watchdog."""
 ATTEMPT_RETENTION = timedelta(days=90)
 """Retention of attempts. The database prevents earlier deletion."""
 TASK_RETENTION = timedelta(days=90)
@@ -135,7 +135,7 @@ def delete_payloads(
     Returns the number of deleted payloads.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not delete all payloads. The next run retries the others.
+        ServiceUnavailableError, RejectedRequestError: S3 did not delete all payloads. The next run retries.
         InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
         DatabaseUnavailableError: the next run retries the deletions.
     """

@@ -94,7 +94,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class _Listing:
-    """Progress of the listing of a prefix."""
+    """Progress of listing a prefix."""
 
     key_marker: str | None
     version_marker: str | None
@@ -105,7 +105,7 @@ class _Listing:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Progress of the inventories of a prefix."""
+    """Progress of reading a prefix's inventories."""
 
     manifest: str | None
     """None before the first inventory."""

@@ -63,7 +63,7 @@ class ChatTranscript(BaseModel):
 def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
-    """List the caller's own conversations. `POST /api/tasks` starts or continues one."""
+    """List the caller's own conversations. `POST /api/tasks` starts or continues a conversation."""
     after = http.decode_cursor(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)

@@ -179,10 +179,12 @@ class Cluster(BaseModel):
     contracts: list[DocumentSummary] = Field(
         description="Contracts linked to documents on this page. Contracts do not join clusters."
     )
-    comparison: ClusterComparison | None = Field(description="Last comparison; null before the first one.")
+    comparison: ClusterComparison | None = Field(
+        description="Last comparison; null if the cluster has not been compared."
+    )
     computed_at: datetime | None
     is_computing: bool = Field(description="Whether the cluster has changed since the last comparison.")
-    error: str | None = Field(description="Error of the last comparison; null if it succeeded.")
+    error: str | None = Field(description="Error from the last comparison; null if it succeeded.")
 
 
 @routes.get(

@@ -174,7 +174,7 @@ class DeadLetterSummary(BaseModel):
 class DeadLetterPage(BaseModel):
     """Dead letters, newest first, and the cursor of the next page.
 
-    A page of a search may have fewer than `limit` items even if it is not the last one.
+    A page of search results may have fewer than `limit` items even if it is not the last page.
     """
 
     dead_letters: list[DeadLetterSummary]
@@ -272,7 +272,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
         Query(
             ge=1,
             le=MAX_PAGED,
-            description=f"Page number. Only the first {MAX_PAGED} dead letters have one. Use `cursor` for more.",
+            description=f"Page number. Pages reach only the first {MAX_PAGED} dead letters. Use `cursor` for more.",
         ),
     ] = 1,
     limit: Limit = PAGE,
@@ -500,7 +500,7 @@ class DeadLetterEvent(BaseModel):
     actor: str = Field(description="The worker or person that caused the event.")
     error: ErrorSummary | None
     revision: int | None
-    attempt: int | None = Field(description="Number of the attempt, or number of attempts before the failure.")
+    attempt: int | None = Field(description="Attempt number, or number of attempts before a failure.")
     started_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]

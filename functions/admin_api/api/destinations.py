@@ -59,7 +59,9 @@ class RotatedSecret(BaseModel):
     """A webhook's new secret."""
 
     name: str
-    secret: str = Field(description="New signing secret, shown only once. The previous one stays valid for 24 hours.")
+    secret: str = Field(
+        description="New signing secret, shown only once. The previous secret stays valid for 24 hours."
+    )
 
 
 def add(connection: Connection, change: Change, form: DestinationForm, request: Request) -> AddedDestination:

@@ -52,7 +52,7 @@ StageAndState = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)})
 class DocumentPage(BaseModel):
     """Documents, newest first, and the cursor of the next page.
 
-    A page with filters may be short or empty even if it is not the last one.
+    If filters are used, a page may be short or empty even if it is not the last page.
     """
 
     documents: list[DocumentSummary]

@@ -146,7 +146,9 @@ class OperationProgress(BaseModel):
     operation_id: UUID
     tenant: str
     action: Action
-    filter: dict[str, JsonValue] | None = Field(description="Filter of the items; null if `job_ids` selected them.")
+    filter: dict[str, JsonValue] | None = Field(
+        description="Filter that selected the items; null if `job_ids` selected them."
+    )
     notes: str | None
     rate: int | None = Field(description="Dead letters per second, or documents per minute; null for unlimited.")
     canary: int | None

@@ -56,7 +56,7 @@ class PauseBody(BaseModel):
 
 
 class PauseInfo(BaseModel):
-    """Author, time and reason of a pause."""
+    """Author, time and reason of a queue's pause."""
 
     by: str
     reason: str
@@ -80,7 +80,7 @@ class PausedQueue(BaseModel):
 
     worker: str
     since: datetime
-    reason: str = Field(description="Reason of the pause, visible to all callers.")
+    reason: str = Field(description="Reason for the pause, visible to all callers.")
     paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
 
 
