@@ -85,7 +85,7 @@ class AlarmSpec:
 ALARMS: tuple[AlarmSpec, ...] = (
     AlarmSpec(
         name="stuck-in-progress",
-        summary="{worker} has work items in progress for more than 10 minutes whose lease has expired.",
+        summary="The {worker} worker has work items in progress for more than 10 minutes whose leases have expired.",
         scope=Scope.WORKER,
         metrics=("StuckInProgress",),
         statistic="Maximum",
@@ -93,7 +93,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="waiting-for-retry",
-        summary="{worker} has more than {threshold} work items that are waiting for a retry.",
+        summary="The {worker} worker has more than {threshold} work items that are waiting for a retry.",
         scope=Scope.WORKER,
         metrics=("WaitingForRetry",),
         statistic="Minimum",
@@ -102,7 +102,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="oldest-pending",
-        summary="The oldest due work item of {worker} has been due for more than {threshold} s.",
+        summary="The oldest {worker} work item has been due for more than {threshold} s.",
         scope=Scope.WORKER,
         metrics=("OldestPendingSeconds",),
         statistic="Minimum",
