@@ -1,1 +1,1 @@
-"""One folder per Lambda function, with its handler and the code that only it uses."""
+"""One package per Lambda function, with its handler and the code that no other function uses."""

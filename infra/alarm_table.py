@@ -1,4 +1,4 @@
-"""The table of alarms: metric, threshold and severity of each. It does not import CDK.
+"""The table of alarms: metric, threshold and severity of each alarm. This module does not import CDK.
 
 To add an alarm, add an entry here, a page with its name in docs/runbook, and a row in the table of the runbook's
 README. Alarms about the health of a function or a dead-letter queue are in the row of their worker
@@ -21,7 +21,7 @@ MAX_ATTEMPT_FRACTION = 0.8
 
 
 class Severity(StrEnum):
-    """Severity of an alarm. Each has its own topic."""
+    """Severity of an alarm. Each severity has its own topic."""
 
     CRITICAL = "critical"
     """An operator must act immediately."""
@@ -34,7 +34,7 @@ class Scope(StrEnum):
     WORKER = "worker"
     """Each worker with a queue has its own alarm."""
     RETRIES = "retries"
-    """Each worker with a queue for retries has its own alarm."""
+    """Each worker with a retry queue has its own alarm."""
     SUM = "sum"
     """Sum of the separate values of all workers with a queue."""
     ALL = "all"
@@ -45,12 +45,12 @@ class Scope(StrEnum):
 class AlarmSpec:
     """One alarm. It fires when the value exceeds the threshold for `periods` consecutive periods.
 
-    "For 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed watchdog run does not
-    prevent the alarm.
+    A condition "for 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed watchdog run
+    does not prevent the alarm.
     """
 
     name: str
-    """Name of the alarm, its threshold and its runbook page. CloudWatch shows `counterfoil-{worker}-{name}`."""
+    """Name of the alarm, its threshold setting and its runbook page. CloudWatch shows `counterfoil-{worker}-{name}`."""
     summary: str
     """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope
@@ -58,7 +58,7 @@ class AlarmSpec:
     statistic: str
     threshold: float
     requeued: float | None = None
-    """Threshold for workers with a queue for retries and the configured delays, if different."""
+    """Threshold for workers that have a retry queue and use the configured delays, if it differs."""
     expression: str = "m0"
     """Metric math on `metrics`, which are named m0, m1, and so on. For Scope.SUM, m0 is the sum."""
     minutes: int = 1
@@ -85,7 +85,7 @@ class AlarmSpec:
 ALARMS: tuple[AlarmSpec, ...] = (
     AlarmSpec(
         name="stuck-in-progress",
-        summary="Work items of {worker} have been in progress for more than 10 minutes with an expired lease.",
+        summary="The {worker} worker has work items in progress for more than 10 minutes whose leases have expired.",
         scope=Scope.WORKER,
         metrics=("StuckInProgress",),
         statistic="Maximum",
@@ -93,7 +93,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="waiting-for-retry",
-        summary="More than {threshold} work items of {worker} are waiting for a retry.",
+        summary="The {worker} worker has more than {threshold} work items that are waiting for a retry.",
         scope=Scope.WORKER,
         metrics=("WaitingForRetry",),
         statistic="Minimum",
@@ -102,7 +102,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="oldest-pending",
-        summary="A work item of {worker} has been due for more than {threshold} s.",
+        summary="The oldest {worker} work item has been due for more than {threshold} s.",
         scope=Scope.WORKER,
         metrics=("OldestPendingSeconds",),
         statistic="Minimum",
@@ -111,7 +111,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="queue-depth",
-        summary="More than {threshold} messages are in the queue of {worker}.",
+        summary="The {worker} queue has more than {threshold} messages.",
         scope=Scope.WORKER,
         metrics=("QueueDepth",),
         statistic="Minimum",
@@ -120,7 +120,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="retry-queue-depth",
-        summary="More than {threshold} messages are in the queue for retries of {worker}.",
+        summary="The {worker} retry queue has more than {threshold} messages.",
         scope=Scope.RETRIES,
         metrics=("RetryQueueDepth",),
         statistic="Minimum",
@@ -129,7 +129,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="failure-rate",
-        summary=f"More than {{threshold}} % of {MIN_ENDED} or more work items of {{worker}} failed in 15 minutes.",
+        summary=f"More than {{threshold}} % of at least {MIN_ENDED} {{worker}} work items failed in 15 minutes.",
         scope=Scope.WORKER,
         metrics=("Failed", "Succeeded"),
         statistic="Sum",
@@ -139,7 +139,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="job-duration",
-        summary="The 95th percentile of attempts of {worker} exceeds {threshold} s.",
+        summary="The 95th percentile of {worker} attempt durations exceeds {threshold} s.",
         scope=Scope.WORKER,
         metrics=("AttemptSeconds",),
         statistic="p95",
@@ -149,7 +149,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="attempts-before-success",
-        summary="Successful work items of {worker} take more than {threshold} attempts on average.",
+        summary="Successful {worker} work items take more than {threshold} attempts on average.",
         scope=Scope.WORKER,
         metrics=("AttemptsBeforeSuccess",),
         statistic="Average",
@@ -193,7 +193,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="dead-letter-rate",
-        summary="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
+        summary="The five-minute rate of dead letters has been above {threshold} per second for 10 minutes.",
         scope=Scope.ALL,
         metrics=("DeadLetterRate",),
         statistic="Minimum",
@@ -204,7 +204,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="dlq-consumer-failing",
-        summary="Messages stay in dead-letter queues because the consumer fails on them.",
+        summary="Messages stay in dead-letter queues because their consumer fails.",
         scope=Scope.ALL,
         metrics=("DlqRetained",),
         statistic="Sum",
@@ -224,7 +224,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="outbox-overdue",
-        summary="Due messages are unsent, or the watchdog does not run.",
+        summary="Due messages have not been sent, or the watchdog is not running.",
         scope=Scope.ALL,
         metrics=("OutboxOverdue",),
         statistic="Maximum",
@@ -236,7 +236,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="uploads-without-event",
-        summary="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
+        summary="S3 events for uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
         scope=Scope.ALL,
         metrics=("UploadsWithoutEvent",),
         statistic="Maximum",
@@ -252,7 +252,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="notification-failures",
-        summary="Notifications of failed work items cannot be sent.",
+        summary="Notifications about failed work items could not be sent.",
         scope=Scope.ALL,
         metrics=("NotificationFailures",),
         statistic="Sum",
@@ -269,11 +269,11 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="incomplete-offers",
-        summary="An hour after the offers for a date were due, more than {threshold} % of its users have none.",
+        summary="An hour after a date's offers were due, more than {threshold} % of the users have no offers.",
         scope=Scope.ALL,
         metrics=("OffersIncompletePercent",),
         statistic="Maximum",
-        threshold=0.1,  # 99.9 % of jobs are complete
+        threshold=0.1,  # 99.9 % of jobs must be complete
         severity=Severity.CRITICAL,
     ),
     AlarmSpec(
@@ -319,7 +319,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     AlarmSpec(
         name="breaker-open",
         summary=(
-            "A circuit breaker is open: a language model or a webhook host is unavailable, and its work items wait."
+            "A circuit breaker is open: a language model or a webhook host is unavailable, and work items are waiting."
         ),
         scope=Scope.ALL,
         metrics=("BreakerOpen",),
@@ -334,7 +334,7 @@ THRESHOLDS = {spec.name: spec.threshold for spec in ALARMS}
 
 
 def alarm_targets(spec: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
-    """Return the rows with their own alarm, or None for one alarm about all rows."""
+    """Return the rows that have their own alarm, or a single None for one alarm about all rows."""
     if spec.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]
     return rows if spec.scope is Scope.WORKER else [None]

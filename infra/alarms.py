@@ -1,4 +1,4 @@
-"""CDK constructs of the alarms and their SNS topics."""
+"""CDK constructs for the alarms and their SNS topics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class AlarmDefinition:
 
     @property
     def description(self) -> str:
-        """Alarm description with the path of its runbook page."""
+        """Description in CloudWatch, with the path of the runbook page."""
         return f"{self.summary} What to do: {RUNBOOK}/{self.page}.md"
 
 
@@ -70,7 +70,7 @@ class AlarmTopics(Construct):
 
 
 class Alarms(Construct):
-    """All alarms of the alarm table and of the workers' rows."""
+    """All alarms from the alarm table and from the workers' rows."""
 
     def __init__(self, scope: Construct, id_: str, *, shared: WorkerResources, workers: Sequence[Worker]) -> None:
         """Create the topics and the alarms.
@@ -113,7 +113,7 @@ class Alarms(Construct):
         metric: cloudwatch.IMetric
         if alarm is Alarm.DEAD_LETTERS:
             queue = self._shared.queues[row.name].dead_letters
-            # A received message is invisible for minutes, so visible messages alone would hide one that stays.
+            # A received message is invisible for minutes, so counting only visible messages would miss stuck messages.
             parts: dict[str, cloudwatch.IMetric] = {
                 "visible": queue.metric_approximate_number_of_messages_visible(period=minute, statistic="Maximum"),
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(period=minute, statistic="Maximum"),
@@ -128,13 +128,13 @@ class Alarms(Construct):
             metric = self._shared.queues[row.name].source.metric_approximate_age_of_oldest_message(
                 period=minute, statistic="Maximum"
             )
-            summary = f"A message has been in the queue of {row.name} for more than {threshold:g} s."
+            summary = f"A message has been in the {row.name} queue for more than {threshold:g} s."
             definition = AlarmDefinition(
                 name=name, page=page, summary=summary, threshold=threshold, periods=5, datapoints=3
             )
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
-            summary = f"Invocations of {row.resource_name} fail."
+            summary = f"Invocations of {row.resource_name} are failing."
             periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # one failed hourly invocation is enough
             definition = AlarmDefinition(
                 name=name,
@@ -178,7 +178,9 @@ class Alarms(Construct):
             f"{id_}Grace",
             # Without the prefix by which the product lists its alarms.
             alarm_name=f"grace-counterfoil-{definition.name}",
-            alarm_description=f"Suppresses counterfoil-{definition.name} for {definition.grace_minutes} minutes.",
+            alarm_description=(
+                f"Suppresses counterfoil-{definition.name} for {definition.grace_minutes} minutes after a deployment."
+            ),
             metric=cloudwatch.Metric(
                 namespace=NAMESPACE, metric_name="Deployments", statistic="Sum", period=Duration.minutes(1)
             ),

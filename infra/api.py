@@ -1,14 +1,15 @@
 """The HTTP API: one gateway in front of one function.
 
 Tokens are issued by a Cognito user pool of the deployment, or by another OpenID Connect issuer from the context. The
-gateway validates signature, issuer, audience and expiry. The function validates all of them again except the signature.
+gateway validates signature, issuer, audience and expiry. The function validates them again, except for the signature.
 Groups grant permissions: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
 
 The console at `/console` is public, because it contains no data. It sends the user's token to the API. The console and
 `counterfoil login` share a client without a secret, which uses the authorization code flow with PKCE.
 
-The gateway rejects some requests itself: without a valid token, above the rate limit, or if the function has no free
-capacity. These responses have the gateway's own format, which cannot be changed. The OpenAPI description has both.
+The gateway itself rejects requests without a valid token or above the rate limit, and requests for which the function
+has no free capacity. These responses have the gateway's own format, which cannot be changed. The OpenAPI description
+contains both formats.
 """
 
 from collections.abc import Sequence
@@ -28,14 +29,14 @@ from infra.context import Issuer
 ROLES = ("viewer", "operator", "admin")
 REQUESTS_PER_SECOND = 50
 BURST = 100
-"""Rate limit of the gateway. It protects the database, because each request uses a connection."""
+"""Rate limit and burst of the gateway. They protect the database, because each request uses a connection."""
 CONSOLE_PATHS = ("/console", "/console/{path+}")
 """GET routes that do not require a token."""
 COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 18401, 18402))
 """Callback URLs of `counterfoil login`. Cognito permits HTTP for localhost only, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
-"""How long a browser stays signed in without a password. Each token expires after an hour."""
+"""Time before a browser asks for the password again. Each token expires after an hour."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Address:
 
 @dataclass(frozen=True)
 class OidcConfig:
-    """Settings with which the console signs in and the function validates tokens."""
+    """Settings for signing in to the console and for validating tokens."""
 
     issuer: str
     client: str
@@ -76,14 +77,14 @@ class UserPool:
 class Api(Construct):
     """The gateway with its stage and authorizer, and the user pool.
 
-    Their addresses and ids are state, because people and programs store them. `Routes`, in the stack of the functions,
+    Their addresses and ids are state, because people and programs store them. `Routes`, in the functions' stack,
     connects the gateway to the function.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, issuer: Issuer | None, address: Address, removal_policy: RemovalPolicy
     ) -> None:
-        """Create the gateway. Without an `issuer`, also create a user pool with `removal_policy`."""
+        """Create the gateway. If `issuer` is None, also create a user pool with `removal_policy`."""
         super().__init__(scope, id_)
         self.emulated = address.emulator is not None
         self.gateway = gateway.HttpApi(
@@ -102,7 +103,7 @@ class Api(Construct):
             self.gateway.api_endpoint,
             *([f"{custom_console.scheme}://{custom_console.netloc}"] if custom_console else []),
         ]
-        """Origins under which browsers load the console."""
+        """Origins from which browsers load the console."""
         base_url = (
             f"{address.emulator}/_aws/execute-api/{self.gateway.api_id}/$default/" if address.emulator else self.url
         )
@@ -136,7 +137,7 @@ class Api(Construct):
         )
         for role in ROLES:
             pool.add_group(role.title(), group_name=role)
-        # Only administrators of the pool can use this client, to sign in for programs. Browsers use the other client.
+        # Only the pool's administrators can use this client, to sign in programs. Browsers use the other client.
         programs = pool.add_client(
             "Client",
             auth_flows=cognito.AuthFlow(admin_user_password=True),

@@ -140,7 +140,7 @@ class Issuer:
 class ExternalServices:
     """Services outside the VPC that a deployment calls.
 
-    Without settings for such services, the deployment has neither internet access nor a secret.
+    If the settings name no service on the internet, the deployment has neither internet access nor a secret.
     """
 
     settings: Mapping[str, str]
@@ -212,7 +212,7 @@ class Deployment:
     settings: Mapping[str, str]
     alarms: Mapping[str, float]
     retention: Mapping[str, int]
-    """Days by prefix, or NONCURRENT."""
+    """Retention in days, by prefix or NONCURRENT."""
     inventory: bool
     secret_arn: str | None
     slack: bool
@@ -262,7 +262,7 @@ def stage_of(value: Any) -> str:
     """Return the stage for a value of the context `stage`; `aws` by default.
 
     Raises:
-        ContextError: neither aws nor local.
+        ContextError: the value is neither aws nor local.
     """
     stage = value or "aws"
     if stage not in {"aws", "local"}:
@@ -323,7 +323,7 @@ def _timeout(stage: str, value: Any) -> int | None:
     if stage != "local":
         raise ContextError("The context 'timeout' is for the local stage: on AWS, change the worker table")
     if not str(value).isdecimal() or int(value) < 1:
-        raise ContextError(f"The context 'timeout' must be whole seconds, 1 or more, not {value!r}")
+        raise ContextError(f"The context 'timeout' must be a positive whole number of seconds, not {value!r}")
     return int(value)
 
 
@@ -332,7 +332,7 @@ def _settings(stage: str, settings: Mapping[str, Any]) -> dict[str, str]:
         if name in STACK_SETTINGS:
             raise ContextError(f"The stack sets {name} for each function: remove it from 'settings'")
         if name in SECRETS and stage != "local":
-            raise ContextError(f"{name} is a secret: put it into Secrets Manager, not into the context 'settings'")
+            raise ContextError(f"{name} is a secret: store it in Secrets Manager, not in the context 'settings'")
         if name not in TUNABLE | SECRETS:
             raise ContextError(f"Unknown setting {name!r}. Known settings: {', '.join(sorted(TUNABLE))}")
         if not isinstance(value, str):
@@ -352,7 +352,7 @@ def _thresholds(thresholds: Mapping[str, Any]) -> dict[str, float]:
         if name not in THRESHOLDS:
             raise ContextError(f"Unknown alarm {name!r}. Alarms with a threshold: {', '.join(sorted(THRESHOLDS))}")
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise ContextError(f"The threshold of {name!r} must be a number, 0 or more, not {value!r}")
+            raise ContextError(f"The threshold of {name!r} must be a number of at least 0, not {value!r}")
     return dict(thresholds)
 
 
@@ -362,5 +362,5 @@ def _retention(retention: Mapping[str, Any]) -> dict[str, int]:
         if name not in prefixes:
             raise ContextError(f"{name!r} has no configurable retention: use one of {', '.join(prefixes)}")
         if isinstance(days, bool) or not isinstance(days, int) or days < 1:
-            raise ContextError(f"The retention of {name!r} must be whole days, 1 or more, not {days!r}")
+            raise ContextError(f"The retention of {name!r} must be a positive whole number of days, not {days!r}")
     return dict(retention)

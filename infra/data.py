@@ -45,18 +45,18 @@ from infra.worker_table import (
 NAME = "counterfoil"
 MASTER = "counterfoil_master"
 RETRY_SUFFIX = "-retry"
-"""Suffix of the name of a queue for retries."""
+"""Suffix of a retry queue's name."""
 INBOX = "inbox/"
 RULE_SET = "counterfoil"
 RULE = "inbox"
 """SES receipt rule that stores mail under INBOX. `infra/pipeline.py` creates it."""
 LOCAL_SETTINGS = {"WEBHOOK_ALLOWLIST": '["127.0.0.0/8", "::1/128"]'}
-"""Defaults in the local cloud: webhooks may be on the same machine."""
+"""Default settings in the local cloud, where webhooks may be on the same machine."""
 NONCURRENT_DAYS = 30
 INVENTORY_DAYS = 7
-"""Retention of inventories. Reading a large one can take more than a day."""
+"""Retention of inventories. Reading a large inventory can take more than a day."""
 INVENTORY_THRESHOLDS = {"upload-listing": 3 * 86_400}
-"""S3 delivers the first inventory within 48 hours, and the next ones daily."""
+"""Alarm thresholds with S3 Inventory, which delivers the first inventory within 48 hours and then one each day."""
 
 SUBNETS = ec2.SubnetSelection(subnet_group_name="private")
 EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
@@ -117,10 +117,10 @@ class NetworkStack(Stack):
 
 
 class Database(Protocol):
-    """Database of a deployment: connection settings and permissions of workers."""
+    """A deployment's database: connection settings and permissions for workers."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return the environment variables with the database's address and the database user of `row`."""
+        """Return the environment variables with the database's address and `row`'s database user."""
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow `role`, the role of `row`'s function, to sign in."""
@@ -128,7 +128,7 @@ class Database(Protocol):
 
 @dataclass(frozen=True)
 class LocalDatabase:
-    """The embedded server of the local cloud. No user has a password."""
+    """The local cloud's embedded server. No user has a password."""
 
     url: str
     """URL with the superuser, which is the master user."""
@@ -142,7 +142,7 @@ class LocalDatabase:
 
 
 def with_user(url: str, user: str) -> str:
-    """Return a PostgreSQL URL for another user, without the password of the previous one."""
+    """Return a PostgreSQL URL for another user, without the previous user's password."""
     parts = urlsplit(url)
     address = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{user}@{address}"))
@@ -150,7 +150,7 @@ def with_user(url: str, user: str) -> str:
 
 PORT = 5432
 TRUSTED_CERTIFICATES = "/etc/pki/tls/certs/ca-bundle.crt"
-"""Path on Lambda. Without SSL_CERT_FILE, the OpenSSL in psycopg's wheel looks elsewhere."""
+"""Path of the CA certificates on Lambda. By default, the OpenSSL in psycopg's wheel looks elsewhere."""
 
 
 class RdsDatabase(Construct):
@@ -165,7 +165,7 @@ class RdsDatabase(Construct):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            # 8 GB of memory. The functions open up to 376 connections at full load, which needs half of it.
+            # 8 GB of memory. At full load, the functions open up to 376 connections, which need half of it.
             instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
@@ -229,7 +229,7 @@ class RdsDatabase(Construct):
 
 @dataclass(frozen=True)
 class Stage:
-    """Deployment target."""
+    """Settings and platform of a deployment."""
 
     deployment: Deployment
     database: Database
@@ -260,7 +260,7 @@ class Stage:
 
     @property
     def removal_policy(self) -> RemovalPolicy:
-        """Removal policy of files and users."""
+        """Removal policy for files and users."""
         return RemovalPolicy.RETAIN if self.is_aws else RemovalPolicy.DESTROY
 
 
@@ -272,7 +272,7 @@ def external_services_of(deployment: Deployment) -> ExternalServices:
 
 
 class Queues(Construct):
-    """A worker's queue, its dead-letter queue, and its queue for retries, if any."""
+    """A worker's queue, its dead-letter queue, and its retry queue, if any."""
 
     def __init__(self, scope: Construct, row: WorkerSpec, *, rows: Sequence[WorkerSpec], enforce_tls: bool) -> None:
         """Create the queues of `row` in the table `rows`."""
@@ -326,7 +326,7 @@ class State(Construct):
         super().__init__(scope, id_)
         self._stage = stage
         # S3 validates the queues of its notifications. Until a worker has read an S3 event, PostgreSQL has no row about
-        # the upload, so these queues are state. The messages of other queues can be restored from PostgreSQL.
+        # the upload, so these queues are state. Messages in other queues can be restored from PostgreSQL.
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
@@ -472,7 +472,7 @@ def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfiguration
 
 
 def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
-    """Return the lifecycle rules of the uploads bucket for a retention of `days` by prefix or NONCURRENT.
+    """Return the uploads bucket's lifecycle rules. `days` is the retention by prefix or NONCURRENT.
 
     | prefix | current objects | noncurrent versions |
     |---|---|---|

@@ -1,6 +1,7 @@
-"""The dependency layer: packages of all functions, locked in `layers/dependencies/requirements.txt`.
+"""The dependency layer: the functions' packages, locked in `layers/dependencies/requirements.txt`.
 
-`python -m infra.dependencies` writes that file from uv.lock. With `--check` it exits 1 if the file is out of date.
+`python -m infra.dependencies` writes this file from uv.lock. With `--check`, it exits with code 1 if the file is out of
+date.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ AWS_SERVICES = frozenset(
         "textract",
     }
 )
-"""Services that functions call. botocore has 25 MB of data for 400 services; the data of the others is removed."""
+"""Services that functions call. botocore has 25 MB of data for 400 services. Data for other services is removed."""
 
 LINK = "dependencies.pth"
 """File in the local layer that adds the folder with the packages to the import path."""
@@ -77,7 +78,7 @@ def dependency_layer(target: Target) -> Package:
 
 
 def _build(folder: Path, target: Target, compiler: str | None) -> None:
-    """Create the layer's `folder`. It exists only when complete."""
+    """Create the layer's `folder`, which appears only when it is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
         site = Path(partial) / "layer" / "python"
@@ -143,7 +144,7 @@ def exported() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or compare it with `--check`. Return the exit code."""
+    """Write the file, or only compare it if `--check` is given. Return the exit code."""
     expected = exported()
     if arguments == ["--check"]:
         if REQUIREMENTS.read_text() == expected:

@@ -66,7 +66,7 @@ class Package:
 
 @cache
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python of this version for compiling byte code; None if not installed."""
+    """Return the path of a Python of this version for compiling byte code; None if it is not installed."""
     if version == local_target().python:
         return sys.executable
     result = subprocess.run(  # noqa: S603 - a fixed command
@@ -79,7 +79,7 @@ def interpreter(version: str) -> str | None:
 
 
 def code_layer(target: Target, *, root: Path = ROOT) -> Package:
-    """Return the layer of shared code: `python/counterfoil/`."""
+    """Return the layer with the shared code: `python/counterfoil/`."""
     return pack(files_under(root / "layers" / "shared", ["python"]), target, name="code", target_folder="/opt")
 
 
@@ -113,7 +113,7 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
 
 
 def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
-    """Return the files in `paths` and in the folders in `paths`, by their path relative to `folder`.
+    """Return the files and the contents of the folders in `paths`, by path relative to `folder`.
 
     Byte code and hidden files are excluded.
 

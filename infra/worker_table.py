@@ -15,14 +15,15 @@ from typing import Literal
 DAY = 24 * 60 * 60
 
 MAX_RECEIVE_COUNT = 3
-"""Receives after which SQS moves a message to the DLQ. The retry policy depends on it, so all queues have the same."""
+"""Number of receives after which SQS moves a message to the DLQ. The retry policy requires the same for all queues."""
 SOURCE_RETENTION = 10 * DAY
 """Message retention of the workers' queues, in seconds."""
 DEAD_LETTER_RETENTION = 14 * DAY
-"""Maximum of SQS. A move to the DLQ preserves the enqueue time, so a message stays there for at least four days."""
+"""Message retention of dead-letter queues, in seconds: the maximum that SQS permits. A move to the DLQ preserves the
+enqueue time, so a message stays there for at least four days."""
 
 MINIMUM_CONCURRENCY = 2
-"""AWS limits for MaximumConcurrency of an event source mapping: this minimum, and MAXIMUM_CONCURRENCY."""
+"""AWS limits for an event source mapping's MaximumConcurrency: this minimum, and MAXIMUM_CONCURRENCY."""
 MAXIMUM_CONCURRENCY = 1000
 VISIBILITY_TIMEOUT_MULTIPLE = 6
 """The visibility timeout is this multiple of the function's timeout plus the batching window, as AWS recommends."""
@@ -34,11 +35,11 @@ MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
 NOTIFIED_PREFIXES = ("uploads/", "inbox/")
-"""Prefixes of the uploads bucket for whose new objects S3 sends messages."""
+"""Prefixes in the uploads bucket under which S3 sends a message for each new object."""
 SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
-"""Prefixes of source files: stored permanently unless the deployment sets a retention."""
+"""Prefixes of source files, which are stored permanently unless the deployment sets a retention."""
 ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
-"""Every prefix of the uploads bucket."""
+"""Every prefix in the uploads bucket."""
 ALL_QUEUES = ("*",)
 """Value of `sends_to` that means every worker with a queue."""
 
@@ -71,7 +72,7 @@ class WorkerSpec:
     """One worker. Durations are seconds."""
 
     name: str
-    """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
+    """Name of the worker and its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     description: str
     trigger: Trigger
     timeout: int
@@ -80,53 +81,54 @@ class WorkerSpec:
     reserved_concurrency: int
     """Maximum concurrent invocations. The sum of the mappings' MaximumConcurrency must not exceed it."""
     maximum_concurrency: int = 0
-    """Maximum concurrent invocations for each queue that feeds this worker, including its queue for retries."""
+    """Maximum concurrent invocations for each queue that feeds this worker, including its retry queue."""
     batch_size: int = 0
     batching_window: int = 0
     visibility: int = 0
     """Visibility timeout of the queues that feed this worker: its own, or for `dead_letters` all dead-letter queues."""
     permits: int = 1
-    """Concurrent records in one invocation. Others wait for a permit: unclaimed, with extended visibility timeouts."""
+    """Maximum concurrent records in one invocation. Other records wait, unclaimed, with extended visibility timeout."""
     start_margin: int = 10
-    """Minimum remaining time of the invocation when a record starts."""
+    """Minimum time left in an invocation to start a record."""
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate queue for retries, so that
+    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate retry queue, so that
     retries do not delay first attempts. Both queues share a dead-letter queue, and each has its own mapping."""
     retry_delays: tuple[int, ...] = ()
-    """Delay before each retry on that queue. Their number limits the retries. Empty for the configured delays."""
+    """Delay before each retry in the retry queue. The number of delays limits the retries. If empty, the configured
+    delays apply."""
     sends_to: tuple[str, ...] = ()
-    """Workers to whose queues it sends messages, besides its own queue for parked work items."""
+    """Workers to whose queues the worker sends messages, besides its own queue for parked work items."""
     reads: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may read."""
+    """Prefixes in the uploads bucket that the worker may read."""
     lists: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket whose object versions it may list."""
+    """Prefixes in the uploads bucket whose object versions the worker may list."""
     writes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may write. S3 sends no events for these objects."""
+    """Prefixes in the uploads bucket that the worker may write. S3 sends no events for these objects."""
     removes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
+    """Prefixes in the uploads bucket where the worker may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket whose object versions it may delete."""
+    """Prefixes in the uploads bucket whose object versions the worker may delete."""
     upload_prefixes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket for which it may create upload forms."""
+    """Prefixes in the uploads bucket for which the worker may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
-    """Whether it may read the depths of all workers' queues."""
+    """Whether the worker may read the depths of all workers' queues."""
     manages_people: bool = False
-    """Whether it may manage the users of the built-in user pool."""
+    """Whether the worker may manage the users of the built-in user pool."""
     reads_alarms: bool = False
-    """Whether it may read which alarms have fired."""
+    """Whether the worker may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
-    """Workers whose functions it may invoke."""
+    """Workers whose functions the worker may invoke."""
     external_services: tuple[ExternalService, ...] = ()
     depends_on: Literal["llm"] | None = None
-    """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
+    """Service that all work items of the worker require. Its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
-    """Whether it may pause and resume the mappings of every worker with a queue."""
+    """Whether the worker may pause and resume the mappings of every worker with a queue."""
     extra_files: tuple[str, ...] = ()
-    """Files and folders in its asset besides its own folder, relative to the project root."""
+    """Files and folders in the worker's asset besides its own folder, relative to the project root."""
     alarms: tuple[Alarm, ...] = ()
     every: Literal["minute", "hour"] = "minute"
-    """Interval of its schedule. Lambda retries failed invocations only for hourly schedules."""
+    """Interval of the worker's schedule. Lambda retries failed invocations only for hourly schedules."""
 
     @property
     def resource_name(self) -> str:
@@ -134,12 +136,12 @@ class WorkerSpec:
         return f"counterfoil-{self.name}"
 
     def runbook_page(self, alarm: Alarm) -> str:
-        """Return the runbook page of an alarm. `ERRORS` has a page per worker, other alarms share one."""
+        """Return the runbook page of an alarm. `ERRORS` has a page per worker. Other alarms have one page."""
         return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
     def logical_name(self) -> str:
-        """Prefix of its construct ids and stack outputs: `DocumentOutput` for `document_output`."""
+        """Prefix of construct ids and stack outputs: `DocumentOutput` for `document_output`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -151,29 +153,29 @@ class WorkerSpec:
     def connections(self) -> int:
         """Connections to PostgreSQL at full load.
 
-        An invocation has permits plus two with a queue, and otherwise one. RDS Proxy pins each of them to a PostgreSQL
-        connection.
+        An invocation uses as many connections as permits, plus two, if the worker has a queue, and otherwise one. RDS
+        Proxy pins each of them to a PostgreSQL connection.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
 
     @property
     def uses_bucket(self) -> bool:
-        """True if it uses the uploads bucket."""
+        """True if the worker uses the uploads bucket."""
         return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.upload_prefixes))
 
     @property
     def has_queue(self) -> bool:
-        """True if it has a queue and a dead-letter queue."""
+        """True if the worker has a queue and a dead-letter queue."""
         return self.trigger in {Trigger.S3_EVENTS, Trigger.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
-        """True if it has a queue for retries."""
+        """True if the worker has a retry queue."""
         return self.has_queue and self.retries == "requeue"
 
     @property
     def has_event_source_mapping(self) -> bool:
-        """True if event source mappings feed it."""
+        """True if event source mappings feed the worker."""
         return self.has_queue or self.trigger is Trigger.DEAD_LETTER_QUEUES
 
 
@@ -183,7 +185,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         description="reads new objects in the uploads bucket, drops duplicates, creates sources and documents",
         trigger=Trigger.S3_EVENTS,
         timeout=120,
-        memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
+        memory=2048,  # two concurrent emails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
         maximum_concurrency=10,
         batch_size=5,
@@ -223,7 +225,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         maximum_concurrency=10,
         batch_size=10,
         visibility=720,
-        permits=10,  # a whole batch, because a wait for the language model must not block others
+        permits=10,  # a whole batch, because a wait for the language model must not block other records
         start_margin=30,
         sends_to=("diagnostics",),
         external_services=("llm", "embeddings"),
@@ -246,7 +248,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="document_output",
-        description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
+        description="delivers results to a tenant's destinations: signed webhooks, exports to S3",
         trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
@@ -296,7 +298,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="dead_letters",
-        description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
+        description="settles messages in dead-letter queues: archives them, or returns unattempted messages",
         trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -341,7 +343,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers_scheduler",
-        description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
+        description="every hour: queues the day's offers for each time zone where it is past 9:00, in shards of users",
         trigger=Trigger.SCHEDULE,
         every="hour",
         timeout=900,
@@ -459,15 +461,15 @@ def _faults_of_function(row: WorkerSpec) -> Iterator[str]:
     if not (row.name.isascii() and row.name.replace("_", "").isalnum() and row.name == row.name.lower()):
         yield "its name must be lower-case letters, digits and underscores, because it names a folder and a queue"
     if not 1 <= row.timeout <= MAX_TIMEOUT:
-        yield f"set timeout between 1 and {MAX_TIMEOUT} s, it is {row.timeout}"
+        yield f"set timeout between 1 and {MAX_TIMEOUT} s, not {row.timeout}"
     if row.memory not in MEMORY_MEGABYTES:
-        yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, it is {row.memory}"
+        yield f"set memory between {MEMORY_MEGABYTES[0]} and {MEMORY_MEGABYTES[-1]} MB, not {row.memory}"
     if not 0 <= row.start_margin < row.timeout:
         yield f"set start_margin ({row.start_margin} s) below timeout ({row.timeout} s), or no record ever starts"
     if row.reserved_concurrency < 1:
-        yield f"set reserved_concurrency to 1 or more, with {row.reserved_concurrency} it never runs"
+        yield f"set reserved_concurrency to 1 or more, because with {row.reserved_concurrency} it never runs"
     if row.permits < 1:
-        yield f"set permits to 1 or more, with {row.permits} no record ever starts"
+        yield f"set permits to 1 or more, because with {row.permits} no record ever starts"
 
 
 def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -480,8 +482,8 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
         return
     if not MINIMUM_CONCURRENCY <= row.maximum_concurrency <= MAXIMUM_CONCURRENCY:
         yield (
-            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY}, the limits of AWS, "
-            f"it is {row.maximum_concurrency}"
+            f"set maximum_concurrency between {MINIMUM_CONCURRENCY} and {MAXIMUM_CONCURRENCY} (AWS limits), "
+            f"not {row.maximum_concurrency}"
         )
     sources = len(mappings(rows, row)) + row.has_retry_queue
     required = sources * row.maximum_concurrency
@@ -491,11 +493,11 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
             f"because its {sources} mappings of {row.maximum_concurrency} would be throttled"
         )
     if not 1 <= row.batch_size <= MAX_BATCH_SIZE:
-        yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, it is {row.batch_size}"
+        yield f"set batch_size between 1 and {MAX_BATCH_SIZE}, not {row.batch_size}"
     if not 0 <= row.batching_window <= MAX_BATCHING_WINDOW:
-        yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, it is {row.batching_window}"
+        yield f"set batching_window between 0 and {MAX_BATCHING_WINDOW} s, not {row.batching_window}"
     if row.batch_size > MAX_BATCH_SIZE_WITHOUT_WINDOW and row.batching_window < 1:
-        yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without one"
+        yield f"set batching_window to 1 s or more, because AWS rejects batches of {row.batch_size} without a window"
     minimum = VISIBILITY_TIMEOUT_MULTIPLE * row.timeout + row.batching_window
     if row.visibility < minimum:
         yield (
@@ -503,7 +505,7 @@ def _faults_of_polling(rows: Sequence[WorkerSpec], row: WorkerSpec) -> Iterator[
             "batching_window), or SQS redelivers a message that is still in progress"
         )
     if row.visibility > MAX_VISIBILITY:
-        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, the limit of SQS"
+        yield f"lower visibility from {row.visibility} to {MAX_VISIBILITY} s or less, the SQS limit"
 
 
 def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -521,7 +523,7 @@ def _faults_of_sending(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> It
     if row.has_queue and Alarm.DEAD_LETTERS not in row.alarms:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
     if (row.trigger is Trigger.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
-        yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other waiting work is also in PostgreSQL"
+        yield "set Alarm.MESSAGE_AGE if and only if S3 feeds it, because other work items are also in PostgreSQL"
 
 
 def _faults_of_invoking(by_name: Mapping[str, WorkerSpec], row: WorkerSpec) -> Iterator[str]:
@@ -534,7 +536,7 @@ def _faults_of_access(row: WorkerSpec) -> Iterator[str]:
     for name in ("reads", "lists", "writes", "removes", "erases", "upload_prefixes"):
         for prefix in getattr(row, name):
             if prefix.startswith("/") or not prefix.endswith("/"):
-                yield f"write the prefix {prefix!r} in {name} without a leading and with a trailing slash"
+                yield f"write the prefix {prefix!r} in {name} with a trailing slash and no leading slash"
     for prefix in set(row.writes) & set(NOTIFIED_PREFIXES):
         yield f"remove {prefix} from writes, because S3 sends an upload event for every object there"
     if row.every != "minute" and row.trigger is not Trigger.SCHEDULE:

@@ -57,9 +57,9 @@ def test_runbook_has_page_for_every_worker_alarm(row: WorkerSpec) -> None:
 
 @pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
 def test_runbook_describes_every_alarm_condition(alarm: AlarmSpec) -> None:
-    subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a queue for retries"}
+    subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a retry queue"}
     subject = subjects.get(alarm.scope, "all")
-    requeue_threshold = "" if alarm.requeued is None else f" (with a queue for retries: {alarm.requeued:g})"
+    requeue_threshold = "" if alarm.requeued is None else f" (with a retry queue: {alarm.requeued:g})"
     minutes = alarm.minutes * alarm.periods
     duration = "" if minutes == 1 else f" over {minutes} minutes" if alarm.periods == 1 else f" for {minutes} minutes"
 

@@ -1,1 +1,1 @@
-"""Acquisition: from a file in S3 to a source and its documents."""
+"""Worker `acquisition`: creates a source and documents from a file in S3."""

@@ -1,4 +1,4 @@
-"""Acquisition: S3 events in, sources and documents out."""
+"""Handler of the worker `acquisition`, which turns S3 events into sources and documents."""
 
 from functools import cache
 from typing import Any

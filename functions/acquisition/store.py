@@ -1,7 +1,7 @@
-"""SQL of acquisition: a source and its documents, in the transaction that settles the job.
+"""Stores a source and its documents, in the transaction that settles the job.
 
-A job has one source, regardless of the number of its attempts. A file or mail that the tenant already has does not
-create a second document. It is counted at the existing one, once per job.
+A job has one source, regardless of the number of its attempts. A file or email that the tenant already has does not
+create a second document. It is counted as a duplicate of the existing document, once per job.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, R
 from counterfoil.errors import InvalidDocumentError
 
 MAX_NAMED_FILES = 3
-"""Maximum skipped files in a sentence. The source lists all of them."""
-SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
-REMOVED = "A person removed one of its documents. Upload it again to restore it."
+"""Maximum number of skipped files named in a remark. The source lists all skipped files."""
+SEEN_BEFORE = "The tenant already has this file; it was counted as a duplicate"
+REMOVED = "A person removed a document of this file. Upload the file again to restore the document."
 
 
 class OtherFilesError(InvalidDocumentError):
-    """A mail has the same Message-ID and sender as an earlier one, but other files.
+    """An email has the same Message-ID and sender as an earlier email, but different files.
 
     An operator can accept it by retrying the dead letter.
     """
@@ -37,8 +37,8 @@ class OtherFilesError(InvalidDocumentError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The tenant already has a mail with this Message-ID and sender, but not all of its files. No file was"
-            " accepted. If this is a different mail, retry its dead letter to accept its files.",
+            "The tenant already has an email with this Message-ID and sender, but not all of its files. No file was"
+            " accepted. If this is a different email, retry its dead letter to accept its files.",
             code=self.code,
         )
 
@@ -55,28 +55,28 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class IncomingFile:
-    """A file or mail received by one job."""
+    """A file or email that one job acquires."""
 
     job_id: UUID
     tenant_id: UUID
     file: File
     received_at: datetime
     envelope: Envelope | None = None
-    """None unless it is a mail."""
+    """Envelope of an email; None for other files."""
     authentication: SenderAuthentication = NO_RESULTS
     hold: Hold | None = None
-    """State of a mail that fails DMARC."""
+    """State of an email that failed DMARC; None for other files."""
     documents: tuple[StoredFile, ...] = ()
     skipped: tuple[SkippedAttachment, ...] = ()
 
     @classmethod
     def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **fields: Any) -> "IncomingFile":
-        """Return the incoming file of the job of `attempt`."""
+        """Create the incoming file of an attempt's job."""
         return cls(attempt.work_id, attempt.tenant_id, file, received_at, **fields)
 
     @property
     def is_container(self) -> bool:
-        """Return whether the file contains the documents, as a mail or an archive does."""
+        """Return whether the file is an email or archive that contains documents, not a document itself."""
         return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
 
 
@@ -85,16 +85,16 @@ class AcquisitionResult:
     """Result of an acquisition."""
 
     documents: list[UUID] = field(default_factory=list)
-    """New documents."""
+    """Ids of new documents."""
     remark: str | None = None
     document: UUID | None = None
-    """The only document of the file, new or not."""
+    """Id of the file's document, new or existing, if it has exactly one."""
 
 
 def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | None = None) -> AcquisitionResult:
-    """Store the source, and the documents that are new for the tenant, with their ingestion jobs.
+    """Store the source, and documents that are new for the tenant with their ingestion jobs.
 
-    With `refusal`, store only the source.
+    If `refusal` is given, store only the source.
 
     Raises:
         OtherFilesError: see `reject_conflicting_mail`.
@@ -124,11 +124,12 @@ def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | N
 
 
 def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bool:
-    """Record a mail as a duplicate if the tenant has it with other files. Return False for other mail.
+    """If the tenant has this email with different files, record it as a duplicate and return True.
 
-    It may be the same mail with files modified by a server, or a different mail from a program that reuses Message-IDs.
-    The former must not create a second document, and the latter must not be lost. So an operator decides whether to
-    retry the dead letter. This is committed separately, because a failed attempt has no effects.
+    It may be the same email with files modified by a server, or a different email from a program that reuses
+    Message-IDs. The same email must not create a second document, and a different email must not be lost. So an
+    operator decides whether to retry the dead letter. The duplicate is committed separately, because a failed attempt
+    has no effects.
     """
     earlier = _find_earlier_mail(connection, arrival)
     if earlier is None or not _has_other_files(connection, arrival) or _is_accepted(connection, arrival):
@@ -150,10 +151,10 @@ ORDER BY id LIMIT 1
 
 
 def _find_earlier_mail(connection: Connection, arrival: IncomingFile) -> UUID | None:
-    """Return the source of an earlier mail with the same Message-ID and sender.
+    """Return the source of an earlier email with the same Message-ID and sender.
 
     The sender is compared too, because Message-IDs may be forged or reused. Returns None if this job has already
-    accepted its mail and only runs again. Concurrent mails are serialized.
+    accepted the email and is only repeated. Concurrent emails with the same Message-ID are serialized.
     """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
@@ -183,9 +184,9 @@ RETURNING new.id,
 
 
 def _upsert_source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
-    """Return the source of this job, and whether to count its documents.
+    """Insert or update this job's source. Return its id, and whether to count duplicates.
 
-    A repeated job does not count them.
+    A repeated job does not count its duplicates again.
     """
     envelope = arrival.envelope
     row = connection.execute(
@@ -252,7 +253,7 @@ class ExistingDocument(NamedTuple):
 
 
 Documents = dict[bytes, ExistingDocument]
-"""By content hash. Documents that a user removed are not created again when their job runs again."""
+"""Documents by content hash. A document that a person removed is not created again when its job is repeated."""
 
 
 def _upsert_documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, is_counted: bool) -> Documents:
@@ -291,7 +292,7 @@ _KNOWN_OR_REMOVED = f"""
 def _record_duplicate(
     connection: Connection, arrival: IncomingFile, earlier: UUID, *, is_counted: bool
 ) -> AcquisitionResult:
-    """Record a duplicate mail."""
+    """Count the duplicates of the earlier email's documents, and return the result for this email."""
     if is_counted:
         connection.execute(_COUNT_DUPLICATE, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
@@ -301,7 +302,7 @@ def _record_duplicate(
 
 
 def _has_other_files(connection: Connection, arrival: IncomingFile) -> bool:
-    """Return whether the mail contains a file that the tenant never had."""
+    """Return whether the email contains a file that the tenant never had."""
     values = [arrival.tenant_id, _hashes(arrival)]
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
 
@@ -310,9 +311,9 @@ _IS_ACCEPTED = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{las
 
 
 def _is_accepted(connection: Connection, arrival: IncomingFile) -> bool:
-    """Return whether an operator accepted the mail by retrying the dead letter of an `OtherFilesError`.
+    """Return whether an operator accepted the email by retrying the dead letter of an `OtherFilesError`.
 
-    A retry after another error does not accept it.
+    A retry after another error does not accept the email.
     """
     dead_letter = ACQUISITION.job_id(arrival.job_id)
     return connection.execute(_IS_ACCEPTED, [dead_letter, OtherFilesError.code]).rowcount > 0
@@ -328,7 +329,7 @@ _SET_ATTACHMENTS = "UPDATE source SET attachments = %s WHERE id = %s"
 def _write_attachments(
     connection: Connection, arrival: IncomingFile, source_id: UUID, documents: Documents, reason: str = REMOVED
 ) -> None:
-    """List each file of the source, with its document or the reason why it has none."""
+    """Store the source's list of files, each with its document or the reason why it has no document."""
     attachments: list[dict[str, Any]] = [
         {
             "name": part.name,
@@ -347,7 +348,7 @@ def _write_attachments(
 
 
 def describe_skipped(skipped: Sequence[SkippedAttachment]) -> str:
-    """Return a sentence for each of the first skipped files, with the reason; empty without any."""
+    """Return the names of the first skipped files with the reasons; empty if no file was skipped."""
     reasons = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
     omitted = len(skipped) - len(reasons)
     return f"Skipped files: {' '.join(reasons)}{f' And {omitted} more.' if omitted else ''}" if skipped else ""
@@ -358,7 +359,7 @@ def _remark(arrival: IncomingFile, documents: Documents) -> str | None:
     if not arrival.is_container:
         return SEEN_BEFORE if duplicates else None if documents else REMOVED
     duplicates_remark = (
-        f"The tenant already has {duplicates} of its {len(documents)} files; they were counted as seen again."
+        f"The tenant already has {duplicates} of its {len(documents)} files; they were counted as duplicates."
         if duplicates
         else ""
     )

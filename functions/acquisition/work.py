@@ -1,10 +1,10 @@
 """Acquisition of one file: creates its source and its new documents, and starts their ingestion.
 
-Files in a mail or an archive that could be documents are stored in S3 before the database is written. Their keys are
+Files in an email or archive that could be documents are stored in S3 before the database is written. Their keys are
 derived from their content, so that a repeated attempt stores the same objects.
 
-The job of a mail in the inbox has no tenant and reads only the recipients. Each recipient tenant has its own job, which
-reads the mail under that tenant's row-level security.
+The job of an email in the inbox has no tenant and reads only the recipients. Each recipient tenant has its own job,
+which reads the email under that tenant's row-level security.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from functions.acquisition import store
 from functions.acquisition.store import IncomingFile, StoredFile, describe_skipped
 
 ATTACHMENTS = "attachments/"
-"""Prefix of attachments, in the bucket of their mail or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
+"""Prefix of attachments, in the bucket of their email or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
 SES_TEST_OBJECT = "AMAZON_SES_SETUP_NOTIFICATION"
 """Object that SES writes once to test its permission."""
 MAX_NAMED_ADDRESSES = 3
@@ -40,8 +40,8 @@ def acquire(attempt: TenantAttempt) -> Outcome:
     """Acquire the file of one S3 event.
 
     Raises:
-        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or the tenant has the same mail with
-            other files.
+        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or the tenant has the same email with
+            different files.
         ServiceUnavailableError, RejectedRequestError: S3 did not return the file, or rejected an attachment.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
@@ -73,7 +73,7 @@ def _acquire_document(attempt: TenantAttempt, file: File, fetched: FetchedFile, 
 def _acquire_mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
     envelope, authentication, parts = parsers.unpack_mail(content, attempt.deadline.check)
     arrival = IncomingFile.of(attempt, file, received_at, envelope=envelope)
-    if file.key.startswith(INBOX):  # the headers of an uploaded mail do not authenticate its sender
+    if file.key.startswith(INBOX):  # the headers of an uploaded email do not authenticate its sender
         arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
         return _refuse(arrival, envelope.refusal)
@@ -99,13 +99,13 @@ def _acquire_parts(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterabl
 
 
 def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[MailPart]) -> IncomingFile:
-    """Store the files of a mail or an archive and add them to `arrival`.
+    """Store the files of an email or archive, and return `arrival` with these files.
 
     Only one file is in memory at a time. All versions of an object have the same content, so documents do not reference
     a version.
 
     Raises:
-        InvalidDocumentError: it contains too many files.
+        InvalidDocumentError: the email or archive contains too many files.
         StaleClaimError, CancelledError: the attempt lost its claim or ran out of time.
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
@@ -127,7 +127,7 @@ def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[
 
 
 def _refuse(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
-    """Store only the source of a mail or an archive, with the reason for the refusal."""
+    """Skip an email or archive. Only its source is stored, with the reason for the refusal."""
 
     def effects(connection: Connection) -> Effects:
         store.write(connection, arrival, refusal=refusal)
@@ -155,12 +155,12 @@ def _success(attempt: TenantAttempt, arrival: IncomingFile) -> Succeeded:
 
 
 def route_mail(attempt: Attempt) -> Outcome:
-    """Create a job for each tenant of a mail's recipients.
+    """Create a job for each tenant to which an email's recipients belong.
 
     Raises:
-        UnknownTenantError: no recipient belongs to a tenant, or the file is not a mail and its key names no tenant.
-        InvalidDocumentError: the mail is empty, too large, or has an unreadable header.
-        ServiceUnavailableError, RejectedRequestError: S3 did not return the mail.
+        UnknownTenantError: no recipient belongs to a tenant, or the key is outside the inbox and names no tenant.
+        InvalidDocumentError: the email is empty, too large, or has an unreadable header.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return the email.
     """
     with attempt.database.delivery() as connection:
         bucket, key, version, size = connection.execute(
@@ -170,7 +170,7 @@ def route_mail(attempt: Attempt) -> Outcome:
         detail = f"The key contains no existing tenant. Upload to {PREFIX}{{tenant}}/{{file name}}"
         raise UnknownTenantError(detail, code="key_without_tenant")
     if key == INBOX + SES_TEST_OBJECT:
-        return Skipped("Not a mail: Amazon SES tested its permission to store mail")
+        return Skipped("Not an email: Amazon SES tested its permission to store mail")
     check_size(size)
     addresses = recipients(files.read_header(File(bucket, key, version)))
     attempt.deadline.check()
@@ -189,8 +189,8 @@ def route_mail(attempt: Attempt) -> Outcome:
 
 def _no_tenant(addresses: tuple[str, ...]) -> str:
     if not addresses:
-        return "The file is not a mail with a recipient. Upload it for its tenant instead"
-    text = "No recipient is an address of a tenant. Add the address to its tenant, then retry the dead letter"
+        return "The file is not an email with a recipient. Upload it for its tenant instead"
+    text = "No recipient address belongs to a tenant. Add the address to its tenant, then retry the dead letter"
     return f"{text} (counterfoil tenants addresses TENANT --add ADDRESS)"
 
 

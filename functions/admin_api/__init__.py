@@ -1,1 +1,1 @@
-"""Worker `admin_api`: the HTTP API and the console."""
+"""Lambda function `admin_api`: the HTTP API and the console."""

@@ -4,10 +4,10 @@ API Gateway verifies the signature of each token. `verify_token` checks issuer, 
 expiry (`exp`) and rejects access tokens, because only ID tokens identify a person.
 
 Each tenant has two token buckets in PostgreSQL, shared by all processes: one for changes and one for reads. A bucket
-holds up to `burst` tokens and gains `per_second` tokens by the database's clock. A user also has two buckets of
-PER_USER_SHARE of that size and rate, so that one user cannot use up the tenant's tokens. A request that concerns
-several tenants takes tokens only from the user's bucket. A change takes one token. A read takes one for each 100 ms of
-its duration.
+holds up to `burst` tokens and gains `per_second` tokens each second, by the database's clock. Each user also has two
+buckets with PER_USER_SHARE of the tenant's size and rate, so that one user cannot use up the tenant's tokens. A request
+that concerns several tenants takes tokens only from the user's bucket. A change takes one token. A read takes one token
+for each 100 ms of its duration.
 """
 
 import base64
@@ -55,7 +55,7 @@ class UnauthorizedError(RejectedRequestError):
 
 
 def verify_token(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
-    """Return the event with verified claims. Claims that list names become lists.
+    """Return the event with verified claims. Groups and audiences become lists, as in the token.
 
     Raises:
         UnauthorizedError: the token is missing or invalid.
@@ -102,9 +102,9 @@ def _check(claims: Mapping[str, Any], sign_in: OidcSettings, now: float) -> None
 
 
 def _seconds(claim: object) -> float | None:
-    """Return a time in seconds since 1970; None if it is not a number.
+    """Return a time claim in seconds since 1970, or None if the claim is not a number.
 
-    The gateway renders numbers as text, large ones as 1.7e+09.
+    The gateway renders numbers as text, and large numbers in the form 1.7e+09.
     """
     if isinstance(claim, str):
         return float(claim) if _NUMBER.fullmatch(claim) else None
@@ -114,10 +114,10 @@ def _seconds(claim: object) -> float | None:
 
 
 def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the lists of names from the token itself, if they match the gateway's text.
+    """Return the token's own lists of groups and audiences, if the gateway's text matches them.
 
-    In that text, a name with a space looks like two names. If the issuer allows any group name, the group `x admin`
-    would grant the admin role. The header still contains the token that the gateway verified.
+    In the gateway's text, a name with a space looks like two names. If the issuer allows any group name, the group
+    `x admin` would grant the admin role. The header still contains the token that the gateway verified.
     """
     found: dict[str, list[str]] = {}
     for name in (GROUPS, "aud"):
@@ -147,7 +147,7 @@ EDIT_PAYLOADS = "edit-payloads"
 
 
 class Role(IntEnum):
-    """Roles. Each includes the rights of the previous ones."""
+    """A role. Each role includes the rights of the previous roles."""
 
     NONE = 0
     VIEWER = 1
@@ -157,25 +157,25 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """A person or a program."""
+    """The person or program that sent the request."""
 
     subject: str
     role: Role
     tenants: frozenset[str]
     """Slugs; ALL_TENANTS for all tenants."""
     edits_payloads: bool = False
-    """Whether an operator may see and edit the payloads of failed tasks, as an admin may."""
+    """Whether the caller may see and edit the payloads of failed tasks as an operator. Admins always may."""
     email: str | None = None
-    """Verified address; None for a program, or if the token does not state it."""
+    """Verified e-mail address; None for a program, or if the token does not contain one."""
 
     @classmethod
     def from_claims(cls, claims: Mapping[str, Any]) -> "Caller":
-        """Read `sub`, `email` and `cognito:groups`.
+        """Create a caller from the claims `sub`, `email` and `cognito:groups`.
 
         Groups are `viewer`, `operator`, `admin`, `tenant:{slug}`, `tenant:*` and `edit-payloads`.
 
         Raises:
-            ForbiddenError: PostgreSQL cannot store one of these names.
+            ForbiddenError: PostgreSQL cannot store the subject or a tenant's slug.
         """
         subject = str(claims.get("sub", ""))
         groups = _names(claims.get(GROUPS))
@@ -186,7 +186,7 @@ class Caller:
         return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups, _verified_email(claims))
 
     def has_role(self, role: Role, tenant: str) -> bool:
-        """Return whether the caller has a role for a tenant. UNASSIGNED requires all tenants."""
+        """Return whether the caller has a role for a tenant. UNASSIGNED requires a role for all tenants."""
         return self.role >= role and bool({ALL_TENANTS, tenant} - {UNASSIGNED} & self.tenants)
 
     def require_subject(self) -> str:
@@ -212,7 +212,7 @@ def _verified_email(claims: Mapping[str, Any]) -> str | None:
 
 
 def _is_storable(name: str) -> bool:
-    """Return whether PostgreSQL can store a text: without U+0000, and without lone surrogates."""
+    """Return whether PostgreSQL can store a text, which must not contain U+0000 or lone surrogates."""
     return "\x00" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -234,7 +234,7 @@ TenantSlug = Annotated[Slug, BeforeValidator(_assigned)]
 
 
 class Tenant(NamedTuple):
-    """A tenant of a request."""
+    """Id and slug of a tenant."""
 
     id: UUID
     slug: str
@@ -247,12 +247,12 @@ class Scope(NamedTuple):
     slug: str
 
     def transaction(self, database: Database) -> AbstractContextManager[Connection]:
-        """Open a transaction of the tenant, or of the delivery role for unassigned data."""
+        """Open a transaction for the tenant, or with the delivery role for unassigned data."""
         return database.delivery() if self.tenant_id is None else database.tenant(self.tenant_id)
 
 
 class Owned(NamedTuple):
-    """An item of a tenant, by id."""
+    """Id of a row, with the tenant that owns it."""
 
     tenant_id: UUID
     slug: str
@@ -260,10 +260,10 @@ class Owned(NamedTuple):
 
 
 def item_id(text: str, not_found: str) -> UUID:
-    """Return the id in a path.
+    """Parse the id in a path.
 
     Raises:
-        NotFoundError: it is not a UUID. The message is `not_found`.
+        NotFoundError: `text` is not a UUID. The message is `not_found`.
     """
     try:
         return UUID(text)
@@ -272,9 +272,9 @@ def item_id(text: str, not_found: str) -> UUID:
 
 
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
-    """Return the id and slug of the tenant of a row. Requires the delivery role.
+    """Return the id and slug of the tenant that owns a row, or None if there is no such row.
 
-    `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
+    Requires the delivery role.     `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
     """
     statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
     return connection.execute(statement, [id_]).fetchone()
@@ -296,7 +296,7 @@ PER_USER_SHARE = 0.8
 TOKENS_PER_WRITE = 10
 """Read tokens that a process takes with one database write."""
 TOKEN_SECONDS = 0.1
-"""Duration of a read that one token covers."""
+"""Seconds of reading that one token covers."""
 _MAX_USERS = 1000
 """Maximum number of users with cached tokens. A full cache is cleared."""
 
@@ -312,7 +312,7 @@ class RateLimitedError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class RateLimiter:
-    """Rate limit of a tenant."""
+    """A tenant's rate limit for changes or for reads."""
 
     per_second: float
     burst: int
@@ -321,13 +321,14 @@ class RateLimiter:
     def consume(
         self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
     ) -> None:
-        """Take the same number of tokens from the user's and the tenant's bucket, in a short transaction.
+        """Take `tokens` tokens from both the user's and the tenant's bucket, in a short transaction.
 
-        Without `tenant_id`, the request concerns several tenants and takes tokens only from the user's bucket. A user
-        without tokens does not lock the tenant's bucket. `now` replaces the database's clock.
+        If `tenant_id` is None, the request concerns several tenants and takes tokens only from the user's bucket. The
+        user's bucket is checked first, so a user without tokens does not lock the tenant's bucket. If `now` is given,
+        it replaces the database's clock.
 
         Raises:
-            RateLimitedError: one of the buckets has too few tokens. A refused request takes none.
+            RateLimitedError: a bucket has too few tokens. No tokens are taken.
             DatabaseUnavailableError: the buckets cannot be read.
         """
 
@@ -352,15 +353,15 @@ class RateLimiter:
 
 @dataclass
 class ReadTokens:
-    """Read tokens that this process has taken and not spent.
+    """Read tokens that this process has taken but not spent.
 
     Each write takes several tokens, so most reads write nothing to the database. A restart loses unspent tokens.
     """
 
     unspent: dict[tuple[str, str | None], float] = field(default_factory=dict)
-    """By user and tenant slug. Negative after a read that took longer than its tokens covered."""
+    """Unspent tokens by user and tenant slug. Negative after a read that took longer than the tokens covered."""
     clock: Callable[[], float] = monotonic
-    """Seconds."""
+    """Monotonic clock, in seconds."""
 
     @contextmanager
     def admit(self, caller: Caller, database: Database, limiter: RateLimiter) -> Iterator[None]:
@@ -437,15 +438,15 @@ email_store = EmailStore()
 
 @dataclass(frozen=True)
 class Request:
-    """The current request, with checks of the caller's rights."""
+    """The current request, with methods that check the caller's rights."""
 
     caller: Caller
     database: Database
     now: datetime
-    """Time of the database."""
+    """Current time of the database."""
     changes: RateLimiter
     time_left: Callable[[], float]
-    """Seconds until the response is due."""
+    """Returns the seconds left until the response is due."""
 
     def tenant(self, slug: str | None, role: Role = Role.VIEWER) -> Tenant:
         """Return the named tenant, or the token's only tenant.
@@ -463,14 +464,14 @@ class Request:
         return Tenant(tenant_id, slug)
 
     def scope(self, slug: str | None) -> Scope:
-        """Return the scope of the named tenant like `tenant`, or of all unassigned data for `-`."""
+        """Return the scope of a tenant, checked like in `tenant`, or of unassigned data for the slug `-`."""
         if slug != UNASSIGNED:
             return Scope(*self.tenant(slug))
         self.check(Role.VIEWER, UNASSIGNED)
         return Scope(None, UNASSIGNED)
 
     def slug(self, slug: str | None) -> str:
-        """Return the named slug, or that of the token's only tenant, without checking rights.
+        """Return the named slug, or the slug of the token's only tenant, without checking rights.
 
         Raises:
             RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
@@ -486,7 +487,7 @@ class Request:
         """Require a role for a tenant. The error names `action`.
 
         Raises:
-            ForbiddenError: the caller does not have it.
+            ForbiddenError: the caller does not have the role.
         """
         if not self.caller.has_role(role, slug):
             everywhere = slug in {ALL_TENANTS, UNASSIGNED}
@@ -494,7 +495,7 @@ class Request:
             raise ForbiddenError(f"{action} requires the {role.name.lower()} role for {where}. Ask an admin.")
 
     def visible_tenants(self) -> list[str] | None:
-        """Return the slugs of the tenants that the caller may view; None for all, including `-`.
+        """Return the slugs of the tenants that the caller may view; None for all tenants and unassigned data.
 
         Raises:
             ForbiddenError: the caller may not view any tenant.
@@ -504,10 +505,10 @@ class Request:
         return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
     def owned(self, id_: UUID | str, table: LiteralString, not_found: str) -> Owned:
-        """Return an item of a table by its id, with its tenant. See `owner_of`.
+        """Return the id of a row and the tenant that owns it. For `table`, see `owner_of`.
 
         Raises:
-            NotFoundError: it does not exist, or the caller may not view it. The message is `not_found` for both.
+            NotFoundError: the row does not exist, or the caller may not view it. The message is always `not_found`.
         """
         id_ = id_ if isinstance(id_, UUID) else item_id(id_, not_found)
         with self.database.delivery() as connection:
@@ -533,12 +534,16 @@ class Request:
         return found
 
     def admit_in(self, action: str, scope: Scope) -> None:
-        """Check the operator role in a scope, and charge a change. Raises the same errors as `admit`."""
+        """Check the operator role for a scope, and charge a change to the rate limit.
+
+        Raises:
+            ForbiddenError, RateLimitedError: see `admit`.
+        """
         self.check(Role.OPERATOR, scope.slug, action)
         self._take(scope.tenant_id)
 
     def _take(self, tenant_id: UUID | None) -> None:
-        """Charge a change to the rate limit. Refuse it if the tenant is disabled."""
+        """Charge a change to the rate limit and store the caller's address. Reject disabled tenants."""
         with self.database.delivery() as connection:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
                 raise ForbiddenError("This tenant is disabled. An admin for all tenants can enable it.")
@@ -551,7 +556,7 @@ class Request:
             email_store.save(self.database, tenant_id, subject, email)
 
     def setup(self, action: str, slug: str) -> Change:
-        """Check the admin role, charge a change of a tenant's setup, and return its author and time.
+        """Check the admin role, charge a setup change, and return its author and time.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
@@ -561,7 +566,7 @@ class Request:
         return Change(tenant_id, self.caller.require_subject()[:MAX_ACTOR_CHARS], self.now)
 
     def admit_for_all(self, action: str) -> str:
-        """Check the admin role for all tenants, charge a change, and return the caller's subject.
+        """Check the admin role for all tenants, charge a change to the user, and return the caller's subject.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.
@@ -573,7 +578,7 @@ class Request:
         return self.caller.subject
 
     def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:
-        """Run a change in a transaction of a tenant and return its result. Retry it after a conflict."""
+        """Run a change in a tenant's transaction and return the result. Retry after a conflict."""
 
         def once() -> T:
             with self.database.tenant(tenant_id) as connection:
@@ -582,7 +587,7 @@ class Request:
         return retry_on_conflict(once)
 
     def send(self, messages: Sequence[OutboxMessage]) -> None:
-        """Send committed messages. The watchdog sends the messages that could not be sent."""
+        """Send committed outbox messages. The watchdog sends any message that this call cannot send."""
         if messages:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
             outbox.send(messages, time_left=self.time_left)

@@ -19,7 +19,7 @@ from typing import Any
 from counterfoil.settings import OidcSettings, Settings
 
 EMULATED_ROOT = "GET /console/"
-"""Required only by the emulator. On AWS, `{path+}` also matches an empty path."""
+"""Route that only the emulator requires. On AWS, `{path+}` also matches an empty path."""
 ROUTES = frozenset({"GET /console", "GET /console/{path+}", EMULATED_ROOT})
 """Routes that require no token."""
 VIEWS = frozenset(
@@ -41,7 +41,7 @@ VIEWS = frozenset(
 )
 """First path segments of the console's pages."""
 MAX_SEGMENTS = 4
-"""Maximum number of path segments."""
+"""Maximum number of path segments below `/console/`."""
 FILES = Path(__file__).parent / "pages"
 _PREFIX = "/console"
 _ASSETS = "/console/assets/"
@@ -74,12 +74,12 @@ class File:
 
 @dataclass(frozen=True)
 class Console:
-    """Files of the console."""
+    """The console's files."""
 
     files: Mapping[str, File]
-    """By name below `/console/assets/`."""
+    """Files by their name below `/console/assets/`."""
     page: str
-    """HTML with `{root}` for the relative path to `/console/`."""
+    """HTML page in which `{root}` stands for the relative path to `/console/`."""
     etag: str
     """ETag of the page."""
 
@@ -128,15 +128,15 @@ class Console:
 
 @cache
 def console() -> Console:
-    """Return the console of this function's asset."""
+    """Return the console from this function's asset."""
     return Console.read(FILES)
 
 
 def _security_policy(settings: Settings) -> str:
     """Return the Content-Security-Policy: the console's files, the token issuer and the upload bucket.
 
-    Images may also be `blob:` URLs, because page images of documents are requested with a token. The URL of an image
-    cannot carry one.
+    Images may also have `blob:` URLs: the console requests page images with a token, which an image URL cannot
+    carry.
     """
     origins = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
     return _POLICY_TEMPLATE.format(origins="".join(f" {origin}" for origin in origins))

@@ -1,7 +1,7 @@
-"""E-mail addresses of people who made changes. The console and the CLI show them.
+"""E-mail addresses of people who made changes, as shown in the console and the CLI.
 
 Tables and responses identify people by the subject of their token, which does not change. The address comes from the
-token of their last change.
+token of the person's last change.
 """
 
 from collections.abc import Collection
@@ -16,13 +16,15 @@ _MAX_CACHED = 1000
 
 @dataclass
 class EmailStore:
-    """Stores addresses. Remembers those that this process has stored, so that most changes write nothing."""
+    """Stores e-mail addresses. The process remembers stored addresses, so most changes write nothing."""
 
     stored: set[tuple[UUID | None, str, str]] = field(default_factory=set)
-    """Tenant, subject and address."""
+    """Tenant id, subject and address of each stored address."""
 
     def save(self, database: Database, tenant_id: UUID | None, subject: str, email: str) -> None:
-        """Store the address of a person who makes a change in a tenant. None stands for several tenants.
+        """Store the address of a person who makes a change in a tenant.
+
+        `tenant_id` is None for several tenants or unassigned data.
 
         Raises the same errors as `Database.tenant`.
         """
@@ -37,7 +39,9 @@ class EmailStore:
 
 
 def find(database: Database, subjects: Collection[str], slugs: Collection[str] | None) -> dict[str, str]:
-    """Return addresses of people who made changes in these tenants, by subject. None stands for all.
+    """Return the addresses of people who made changes in the given tenants, by subject.
+
+    `slugs` is None for all tenants.
 
     Raises the same errors as `Database.tenant`.
     """

@@ -41,7 +41,7 @@ Note = Annotated[
     StringConstraints(min_length=1, max_length=MAX_NOTE_CHARS, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
 """Reason for a change, for the audit trail."""
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="ETag of the resource as you read it. Required.")]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="ETag of the version that you read. Required.")]
 IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="ETag of a previous response.")]
 VERSIONED: dict[str, OpenAPIResponseHeader] = {
     "ETag": {"description": "Current version of the resource.", "schema": {"type": "string"}}
@@ -94,12 +94,12 @@ def _metadata(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Any, objec
 
 
 _current = Routes()
-"""Router without routes, which gives access to the current event."""
+"""Router without routes, which only provides access to the current event."""
 
 
 @cache
 def database() -> Database:
-    """Return the connection pool. It has one connection: a process serves one request at a time."""
+    """Return the connection pool. It has one connection, because a process serves one request at a time."""
     return Database.from_settings(settings(), max_connections=1)
 
 

@@ -93,9 +93,9 @@ about = Routes()
 
 @about.get(
     DESCRIPTION,
-    summary="This document",
+    summary="Show the OpenAPI description",
     tags=["about"],
-    responses=responses({200: (dict[str, Any], "OpenAPI 3.1.")}, 422),
+    responses=responses({200: (dict[str, Any], "The OpenAPI 3.1 description.")}, 422),
 )
 def openapi() -> Response[dict[str, Any]]:
     """Return the OpenAPI description of the API."""
@@ -121,11 +121,11 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Default headers of API responses: they are private, and not pages."""
+"""Default headers of API responses, which are private and are not web pages."""
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer one request. Only the console's routes are answered without a token."""
+    """Return the response to one request. Only the console's routes require no token."""
     if event["routeKey"] in console.ROUTES:
         return console.console().respond(event, settings())
     try:
@@ -178,13 +178,16 @@ def _reject(status: int, error: CounterfoilError, headers: dict[str, str] | None
 
 
 def _reject_token(error: UnauthorizedError) -> Response[str]:
-    """Return 401 with the challenge of RFC 6750, section 3."""
+    """Return a 401 response with the challenge defined in RFC 6750, section 3."""
     challenge = f'Bearer error="invalid_token", error_description="{safe_message(error)}"'
     return _reject(401, error, {"WWW-Authenticate": challenge})
 
 
 def _handle_invalid_request(error: RequestValidationError) -> Response[str]:
-    """Return the first validation error. Unknown field names are text from the sender and are not quoted."""
+    """Return a problem for the first validation error.
+
+    Unknown field names are not quoted, because they are external text.
+    """
     first = error.errors()[0]
     source, *path = first["loc"]
     reason = first["msg"].removeprefix("Value error, ")
@@ -254,14 +257,14 @@ for exception, error_handler in _HANDLERS.items():
 VERSION = "1"
 """Version of the API under `/api`."""
 ABOUT = (
-    "Upload documents, review matches, submit tasks and manage dead letters. Requests require an ID token (JWT) of the "
-    "deployment's issuer. Its groups are a role (`viewer`, `operator` or `admin`), and `tenant:{slug}` for each tenant "
-    "or `tenant:*` for all tenants. Errors are problem details (RFC 9457, application/problem+json), or "
+    "Upload documents, review matches, submit tasks and manage dead letters. Requests require an ID token (JWT) from "
+    "the deployment's issuer. The token's groups are a role (`viewer`, `operator` or `admin`), and `tenant:{slug}` for "
+    "each tenant or `tenant:*` for all tenants. Errors are problem details (RFC 9457, application/problem+json), or "
     '`{"message"}` from the gateway (application/json). Requests with the same `idempotency_key` create only one task, '
-    "so retry them if there is no response or its status is 500 or higher."
+    "so they can be repeated safely if there is no response or the status is 500 or higher."
 )
 _REPLACED = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
-"""Models of Powertools that ours replace."""
+"""Powertools models that are replaced by our own."""
 
 
 @cache
@@ -304,7 +307,7 @@ def build_openapi(api: APIGatewayHttpResolver) -> dict[str, Any]:
 
 
 def _describe_condition(operation: dict[str, Any]) -> None:
-    """Describe the ETag of a GET and 304 (see `http.add_etag`)."""
+    """Add the ETag, If-None-Match and status 304 to the description of a GET (see `http.add_etag`)."""
     tag = {"description": "Version or hash of the response.", "schema": {"type": "string"}}
     operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", tag)
     operation["responses"].setdefault("304", {"description": "Unchanged: `If-None-Match` contains the current ETag."})
@@ -315,7 +318,7 @@ def _describe_condition(operation: dict[str, Any]) -> None:
 
 
 def methods(document: dict[str, Any], event: APIGatewayProxyEventV2) -> list[str]:
-    """Return the methods of a path if it does not support the requested one; empty for an unknown path."""
+    """Return a path's methods if they do not include the request's method, otherwise an empty list."""
     paths = document["paths"]
     path_items = (
         [paths[event.path]]

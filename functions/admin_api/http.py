@@ -36,19 +36,19 @@ class NotFoundError(RejectedRequestError):
 
 
 class ConflictError(RejectedRequestError):
-    """The resource has changed since the caller read it."""
+    """The resource's current state does not permit the request."""
 
 
 # -- request bodies ---------------------------------------------------------------------------------------------------
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Fits a payload of 256 KiB even if each of its characters is escaped."""
+"""Maximum body size. A payload of 256 KiB fits even if every character is escaped."""
 JSON = "application/json"
 NOT_AN_OBJECT = "The body must be a JSON object."
 LIST_NOT_ALLOWED = 'The body must be a JSON object. Put the list in a field, such as {"job_ids": ["..."]}.'
 DUPLICATE_NAMES = "The body must be a JSON object with unique field names."
 _JSON_MEDIA_TYPES = {"", JSON, "application/x-www-form-urlencoded"}
-"""Accepted media types. curl declares the last one by default; no route accepts forms."""
+"""Accepted media types. curl sends the last one by default; no route accepts forms."""
 
 
 class UnreadableError(RejectedRequestError):
@@ -78,13 +78,13 @@ def _parse_whole_number(value: object) -> object:
 
 
 WholeNumber = BeforeValidator(_parse_whole_number)
-"""Integer as in JSON Schema: 5 or 5.0, but not text. List it after the bounds of the number."""
+"""Integer as defined by JSON Schema: accepts 5 and 5.0, but not text. In `Annotated`, list it after the bounds."""
 
 
 def normalize_body(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the event with its body as text, declared as JSON.
 
-    The gateway encodes bodies of other media types in base64. The body of a GET has no meaning and is dropped.
+    The gateway encodes bodies of other media types in base64. The body of a GET request has no meaning and is dropped.
 
     Raises:
         UnreadableError: the body is not text, is too large (BodyTooLargeError) or is not declared as JSON
@@ -114,7 +114,8 @@ def read_json(text: str) -> Any:
     """Parse a body. Every route with a body requires an object.
 
     Raises:
-        json.JSONDecodeError: it is not an object. Powertools handles only this error, and returns its message.
+        json.JSONDecodeError: the body is not an object with unique field names. Powertools handles only this error
+            class, and passes the message on.
     """
     try:
         body = from_json(text, allow_inf_nan=False)
@@ -130,7 +131,7 @@ def read_json(text: str) -> Any:
 
 
 def _reject_duplicate_names(members: Sequence[tuple[str, Any]]) -> None:
-    """Reject duplicate names, because other parsers may use a different one of the values."""
+    """Reject duplicate names, because parsers differ in which of the values they use."""
     if len({name for name, _ in members}) < len(members):
         raise ValueError
 
@@ -141,7 +142,7 @@ _INVALID_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
 def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str | None:
-    """Return the cursor of the page after `position`: a time or a number, and an id."""
+    """Return the cursor of the page after `position`, which is a time or a number, and an id."""
     if position is None:
         return None
     at, id_ = position
@@ -152,7 +153,7 @@ def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str |
 def split_page(
     rows: Sequence[T], limit: int, position: Callable[[T], tuple[datetime, UUID | str]]
 ) -> tuple[Sequence[T], str | None]:
-    """Return the first `limit` of up to `limit` + 1 items, and the cursor of the next page."""
+    """Return the first `limit` rows and the cursor of the next page. `rows` has up to `limit` + 1 rows."""
     page = rows[:limit]
     return page, encode_cursor(position(page[-1]) if len(rows) > limit else None)
 
@@ -162,10 +163,10 @@ def decode_cursor(text: str | None) -> PageCursor | None: ...
 @overload
 def decode_cursor(text: str | None, parse_id: Callable[[str], T]) -> tuple[datetime, T] | None: ...
 def decode_cursor(text: str | None, parse_id: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
-    """Decode a cursor, if any; `parse_id` parses its id.
+    """Decode a cursor; None stays None. `parse_id` parses the id in the cursor.
 
     Raises:
-        RejectedRequestError: it is invalid.
+        RejectedRequestError: the cursor is invalid.
     """
     if text is None:
         return None
@@ -180,10 +181,10 @@ def decode_cursor(text: str | None, parse_id: Callable[[str], Any] = UUID) -> tu
 
 
 def decode_number_cursor(text: str | None) -> tuple[float, UUID] | None:
-    """Decode the cursor, if any, of a list that is ordered by a number.
+    """Decode the cursor of a list that is ordered by a number; None stays None.
 
     Raises:
-        RejectedRequestError: it is invalid.
+        RejectedRequestError: the cursor is invalid.
     """
     if text is None:
         return None
@@ -197,12 +198,12 @@ def decode_number_cursor(text: str | None) -> tuple[float, UUID] | None:
 
 
 def _split_cursor(cursor: str) -> tuple[str, str]:
-    """Split a cursor into key and id. Raises ValueError."""
+    """Split a cursor into key and id. Raises ValueError if the cursor is invalid."""
     key, id_ = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split("|")
     return key, id_
 
 
-# -- entity tags (RFC 9110, 8.8.3): strong ones name a version, weak ones hash a response -----------------------------
+# -- entity tags (RFC 9110, 8.8.3): strong tags name a version, weak tags hash a response --------------------------
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\U0010ffff]*")')
 _STRONG = re.compile(r'"(\d{1,18})"')
@@ -215,12 +216,12 @@ class PreconditionRequiredError(RejectedRequestError):
 
 
 def etag(version: int | str) -> str:
-    """Return the tag of a version."""
+    """Return the strong entity tag of a version."""
     return f'"{version}"'
 
 
 def is_current(if_none_match: str | None, version: int | str) -> bool:
-    """Return whether If-None-Match contains this version, compared weakly, or is an asterisk."""
+    """Return whether If-None-Match contains this version (weak comparison) or is an asterisk."""
     return _matches_tag(if_none_match, etag(version))
 
 
@@ -248,28 +249,29 @@ def add_etag(event: Mapping[str, Any], response: dict[str, Any]) -> dict[str, An
 
 
 def sent_version(if_match: str | None) -> int | None:
-    """Return the version in If-Match; None if it is absent or an asterisk.
+    """Return the version in If-Match; None if the header is absent or an asterisk.
 
     Raises:
-        VersionConflictError: it contains no version.
+        VersionConflictError: the header contains no version.
     """
     return None if if_match is None or if_match.strip() in {"", "*"} else required_version(if_match)
 
 
 def required_version(if_match: str | None) -> int:
-    """Return the version in If-Match; of several, the newest, because versions only grow.
+    """Return the version in If-Match, or the highest of several, because versions only increase.
 
     Raises:
-        PreconditionRequiredError: it is absent. An asterisk would change a version that the caller has not read.
-        VersionConflictError: it contains no version.
+        PreconditionRequiredError: the header is absent, or an asterisk, which would match a version that the caller
+            has not read.
+        VersionConflictError: the header contains no version.
     """
     if if_match is None or if_match.strip() in {"", "*"}:
-        raise PreconditionRequiredError("If-Match is required: the ETag of the resource as you read it.")
+        raise PreconditionRequiredError("If-Match is required. Send the ETag of the version that you read.")
     versions = [
         int(version) for tag in if_match.split(",") for version in _STRONG.findall(tag) if tag.strip()[0] == '"'
     ]
     if not versions:
-        raise VersionConflictError("If-Match must be the ETag of the resource as you read it.")
+        raise VersionConflictError("If-Match must be the ETag of the version that you read.")
     return max(versions)
 
 
@@ -278,10 +280,10 @@ def required_version(if_match: str | None) -> int:
 MEDIA_TYPE = "application/problem+json"
 GATEWAY_MEDIA_TYPE = JSON
 GATEWAY_STATUSES = (401, 403, 413, 429, 500, 503, 504)
-"""Statuses that the gateway may return for any request: no valid token, a body over 10 MB, an exceeded rate limit, and
-a function that fails, is at its concurrency limit or times out."""
+"""Statuses that the gateway may return for any request: invalid token, body over 10 MB, rate limit exceeded, function
+failed, at its concurrency limit or timed out."""
 COMMON_STATUSES = (401, 403, 500, 503)
-"""Statuses of any route: an invalid token, a missing role, an internal error, no database."""
+"""Statuses that any route may return: an invalid token, a missing role, an internal error, an unavailable database."""
 
 STATUS_DESCRIPTIONS = {
     400: "The body is not valid JSON.",
@@ -289,13 +291,13 @@ STATUS_DESCRIPTIONS = {
     403: "The token does not permit this request.",
     404: "The resource does not exist, or the caller may not view it.",
     405: "The path does not support this method. `Allow` lists the supported methods.",
-    409: "The current state of the resource does not permit this request.",
+    409: "The resource's current state does not permit this request.",
     412: "The resource has changed: `If-Match` does not match its current version.",
     413: "The request is too large.",
     415: "The media type of the body is not JSON.",
     422: "The request is invalid. `detail` gives the reason.",
     428: "`If-Match` is required, with the ETag of the resource.",
-    429: "Too many requests. Retry after the seconds in `Retry-After`, or after a second if it is missing.",
+    429: "Too many requests. Retry after the seconds in `Retry-After`, or after one second if it is missing.",
     500: "Internal error. If the response comes from the gateway, the request may have been carried out.",
     503: "Temporarily unavailable. Retry after the seconds in `Retry-After`. If the response comes from the gateway, "
     "the header is missing and the request may have been carried out.",
@@ -312,7 +314,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    """Explanation for people."""
+    """Human-readable explanation."""
 
 
 class GatewayError(BaseModel):
@@ -328,7 +330,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 
 def problem_response(status: int) -> dict[str, Any]:
-    """Return the OpenAPI response of a problem."""
+    """Return the OpenAPI response for a problem with this status."""
     content = {
         media_type: {"schema": {"$ref": f"#/components/schemas/{content['model'].__name__}"}}
         for media_type, content in _models(status, from_api=True).items()
@@ -339,7 +341,8 @@ def problem_response(status: int) -> dict[str, Any]:
 def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[int, OpenAPIResponse]:
     """Return the OpenAPI responses of a route: successes and problems.
 
-    `success` maps a status to its model (None: no body) and a sentence. COMMON_STATUSES and GATEWAY_STATUSES are added.
+    `success` maps a status to a model (None for no body) and a description. COMMON_STATUSES and GATEWAY_STATUSES are
+    added.
     """
     documented: dict[int, Any] = {
         status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
@@ -364,7 +367,7 @@ def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[in
 
 
 def _models(status: int, *, from_api: bool) -> dict[str, dict[str, type[BaseModel]]]:
-    """Return the models of a status by media type."""
+    """Return the response models for a status, by media type."""
     models: dict[str, dict[str, type[BaseModel]]] = {}
     if from_api:
         models[MEDIA_TYPE] = {"model": Problem}

@@ -1,4 +1,4 @@
-"""Runs the next steps of operations every minute."""
+"""Handler of the worker `bulk`, which runs the next steps of operations every minute."""
 
 from functools import cache
 from typing import Any
@@ -32,6 +32,6 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG0
 
     Raises:
         DatabaseUnavailableError: the next run continues.
-        RuntimeError: operations failed. The others continued, and the log has the reasons.
+        RuntimeError: some operations failed. All others continued. The log has the reasons.
     """
     return function().run(lambda: context.get_remaining_time_in_millis() / 1000)

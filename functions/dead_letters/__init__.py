@@ -1,1 +1,1 @@
-"""Worker `dead_letters`: settles messages of the dead-letter queues."""
+"""Worker `dead_letters`: settles messages in dead-letter queues."""

@@ -1,4 +1,4 @@
-"""Settles messages of dead-letter queues.
+"""Settles messages in dead-letter queues.
 
 A message is returned to the worker's queue if attempts are left. Otherwise, it becomes a dead letter.
 """
@@ -32,7 +32,7 @@ from counterfoil.tasks.store import read_task_message
 
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
-"""Maximum returns of a revision from a dead-letter queue after its first attempt."""
+"""Maximum number of times that a revision is returned from a dead-letter queue after its first attempt."""
 UNATTEMPTED_WAIT, MAX_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
 """First and longest delay of work items that are returned without an attempt. Each return doubles the delay.
 
@@ -40,7 +40,7 @@ A release that crashes at startup sends all queued messages to the dead-letter q
 so the number of returns is not limited.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
-"""Suffix of the names of dead-letter queues."""
+"""Suffix of dead-letter queue names."""
 TIMEOUT_SECONDS = timedelta(days=13)
 """Maximum age of an unsettled message. SQS deletes it a day later."""
 READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_event, "tasks": read_task_message}
@@ -49,13 +49,13 @@ READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """The work item is in progress in another process: keep the message, invisible for some seconds."""
+    """The work item is in progress in another process. Its message stays hidden for `seconds`."""
 
     seconds: float
 
 
 class Archiver:
-    """Settles messages of dead-letter queues.
+    """Settles messages in dead-letter queues.
 
     A message may be deleted only when `process` has returned None.
     """
@@ -76,7 +76,7 @@ class Archiver:
         self._worker_policies = worker_policies
 
     def process(self, worker: str, record: SQSRecord) -> RetryAfter | None:
-        """Settle one message of the dead-letter queue of `worker`. The result is committed on return.
+        """Settle one message from the dead-letter queue of `worker`. The result is committed on return.
 
         Raises:
             UnsupportedSchemaError: the message requires a newer release.
@@ -104,7 +104,7 @@ class Archiver:
     def _record_invalid(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_ours: bool) -> None:
         """Record a dead letter with the message itself, because its work item is unknown.
 
-        The payload of a valid task message is omitted, because the row of the task contains it.
+        The payload of a valid task message is omitted, because the task's row contains it.
         """
         worker, body = kind.worker, strip_payload(kind, record.body) if is_ours else record.body
         # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.
@@ -131,7 +131,7 @@ class Archiver:
             with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
                 if parsed.register is not None:
                     parsed.register(connection, now)
-                # Each work item once, in the locking order of claims.
+                # Settle each work item once, in the order in which claims lock rows.
                 for message in sorted(set(parsed.messages), key=lambda message: message.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
                     if isinstance(outcome, RetryAfter):

@@ -1,4 +1,4 @@
-"""Dead letters: consumes messages of all dead-letter queues."""
+"""Handler of the worker `dead_letters`, which consumes the messages in all dead-letter queues."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -21,11 +21,11 @@ from functions.dead_letters.archiver import Archiver
 logger = Logger()
 
 UNKNOWN = "unknown"
-"""Worker name in metrics of an unknown queue."""
+"""Worker name in metrics about an unknown queue."""
 
 
 class StillRunningError(TransientError):
-    """The work item of the message is in progress in another process."""
+    """The message's work item is in progress in another process."""
 
 
 class OutOfTimeError(TransientError):
@@ -43,9 +43,9 @@ class _Function:
         self._archiver = Archiver(database, outbox, retry.redeliver_policy(settings), database.now, worker_policies)
 
     def protect(self, event: dict[str, Any]) -> None:
-        """Extend the visibility timeouts of the batch first.
+        """Extend the visibility timeouts of the batch before its messages are settled.
 
-        If this fails, messages may only be received twice.
+        A failure is harmless: messages may be received twice.
         """
         now = datetime.now(UTC)
         by_queue: dict[str, list[ReceivedMessage]] = {}
@@ -56,7 +56,7 @@ class _Function:
             Visibility(url).protect(records, self.settings.min_visibility_seconds, now)
 
     def archive(self, record: SQSRecord, lambda_context: Any) -> None:
-        """Settle one message, or raise so that it stays in its queue.
+        """Settle one message. If this raises an error, the message stays in its queue.
 
         Failures are counted here, because Lambda has no metric for single messages. A work item in progress is not a
         failure.

@@ -1,1 +1,1 @@
-"""Worker `diagnostics`: three-way matches of clusters."""
+"""Worker `diagnostics`: performs the three-way match of a cluster."""

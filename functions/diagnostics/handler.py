@@ -1,4 +1,4 @@
-"""Diagnostics: clusters in, variances out."""
+"""Handler of the worker `diagnostics`, which compares the documents of clusters."""
 
 from functools import cache
 from typing import Any

@@ -1,1 +1,1 @@
-"""Worker `document_output`: delivers results to the destinations of their tenant."""
+"""Worker `document_output`: delivers results to a tenant's destinations."""

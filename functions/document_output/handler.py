@@ -1,4 +1,4 @@
-"""Document output: results in, deliveries to webhooks and S3 out."""
+"""Handler of the worker `document_output`, which delivers results to webhooks and S3."""
 
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ def _deliver(attempt: TenantAttempt) -> Outcome:
 
 @cache
 def dependencies(database: Database) -> OutputDependencies:
-    """Return the clients and circuit breakers of this function. Breakers cache their state briefly."""
+    """Return this function's clients and circuit breakers. Breakers cache their state briefly."""
     config = settings()
     egress = Egress(config.webhook_allowlist) if config.webhooks_enabled else None
     return OutputDependencies(Breakers.from_settings(config, database), egress, config.uploads_bucket)

@@ -16,7 +16,7 @@ from counterfoil.webhooks.payload import SIGNATURE_HEADER, OutputJob, export_fil
 from functions.document_output.limiter import DestinationLimiter
 
 MIN_SECONDS_LEFT = 2.0
-"""Minimum remaining time for a call."""
+"""Minimum time left to start a call."""
 USER_AGENT = "Counterfoil"
 
 
@@ -28,7 +28,7 @@ class OutputDependencies:
     egress: Egress | None
     """None if the deployment has no internet access for webhooks."""
     bucket: str | None
-    """Bucket of exports."""
+    """Bucket for exports."""
     limiter: DestinationLimiter = field(default_factory=DestinationLimiter)
 
 
@@ -95,7 +95,9 @@ def _call(
             "Deploy with -c enableWebhooks=true, then retry."
         )
     if not secrets:
-        raise InvalidSettingsError(f"The destination '{destination.name}' has no secret. Rotate it to create one.")
+        raise InvalidSettingsError(
+            f"The destination '{destination.name}' has no secret. Rotate the secret to create one."
+        )
     seconds = attempt.deadline.remaining()
     if seconds < MIN_SECONDS_LEFT:
         raise CancelledError("Canceled before the call because the invocation is about to end")

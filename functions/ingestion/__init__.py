@@ -1,1 +1,1 @@
-"""Ingestion: from a document's file to its structured data."""
+"""Worker `ingestion`: extracts structured data from a document's file."""

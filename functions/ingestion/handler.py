@@ -1,4 +1,4 @@
-"""Ingestion: documents in, structured data out."""
+"""Handler of the worker `ingestion`, which extracts structured data from documents."""
 
 from functools import cache, partial
 from typing import Any
@@ -34,7 +34,7 @@ def language_model(database: Database) -> Llm:
 
 
 def ocr(database: Database) -> Ocr:
-    """Return the OCR service. Textract is the only value of the setting OCR."""
+    """Return the OCR service. Textract is the only value of the setting OCR_PROVIDER."""
     return Textract(breakers(database))
 
 

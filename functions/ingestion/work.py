@@ -48,11 +48,11 @@ class _Document:
     file: File
     name: str
     content_hash: bytes
-    """Content hash of the file that contains its pages; for a child, the parent's."""
+    """Content hash of the document's file; for a child, of the parent's file."""
     root: UUID
-    """Id of the document with that file: the parent of a child, else the document itself."""
+    """Id of the document with that file: the parent of a child, otherwise the document itself."""
     first_page: int
-    """First page in that file, from 1."""
+    """Number of the document's first page in that file, from 1."""
     is_child: bool
     method: str | None
     """Method of the stored extraction; None if it has no data."""
@@ -95,7 +95,7 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     except CancelledError as error:
         if not cache.added:
             raise
-        # Not a failure, because each attempt leaves fewer calls for the next one.
+        # This is not a failure, because each attempt leaves fewer calls for the next attempt.
         message = f"Out of time after {cache.added} calls about the pages. The next attempt makes the remaining calls"
         raise DeferredError(message, until=attempt.now()) from error
 
@@ -157,7 +157,7 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
 
 
 def _missing_model_reason(model: CachedLlm | None) -> str | None:
-    """Return why no language model contributed, as a sentence; None if one could have contributed."""
+    """Return a sentence on why no language model contributed; None if a model was available."""
     return (
         "No language model is configured, unlike for the previous extraction." if model is None else model.skip_reason
     )
@@ -166,11 +166,11 @@ def _missing_model_reason(model: CachedLlm | None) -> str | None:
 def _reason_to_keep_previous(
     extraction: ExtractionResult, document: _Document, without_model: str | None
 ) -> str | None:
-    """Return the reason why an extraction must not replace the stored one; None if it may.
+    """Return the reason why an extraction must not replace the stored extraction; None if it may.
 
-    An extraction without data may replace it if it found a document type without data. Results of rules alone do not
-    replace data from a language model, because the model may only be unavailable. The same applies to data
-    from OCR that is unavailable now.
+    An extraction without data may replace stored data if it found a document type without data. Results from rules
+    alone do not replace data from a language model, because the model may be only temporarily unavailable. The same
+    applies to data from OCR.
     """
     if document.method is None:
         return None
@@ -194,9 +194,9 @@ _MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
 def _match_again(connection: Connection, attempt: TenantAttempt) -> list[OutboxMessage]:
-    """Match a document again if it was matched before.
+    """Restart the matching of a document that was matched before.
 
-    If it can no longer be matched, it is removed from its cluster.
+    If the document can no longer be matched, matching removes it from its cluster.
     """
     ids = [id_ for (id_,) in connection.execute(_MATCHED, [attempt.work_id])]
     return _match(connection, attempt, ids)
@@ -241,7 +241,7 @@ def _split(attempt: TenantAttempt, extraction: ExtractionResult, children: Seque
 def _store_children(
     attempt: TenantAttempt, bucket: str, parent_content: bytes, parts: Sequence[Part]
 ) -> Iterator[_Child]:
-    """Extract the parts from the content of their parent and store them.
+    """Extract the parts from their parent's content and store them.
 
     A repeated attempt stores the same bytes under the same keys.
     """
@@ -269,7 +269,7 @@ NOT EXISTS (
     WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
         NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
 )"""
-# The part itself, or the document of another file with the same content.
+# A removed part: the part itself, or another file's document with the same content.
 _REMOVED = """
 SELECT FROM document_deletion deletion
 WHERE (deletion.parent_id, deletion.first_page, deletion.last_page) = (parent.id, part.first_page, part.last_page)
@@ -323,8 +323,8 @@ def _insert_children(connection: Connection, attempt: TenantAttempt, children: S
 
     Children of an earlier split of the same file remain unchanged. If that split had other boundaries, no child is
     added. A removed child is not inserted again. A part that the tenant already has from another file does not become a
-    second document. It is counted once as seen again, and belongs to this file if the other file is removed. A cover
-    page is stored but not ingested.
+    second document. It is counted once as a duplicate, and becomes a part of this file if the other file is removed.
+    A cover page is stored but not ingested.
     """
     ranges = [child.part.pages for child in children]
     values = {

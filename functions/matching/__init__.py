@@ -1,1 +1,1 @@
-"""Matching: from structured data to matches and clusters."""
+"""Worker `matching`: matches documents and maintains clusters."""

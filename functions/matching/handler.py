@@ -1,4 +1,4 @@
-"""Matching: structured data in, matches and clusters out."""
+"""Handler of the worker `matching`, which matches documents and maintains clusters."""
 
 import gc
 from functools import cache, partial

@@ -73,7 +73,7 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match the documents of one tenant in a batch that do not depend on each other. Return their effects.
+    """Match a batch of one tenant's documents that do not depend on each other. Return their effects.
 
     Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """
@@ -92,7 +92,7 @@ def match_together(
         connection, tenant_id, written.clusters, now, document_ids=written.documents
     )
     effects: dict[UUID, Effects] = {}
-    for id_, remark in written.reasons.items():  # settled in one transaction, so the first has all messages
+    for id_, remark in written.reasons.items():  # one transaction settles all, so the first has all messages
         effects[id_] = Effects(() if effects else messages, remark)
     return effects
 

@@ -14,7 +14,7 @@ from counterfoil.settings import Settings, settings
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
-"""Folder in this function's asset."""
+"""Folder of the migrations in this function's asset."""
 
 logger = Logger()
 
@@ -28,9 +28,9 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa
 
 
 def master_conninfo(settings: Settings) -> str:
-    """Return the connection string of a user who may create roles.
+    """Return the connection string for a user who may create roles.
 
-    It is DATABASE_URL, or it is built from DATABASE_HOST and the secret of that user.
+    It is DATABASE_URL, or is built from DATABASE_HOST and the user's secret.
 
     Raises:
         InvalidSettingsError: neither is set, or the secret has no user and password.

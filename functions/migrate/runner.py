@@ -27,7 +27,7 @@ LOCK = 0x436F756E746572
 WAIT_SECONDS = 300
 """Maximum wait for another run to end."""
 ROLES_ATTEMPTS = 10
-"""Attempts to prepare the roles. They belong to the whole server, so runs for two of its databases can conflict."""
+"""Maximum attempts to prepare the roles. They belong to the whole server, so runs for two databases can conflict."""
 
 _FILE = re.compile(r"\d{4}\.\w+\.sql")
 
@@ -73,8 +73,9 @@ def apply(url: str, folder: Path) -> list[str]:
     that the previous release can be deployed again.
 
     Raises:
-        MigrationError: the folder has no migrations, an applied one has changed, or a pending one precedes it.
-        CounterfoilError: mapped from psycopg. The failed migration is rolled back; earlier ones remain applied.
+        MigrationError: the folder has no migrations, an applied migration has changed, or a pending migration precedes
+            an applied migration.
+        CounterfoilError: mapped from psycopg. The failed migration is rolled back. Earlier migrations remain applied.
     """
     migrations = _read(folder)
     with _session(url, folder) as connection:
@@ -86,7 +87,7 @@ def apply(url: str, folder: Path) -> list[str]:
 
 
 def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
-    """Roll back all migrations, or those after `to`, newest first. Return their names.
+    """Roll back all migrations, or all migrations after `to`, newest first. Return their names.
 
     Raises:
         MigrationError: `to` is not applied, or a migration to roll back or its rollback is not in the folder.
@@ -160,7 +161,7 @@ def _session(url: str, folder: Path) -> Iterator[Connection]:
             _lock(connection)
             connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
             _prepare_roles(connection, (folder / "roles.sql").read_bytes())
-            # Not a startup option of the connection, because RDS Proxy rejects those.
+            # Not a startup option of the connection, because RDS Proxy rejects startup options.
             connection.execute(f"SET ROLE {OWNER}".encode())
             connection.execute(_CREATE.encode())
             yield connection

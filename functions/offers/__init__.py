@@ -1,1 +1,1 @@
-"""Offers: a day's offers for a shard of users."""
+"""Worker `offers`: computes a day's offers for a shard of users."""

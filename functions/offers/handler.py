@@ -1,4 +1,4 @@
-"""Offers: shards of users in, a day's offers out."""
+"""Handler of the worker `offers`, which computes a day's offers for shards of users."""
 
 from functools import cache, partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""One attempt at a shard: computes its offers from the pinned pool and writes them.
+"""One attempt to process a shard: computes its offers from the pinned pool and stores them.
 
 Every attempt computes the same result, because its inputs are fixed. The pool fixes people and rules, and the first
 attempt fixes the excluded people.
@@ -27,7 +27,7 @@ from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
 from counterfoil.webhooks.destinations import enqueue
 
 LATE_SHARD_DELAY = timedelta(minutes=1)
-"""Delay of shards of late or retried users while other shards of the pool are pending."""
+"""Delay for a shard of late or retried users while other shards of its pool are pending."""
 OFFERS_URL = "/api/users/{user_id}/offers?date="
 """URL of a user's offers for a date."""
 
@@ -42,7 +42,7 @@ class PoolCache:
         """Return the pool of a shard, from the cache or the database.
 
         Raises:
-            DataIntegrityError: its people were deleted or differ from the pinned ones.
+            DataIntegrityError: the pool's people were deleted or differ from the pinned people.
         """
         last = self._last
         if last is not None and last[0] == shard.pool_id:
@@ -51,27 +51,28 @@ class PoolCache:
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
-            raise DataIntegrityError("The people of the pool were deleted, so there are no candidates.")
+            raise DataIntegrityError("The pool's people were deleted, so there are no candidates.")
         if sha256(people).digest() != shard.digest:
-            raise DataIntegrityError("The people of the pool differ from the pinned ones.")
+            raise DataIntegrityError("The pool's people differ from the pinned people.")
         pool = Pool(ProfileArrays.read(people), shard.date)
         self._last = shard.pool_id, pool
         return pool
 
 
 def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
-    """Compute the offers of the users of one shard.
+    """Compute the offers for the users of one shard.
 
     Users with invalid profiles are quarantined: their jobs fail, and are retried in a separate shard with their current
     profiles. If all of them fail again, that shard becomes a dead letter.
 
     Raises:
         StaleClaimError: the shard no longer exists, or a newer claim exists.
-        DeferredError: its users are late or retried, and other shards of the pool are pending.
-        ConflictError: offers of another shard would exceed the exposure cap.
-        UnknownZoneError: its time zone is unknown.
-        NoSuchDateError: its date does not exist in the time zone.
-        DataIntegrityError: its people differ from the pinned ones, or all its quarantined users have invalid profiles.
+        DeferredError: the shard's users are late or retried, and other shards of the pool are pending.
+        ConflictError: together with offers from another shard, the exposure cap would be exceeded.
+        UnknownZoneError: the pool's time zone is unknown.
+        NoSuchDateError: the pool's date does not exist in its time zone.
+        DataIntegrityError: the pool's people differ from the pinned people, or all quarantined users of the shard have
+            invalid profiles.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         shard = store.load_shard(connection, attempt.work_id)
@@ -117,7 +118,7 @@ def _load_profiles(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[n
 def _load_exclusions(
     attempt: TenantAttempt, shard: ShardInput, rules: Rules, indexes: NDArray[np.int32]
 ) -> NDArray[Any]:
-    """Return the excluded candidates of the existing users, by index of the user.
+    """Return the excluded candidates for existing users, by user index.
 
     The first attempt of a revision stores the result for later attempts.
     """
@@ -137,8 +138,8 @@ def _load_exclusions(
 def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, rules: Rules) -> Ints | None:
     """Return the part of the exposure cap that this shard must not use, by index in the pool.
 
-    Returns None without a cap. A pinned shard has a fixed share of the cap. Late or retried users share the unused
-    remainder.
+    Returns None if there is no cap. A pinned shard has a fixed share of the cap. Late or retried users share the
+    unused remainder.
 
     Raises:
         DeferredError: other shards are pending, so the remainder is unknown.
@@ -196,7 +197,7 @@ def _results(
 
 
 def _webhook_data(shard: ShardInput, written: WriteResult) -> dict[str, Any]:
-    """Return the data of the webhook event of a shard."""
+    """Return the data of a shard's webhook event."""
     return {
         "date": shard.date.isoformat(),
         "timezone": shard.timezone,

@@ -1,4 +1,4 @@
-"""Queues due daily offers every hour, and those that an operator requests through the API."""
+"""Queues due daily offers every hour, and offers that an operator requests through the API."""
 
 from functools import cache
 from typing import Any
@@ -26,13 +26,13 @@ def function() -> Scheduler:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Queue the due pools, or those that `event` requests.
+    """Queue all due pools, or the pools that `event` requests.
 
     A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has validated it. Returns
     the date and the counts of pools, shards and people.
 
     Raises:
-        DatabaseUnavailableError: nothing was done. The next call retries.
+        DatabaseUnavailableError: nothing was done. The next invocation retries.
         UnfinishedError: some pools failed or were not processed. The others are done, and the log has the reasons.
         PermanentError: the request is invalid. See `Scheduler.run`.
     """

@@ -26,15 +26,15 @@ class InvalidRunError(PermanentError):
 
 
 class OffersRequest(BaseModel):
-    """An operator's request for the daily offers of one date in one time zone."""
+    """An operator's request for the daily offers for one date in one time zone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     day: date | None = Field(default=None, alias="date")
-    """None: the latest date whose 9:00 has passed."""
+    """Date of the offers; None for the latest date for which it is past 9:00."""
     timezone: str = Field(min_length=1, max_length=64)
     tenant: str | None = None
-    """Slug of a tenant; None: all tenants."""
+    """Slug of a tenant; None for all tenants."""
     by: str = Field(min_length=1, max_length=254)
     """The operator, for the audit trail."""
 
@@ -53,15 +53,15 @@ def _to_error(problem: ValidationProblem) -> InvalidRunError:
 
 
 MIN_SECONDS_LEFT = 30.0
-"""Minimum remaining time for a tenant or pool. The next call processes the rest."""
+"""Minimum seconds left to start a tenant or pool. The next invocation processes the rest."""
 RESERVED_SECONDS = 10
-"""Part of that time for sending messages and returning. The rest is for PostgreSQL."""
+"""Seconds of the remaining time reserved for sending messages and returning. PostgreSQL gets the rest."""
 
 logger = Logger()
 
 
 class UnfinishedError(TransientError):
-    """Some pools failed or are left. The others are done."""
+    """Some pools failed or were not processed. The others are done."""
 
 
 class Tenant(NamedTuple):
@@ -77,7 +77,7 @@ class Pool(NamedTuple):
     tenant: Tenant
     due: Due
     is_late: bool
-    """Whether the pool is already pinned, so that these people are late."""
+    """Whether the pool was pinned before these people joined."""
     people: int
 
 
@@ -97,7 +97,7 @@ class Scheduler:
     def run_due(self, time_left: TimeLeft) -> dict[str, int]:
         """Queue all due pools. Return the numbers of pools, shards and people.
 
-        Small pools come first, so that a large one does not delay the others.
+        Small pools come first, so that a large pool does not delay the others.
 
         Raises:
             DatabaseUnavailableError: nothing was done.
@@ -179,7 +179,7 @@ class Scheduler:
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Daily offers are not all queued: {len(failed)} pools failed and {unprocessed} were not processed"
+                f"Not all daily offers were queued: {len(failed)} pools failed and {unprocessed} were not processed"
             )
         return counts
 
@@ -197,7 +197,10 @@ class Scheduler:
 
     @contextmanager
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
-        """Open a transaction that times out before the invocation. A million people take most of a minute."""
+        """Open a transaction that times out before the invocation.
+
+        Pinning a million people can take most of a minute.
+        """
         with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - RESERVED_SECONDS)) as connection:
             yield connection
 
@@ -209,4 +212,4 @@ def _collect_errors(failed: list[str], **context: Any) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001  # whatever it is
         failed.append(safe_message(error))
-        logger.error("Daily offers are not queued", extra=context | {"error": failed[-1]})
+        logger.error("Daily offers were not queued", extra=context | {"error": failed[-1]})

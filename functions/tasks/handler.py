@@ -1,4 +1,4 @@
-"""Tasks: task messages in, results out."""
+"""Handler of the worker `tasks`, which runs submitted tasks."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""One attempt at a task: validates its payload, runs its type, and stores the result."""
+"""One attempt to run a task: validates the payload, runs the task type, and stores the result."""
 
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
@@ -14,10 +14,10 @@ def run_task(attempt: TenantAttempt, services: Services) -> Outcome:
 
     Raises:
         StaleClaimError: the task was canceled or superseded.
-        UnknownTypeError: its type no longer exists.
-        InvalidPayloadError: its payload is not valid for its type.
-        TooLargeError: its result is too large to store.
-        CounterfoilError: raised by the type.
+        UnknownTypeError: the task type no longer exists.
+        InvalidPayloadError: the payload is not valid for the task type.
+        TooLargeError: the result is too large to store.
+        CounterfoilError: raised by the task type.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         task_input = store.load_input(connection, attempt.work_id)
@@ -46,5 +46,5 @@ def _payload(task_input: TaskInput, bucket: str | None) -> payloads.Payload:
         return task_input.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
-    assert task_input.payload_s3_key is not None  # the row has one of the two
+    assert task_input.payload_s3_key is not None  # every row has a payload or a key
     return payloads.read(bucket, task_input.payload_s3_key)

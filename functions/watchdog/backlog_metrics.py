@@ -1,6 +1,6 @@
 """Metrics for alarms and the console: stuck work items, daily offers, and queue depths.
 
-Ages and counts of pending work items are measured here, because the message age of SQS excludes messages received three
+Ages and counts of pending work items are measured here, because SQS's message age excludes messages received three
 times and work items whose message was lost.
 """
 
@@ -24,7 +24,7 @@ STUCK_AFTER = timedelta(minutes=10)
 RATE_WINDOW = timedelta(minutes=5)
 """Window for the rate of dead letters. It spans several runs, so that a missed run hides no dead letters."""
 
-# A work item is due after its delay, or else since its message was enqueued. Resending the message changes nothing.
+# A work item is due from the end of its delay, or from the time when its message was enqueued. Resends do not count.
 # LIMIT makes PostgreSQL look up each message. Another join could read the whole outbox, with weeks of sent messages.
 _WORK = """
 SELECT {worker},
@@ -62,7 +62,7 @@ MetricsByWorker = Mapping[str, Mapping[Metric, float]]
 
 
 def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent_after: timedelta) -> MetricsByWorker:
-    """Measure and emit the metrics of each of `workers`. Return the values by worker.
+    """Measure and emit the metrics of each worker. Return the values by worker.
 
     Raises:
         DatabaseUnavailableError: nothing was measured.
@@ -101,7 +101,7 @@ def _work_query(kind: WorkKind) -> Composed:
 
 
 CHECK_INTERVAL = timedelta(hours=1)
-"""Interval between searches for duplicate offers. A new process also starts one."""
+"""Interval between searches for duplicate offers. A new process also starts with a search."""
 
 
 class OfferMetrics:
@@ -117,7 +117,7 @@ class OfferMetrics:
         """Measure and emit within `time_left` seconds. Return the values by name.
 
         Raises:
-            DatabaseUnavailableError: the next run retries. A slow search for duplicates is retried in an hour.
+            DatabaseUnavailableError: the next run retries. A slow search for duplicates is retried after an hour.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -158,7 +158,7 @@ def update_queues(
 ) -> dict[str, int]:
     """Reconcile pauses with event source mappings, and store this minute's depths and outcomes.
 
-    Returns counts: reconciled queues, minutes with new outcomes, rows of depths.
+    Returns the numbers of reconciled queues, minutes with new outcomes, and stored depths.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: see `run_all`. The next run continues.

@@ -1,21 +1,21 @@
 """Pauses queues that depend on an unavailable service, and probes the service.
 
-With an open breaker, each work item is parked, which costs a message and two transactions. If all work items of a
-queue would be parked, the watchdog disables the event source mapping of the queue instead. People also enable and
-disable mappings. A row of `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings
-are enabled again:
+While a breaker is open, each work item is parked, which costs a message and two transactions. If all work items of a
+queue would be parked, the watchdog disables the queue's event source mapping instead. People also enable and disable
+mappings. A row in `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only these mappings are
+enabled again:
 
 - The row is committed before the mapping is disabled. A crash in between leaves the status `pausing`. The next run
-  disables the mapping if it is enabled, and treats a disabled one as disabled by the watchdog.
+  disables the mapping if it is enabled, and treats a disabled mapping as disabled by the watchdog.
 - The mapping is enabled before the row is released. A crash in between leaves the status `paused` for an enabled
   mapping, and the next run releases the row.
-- A row is not released while a call of any watchdog to disable its mapping may still be in progress.
+- A row is not released while a watchdog's call to disable its mapping may still be in progress.
 - A mapping that a person enabled is not disabled again during the same outage.
 - If a person paused the queue during the outage (`counterfoil.queues`), the mapping stays disabled when the service
   recovers. The row is released, and resuming the queue enables the mapping.
 
 Lambda has no conditional updates. A person's change between the watchdog's read and its call, or while the row exists,
-cannot be detected. If a person disables a mapping then, it is enabled when the service recovers.
+cannot be detected. If a person disables a mapping in this way, it is enabled when the service recovers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,14 +37,14 @@ from counterfoil.metrics import Metric, emit
 from counterfoil.queues import lock_pause
 
 PROBE_SECONDS = 12.0
-"""Minimum remaining time for a probe."""
+"""Minimum time left to start a probe."""
 MAPPING_TIMEOUT_SECONDS = 15.0
-"""Minimum remaining time for a mapping: two calls with a timeout of 7 s each.
+"""Minimum time left to reconcile a mapping, which takes two calls with a timeout of 7 s each.
 
 A call must not outlive the run, because it could disable a mapping later.
 """
 MAX_CALL_DURATION = timedelta(minutes=2)
-"""Time after which no call can be in progress: longer than an invocation of the watchdog."""
+"""Time after which a call cannot be in progress, because it is longer than an invocation of the watchdog."""
 
 logger = Logger()
 
@@ -80,7 +80,7 @@ class DependentWorker:
 
 @dataclass(frozen=True)
 class Row:
-    """Stored state of a mapping."""
+    """Stored state of a mapping, from `breaker_mapping_pause`."""
 
     status: str
     opened_at: datetime
@@ -93,16 +93,16 @@ class Action(StrEnum):
     NOTHING = "nothing"
     PAUSE = "pause"
     NOTE = "note"
-    """The watchdog disabled it: store this and the outage."""
+    """The watchdog disabled the mapping: store this and the outage."""
     RESUME = "resume"
     RELEASE = "release"
-    """It is enabled or no longer exists: release its row."""
+    """The mapping is enabled or no longer exists: release its row."""
 
 
 def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Action:
     """Return the action for a mapping, from its state, its row, and the outage of its breaker.
 
-    `state` is one of Lambda's, or "deleted". States in transition are skipped until the next run.
+    `state` is a mapping state of Lambda, or "deleted". Mappings in transition are skipped until the next run.
     """
     is_ours = row is not None and row.status != "released"
     same_outage = row is not None and outage is not None and row.opened_at == outage.since
@@ -145,9 +145,9 @@ class PauseStep:
         pause_after: timedelta,
         workers: Mapping[UUID, str],
     ) -> None:
-        """`probes` contains a minimal call for each breaker name. The call itself uses the breaker.
+        """`probes` maps the name of a breaker to a minimal call, which itself uses the breaker.
 
-        `workers` contains the worker of each mapping. People pause queues by worker.
+        `workers` maps each mapping to its worker, because people pause queues by worker.
         """
         self._database = database
         self._breakers = breakers
@@ -162,7 +162,7 @@ class PauseStep:
 
         Raises:
             DatabaseUnavailableError: nothing was done.
-            CounterfoilError: the first error of a mapping.
+            CounterfoilError: the first error from a mapping. The other mappings were reconciled.
         """
         self._probe(time_left)
         outages = self._breakers.open_breakers()
@@ -174,7 +174,7 @@ class PauseStep:
             outage = outages.get(depends_on) if depends_on is not None else None
             try:
                 if time_left() < MAPPING_TIMEOUT_SECONDS:
-                    raise ServiceUnavailableError("Out of time. The next run reconciles it")
+                    raise ServiceUnavailableError("Out of time. The next run reconciles the mapping")
                 self._reconcile(worker, mapping, rows.get(mapping), outage, result)
             except CounterfoilError as error:
                 logger.error("An event source mapping could not be reconciled", worker=worker, error=str(error))
@@ -184,7 +184,7 @@ class PauseStep:
         return result
 
     def _probe(self, time_left: Callable[[], float]) -> None:
-        """Probe services whose breakers are due, because paused queues make no calls."""
+        """Probe services whose breakers are due for a probe, because paused workers make no calls."""
         names = {dependent.depends_on for dependent in self._dependents} & self._probes.keys()
         if not names:
             return
@@ -193,7 +193,7 @@ class PauseStep:
             if outages[name].until > self._clock():
                 continue
             if time_left() < PROBE_SECONDS:
-                logger.warning("A service was not probed: no time is left", breaker=name)
+                logger.warning("A service was not probed because time ran out", breaker=name)
                 continue
             try:
                 self._probes[name]()
@@ -201,10 +201,10 @@ class PauseStep:
                 logger.info("The probe of a service failed", breaker=name, error=safe_message(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
-        """Emit metrics of breakers that delay work items, and return their names.
+        """Emit metrics for breakers that delay work items, and return the names of these breakers.
 
         A breaker that is due for a probe is omitted, unless a worker depends on it. Breakers of tenants' destinations
-        have only a common count, because they are not shared and must not hide other services.
+        are only counted, because tenants do not share them and they must not hide other services.
         """
         depended_on = {dependent.depends_on for dependent in self._dependents}
         names = [name for name, outage in outages.items() if outage.until > self._clock() or name in depended_on]
@@ -266,7 +266,7 @@ class PauseStep:
 
 
 def _call_lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:
-    """Return a response of Lambda's API; None if it is rejected with one of these codes.
+    """Call Lambda's API and return the response; None if it rejects the call with one of `codes`.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: mapped from botocore.

@@ -1,4 +1,4 @@
-"""Watchdog step for erasures: objects of erased documents, then tenants."""
+"""Watchdog step that erases the S3 objects of erased documents, then tenants."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,9 +14,9 @@ from functions.watchdog.steps import run_all
 BATCH_SIZE = 200
 """Maximum rows of `object_erasure` per run."""
 RUN_SECONDS = 10.0
-"""Time limit per run, for objects and for tenants each."""
+"""Time limit per run for objects, and again for tenants."""
 ATTEMPT_WAIT = timedelta(minutes=1)
-"""Delay before the next check whether an attempt in progress needs the object."""
+"""Delay before the next check of whether an attempt in progress needs the object."""
 
 _DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s ORDER BY due_at LIMIT %s"
 _BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
@@ -89,7 +89,7 @@ def _erase_object(
     key: str,
     version: str | None,
 ) -> bool:
-    """Erase an object, except for versions that documents need. Return whether it is finished."""
+    """Erase an object, except for versions that documents need. Return whether the erasure is finished."""
     with maintenance_connection(database) as connection:
         row = connection.execute(_BEGIN, [id_, clock()]).fetchone()
         if row is None:

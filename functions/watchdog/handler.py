@@ -24,11 +24,11 @@ from functions.watchdog.steps import run_all
 from functions.watchdog.uploads import inventory_readers, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0
-"""Timeout of a language model probe."""
+"""Timeout for a language model probe."""
 KEY_SECONDS = 3.0
-"""Timeout for reading the API key of the language model."""
+"""Timeout for reading the language model's API key."""
 MIN_SECONDS_LEFT = 5.0
-"""Steps with less remaining time are skipped."""
+"""Minimum time left to start a step. Steps with less time are skipped."""
 RESERVED_SECONDS: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
@@ -98,7 +98,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
     """Run all steps once. Return the counts of each step.
 
     Raises:
-        RuntimeError: steps failed, or were skipped because time ran out. The others ran, and their results are logged.
+        RuntimeError: steps failed, or were skipped because time ran out. The results of all other steps are logged.
     """
     results: dict[str, Any] = {}
     failed: list[str] = []
@@ -106,7 +106,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
         time_left = partial(_time_left, context, RESERVED_SECONDS[name])
         try:
             if time_left() < MIN_SECONDS_LEFT:
-                raise OutOfTimeError("It was skipped because earlier steps took too long")
+                raise OutOfTimeError("The step was skipped because earlier steps took too long")
             results[name] = step(time_left)
         except Exception as error:  # noqa: BLE001  # any error: the other steps must still run
             logger.error("A step of the run failed", step=name, error=safe_message(error))
@@ -141,6 +141,6 @@ def _probe(config: Settings, database: Database, breakers: Breakers) -> None:
 
 
 def _time_left(context: Any, reserved: float) -> float:
-    """Return the remaining seconds of a step, minus those reserved for the following steps."""
+    """Return the seconds left for a step, without the seconds reserved for the following steps."""
     seconds: float = context.get_remaining_time_in_millis() / 1000 - reserved
     return seconds

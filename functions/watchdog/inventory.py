@@ -6,8 +6,8 @@ An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the dat
     SOURCE/ID/2026-11-24T01-00Z/manifest.checksum
     SOURCE/ID/data/UUID.csv.gz
 
-Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is a
-day old or more. It may list deleted objects, and lacks new ones.
+Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is at
+least a day old. It may list deleted objects, and does not list new objects.
 
 A data file may be larger than one run can read. The file stays open between runs. A new process reopens it and skips
 the rows that were already read.
@@ -39,7 +39,7 @@ CHUNK = 4 * 1024 * 1024
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
 MIN_SECONDS_LEFT = 2.0
-"""Minimum remaining time for a call. With less, the next run continues."""
+"""Minimum time left to start a call. If less is left, the next run continues."""
 COLUMNS = frozenset({"Key", "VersionId", "IsDeleteMarker", "Size", "LastModifiedDate"})
 
 _FOLDER = re.compile(r"/\d{4}-\d\d-\d\dT\d\d-\d\dZ/$")
@@ -70,7 +70,7 @@ class Inventory:
     """One inventory of a prefix."""
 
     manifest: str
-    """Key of its manifest."""
+    """Key of the manifest."""
     checksum: str
     """MD5 of the manifest."""
     started_at: datetime
@@ -80,7 +80,7 @@ class Inventory:
 
 
 class Inventories:
-    """Inventories of a prefix of the bucket `source`, which S3 writes to `bucket`."""
+    """Inventories of one prefix in the bucket `source`, which S3 writes to `bucket`."""
 
     def __init__(self, bucket: str, source: str, prefix: str) -> None:
         self.prefix = prefix
@@ -92,7 +92,7 @@ class Inventories:
         """Return the newest complete inventory after the manifest `after`, or None.
 
         Raises:
-            InventoryError: its manifest is damaged.
+            InventoryError: the manifest is damaged.
             ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 is unavailable.
         """
         listing = self._list(time_left, Prefix=self._folder, Delimiter="/")

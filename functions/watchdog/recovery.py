@@ -24,17 +24,17 @@ QUEUE_RETENTION = timedelta(days=10)
 MAX_VISIBILITY = timedelta(hours=12)
 """Maximum visibility timeout of SQS, assumed for a queue that does not respond."""
 VISIBILITY_TIMEOUT_MULTIPLE = 3
-"""Visibility timeouts to wait before due work items are resent while their queues hold messages."""
+"""Number of visibility timeouts to wait before due work items are resent while their queues hold messages."""
 MAX_RESENDS = 1000
-"""Maximum messages resent per run and worker while its queues are empty."""
+"""Maximum messages resent per run and worker while the worker's queues are empty."""
 MAX_RESENDS_BUSY = 100
-"""The same while its queues hold messages, because most resends are then duplicates."""
+"""Maximum messages resent per run and worker while the queues hold messages, because most resends are duplicates."""
 MAX_OUTBOX_QUERIES = 10
 """Maximum outbox queries per run, each for another thousand rows per worker."""
 REQUEST_TIMEOUT_SECONDS = 2.0
-"""Timeout for the depth of one queue."""
+"""Timeout for requesting the depth of one queue."""
 DEPTHS_TIMEOUT_SECONDS = 4.0
-"""Time limit for the depths of all queues."""
+"""Time limit for requesting the depths of all queues."""
 DEPTHS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -72,9 +72,9 @@ class RecoveryResult:
     """Result of a run."""
 
     sent: int
-    """Messages sent from the outbox that were overdue."""
+    """Number of overdue messages sent from the outbox."""
     resent: Mapping[str, int]
-    """Messages resent, by worker."""
+    """Number of messages resent, by worker."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Watchdog:
         self._clock = clock
 
     def run(self, time_left: TimeLeft | None = None) -> RecoveryResult:
-        """Run once. When `time_left` runs out, the rest is left for the next run.
+        """Run recovery once. When `time_left` runs out, the next run continues.
 
         Raises:
             DatabaseUnavailableError: nothing was recovered.
@@ -111,7 +111,7 @@ class Watchdog:
         sent = 0
         for _ in range(MAX_OUTBOX_QUERIES):
             if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
-                logger.warning("Out of time: the next run sends the rest", sent=sent)
+                logger.warning("Out of time: the next run sends the remaining messages", sent=sent)
                 break
             latest = self._outbox.send_unsent(created_before=unsent_before, time_left=time_left)
             sent += latest
@@ -120,18 +120,19 @@ class Watchdog:
         return RecoveryResult(sent, resent)
 
     def _resend(self, kind: WorkKind, depth_time_left: TimeLeft | None) -> int:
-        """Enqueue lost messages again, and emit their number.
+        """Enqueue lost messages again. Emit and return their number.
 
-        If the queues are empty, the messages of due work items are lost. They are resent when they were last sent
-        RESEND_AFTER_SECONDS ago.
+        If the queues are empty, the messages of due work items are lost. They are resent
+        RESEND_AFTER_SECONDS after they were last sent.
 
-        If the queues hold messages, SQS does not show which ones. Work items then wait for
+        If the queues hold messages, SQS does not show which messages. In this case, work items wait for
         `VISIBILITY_TIMEOUT_MULTIPLE` visibility timeouts, in which SQS redelivers messages that a worker dropped. Each
         resend without effect doubles the wait, up to the retention, and a run resends at most `MAX_RESENDS_BUSY`. So a
         backlog of 100,000 messages grows by at most 100 per minute, and at most eight times per message in ten days.
         The oldest messages are resent first, and a lost message soon becomes one of the oldest.
 
-        Workers do not receive from a paused queue. If it holds messages, its work items wait for the retention.
+        Workers do not receive from a paused queue. If a paused queue holds messages, its work items wait
+        until the queue's retention has passed.
         """
         now = self._clock()
         retry_url = self._settings.retry_queue_urls.get(kind.worker)
@@ -177,7 +178,7 @@ class Watchdog:
 
     @staticmethod
     def _request_state(worker: str, url: str, depth_time_left: TimeLeft | None) -> QueueState | None:
-        """Return the depth of a queue; None if it does not respond in time."""
+        """Return the state of a queue; None if SQS does not respond in time."""
         if depth_time_left is not None and depth_time_left() <= 0:
             logger.warning("Out of time: the depth of a queue was not requested", worker=worker)
             return None

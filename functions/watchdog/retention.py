@@ -1,7 +1,7 @@
 """Deletes rows, closed dead letters and task payloads when their retention expires.
 
 Each statement deletes a bounded number of the oldest rows, using an index. So a late run, or the first run after a long
-pause, takes no longer than others. The audit trail of dead letters is append-only and not affected.
+pause, takes no longer than any other run. The audit trail of dead letters is append-only and not affected.
 
 Task payloads in S3 are listed in PostgreSQL before they are written, and in the transactions that delete tasks
 (migrations/0012.tasks.sql). So the bucket is never searched. Failed deletions are retried.
@@ -22,26 +22,26 @@ from counterfoil.tasks import payloads
 from functions.watchdog.steps import run_all
 
 OUTBOX_RETENTION = timedelta(days=14)
-"""For sent messages. It is longer than the retention of a queue."""
+"""Retention of sent messages. It is longer than the retention of a queue."""
 CALL_RETENTION = timedelta(days=400)
-"""For the costs of language model calls: 13 months. The database hides newer rows from the watchdog."""
+"""Retention of language model call costs: 13 months. The database hides newer rows from the watchdog."""
 ATTEMPT_RETENTION = timedelta(days=90)
-"""For attempts. The database prevents earlier deletion."""
+"""Retention of attempts. The database prevents earlier deletion."""
 TASK_RETENTION = timedelta(days=90)
-"""For succeeded and canceled tasks. The database prevents earlier deletion."""
+"""Retention of succeeded and canceled tasks. The database prevents earlier deletion."""
 SESSION_RETENTION = TASK_RETENTION
-"""For conversations, since their last message. The database hides newer ones from the watchdog."""
+"""Retention of conversations after their last message. The database hides newer conversations from the watchdog."""
 OFFERS_RETENTION = timedelta(days=90)
-"""For offers, their jobs and their pools. The database prevents earlier deletion. The profiles of people in a pool are
-deleted a week after its date."""
+"""Retention of offers, their jobs and their pools. The database prevents earlier deletion. The profiles of people in a
+pool are deleted a week after its date."""
 BATCH_SIZE = 10_000
-"""Maximum rows per table and run: about 14 million a day."""
+"""Maximum rows deleted per table and run: about 14 million a day."""
 MAX_SESSIONS = 100
-"""Maximum conversations per run, with all their messages."""
+"""Maximum conversations deleted per run, with all their messages."""
 MAX_JOBS = 2_000
-"""Maximum jobs of users per run, with all their offers: about 3 million a day."""
+"""Maximum users' jobs deleted per run, with all their offers: about 3 million a day."""
 MAX_SHARDS = 20
-"""Maximum shards per run. Each has ten thousand people, and at least a megabyte."""
+"""Maximum shards cleared per run. Each has ten thousand people, and at least a megabyte."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -53,7 +53,7 @@ DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR
                               ORDER BY ended_at LIMIT %s)
 """
 # Conversations with pending messages are excluded. The policy checks again for concurrent use. A trigger
-# deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
+# deletes the payloads of a conversation's tasks (migrations/0012.tasks.sql). Failed tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
     SELECT id FROM chat_session s WHERE last_used_at < %s AND NOT EXISTS (
@@ -80,18 +80,18 @@ class DeletedRows:
     chat_session: int
     """Conversations, including their messages."""
     matchmaking_jobs: int
-    """Jobs of users, including their offers."""
+    """Users' jobs, including their offers."""
     offer_pool: int
     """Pools, including their shards."""
     offer_shard: int
-    """Shards whose people were deleted. The rest of a shard is retained longer."""
+    """Shards whose people were deleted. Their other data is retained longer."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int = BATCH_SIZE) -> DeletedRows:
     """Delete rows whose retention has expired. `database` must connect as counterfoil_maintenance.
 
     Raises:
-        StepsFailedError, DatabaseUnavailableError: the next run deletes the rest. See `run_all`.
+        StepsFailedError, DatabaseUnavailableError: the next run deletes the remaining rows. See `run_all`.
     """
     now = clock()
 
@@ -135,7 +135,7 @@ def delete_payloads(
     Returns the number of deleted payloads.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The rest is retried.
+        ServiceUnavailableError, RejectedRequestError: S3 did not delete all payloads. The next run retries.
         InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
         DatabaseUnavailableError: the next run retries the deletions.
     """

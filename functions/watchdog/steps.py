@@ -1,4 +1,4 @@
-"""Runs independent steps: each step runs, even if earlier ones fail."""
+"""Runs independent steps: each step runs, even if earlier steps fail."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,20 +8,20 @@ from aws_lambda_powertools import Logger
 from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
 
 MAX_DATABASE_FAILURES = 2
-"""Skip the rest after this many consecutive steps without a database connection."""
+"""Number of consecutive steps without a database connection after which the remaining steps are skipped."""
 
 logger = Logger()
 
 
 class StepsFailedError(TransientError):
-    """Some steps failed. The others ran.
+    """Some steps failed. All other steps ran.
 
     The message names the failed steps, and the log has the reasons.
     """
 
 
 def run_all(steps: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[str, int]:
-    """Run all steps. Return the count of each, or the counts of its nested steps.
+    """Run all steps. Return the count of each step, or the counts of its nested steps.
 
     Raises:
         StepsFailedError: some steps failed.

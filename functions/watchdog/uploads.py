@@ -1,8 +1,8 @@
 """Reconciles uploads and mail in S3 with acquisition jobs.
 
-A job is created when its S3 event is first claimed. If the event is lost before, the object has no job: the queue was
-purged or was paused beyond its retention, or S3 did not send the event. Job ids are derived from bucket, key and
-version, so that a late event finds the same job and adds its sequencer.
+A job is created when its S3 event is first claimed. An object has no job if its event is lost before that: because the
+queue was purged or was paused for longer than its retention, or because S3 did not send the event. Job ids are derived
+from bucket, key and version, so that a late event finds the same job and adds its sequencer.
 
 Jobs are created even if events may still be queued, because SQS does not show which events a queue holds.
 `UploadsWithoutEvent` counts a job only when its event can no longer arrive.
@@ -35,13 +35,13 @@ from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.steps import run_all
 
 VERSIONS_PER_CALL = 1000
-"""Versions per call: the maximum of S3."""
+"""Object versions per call, the maximum that S3 returns."""
 MAX_CALLS = 10
-"""Calls per run and prefix: 14.4 million versions a day."""
+"""Maximum calls per run and prefix, which cover 14.4 million versions a day."""
 LISTING_INTERVAL = timedelta(minutes=5)
 """Minimum interval between the starts of two listings."""
 MIN_AGE_WITHOUT_EVENT = timedelta(minutes=15)
-"""Minimum age of jobs that count as without an event. The archiver registers events in the DLQ earlier."""
+"""Minimum age of a job that counts as having no event. The archiver registers events in the DLQ before this age."""
 PREFIX_SECONDS = 5.0
 """Time limit per run and prefix."""
 
@@ -78,7 +78,7 @@ SELECT id, tenant_id, revision, send_number FROM acquisition_job
 WHERE id = ANY(%s) AND status = 'pending' AND attempts = 0 ORDER BY id
 """
 _COUNTED_UNTIL = "SELECT counted_until FROM upload_event_check WHERE bucket = %s"
-# Excludes the jobs of tenants for a mail, because they are derived from the mail's own job.
+# Excludes the tenants' jobs for an email, because they are created from the email's own job.
 _WITHOUT_EVENT = """
 SELECT count(*) FROM acquisition_job
 WHERE bucket = %(bucket)s AND sequencer IS NULL AND (tenant_id IS NULL OR key LIKE %(uploads)s)
@@ -94,7 +94,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class _Listing:
-    """Progress of the listing of a prefix."""
+    """Progress of listing a prefix."""
 
     key_marker: str | None
     version_marker: str | None
@@ -105,14 +105,14 @@ class _Listing:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Progress of the inventories of a prefix."""
+    """Progress of reading a prefix's inventories."""
 
     manifest: str | None
     """None before the first inventory."""
     checksum: str | None
     files_read: int
     rows_read: int
-    """Rows read of the next file."""
+    """Number of rows read from the next file."""
     started_at: datetime
     """Time at which S3 started the inventory."""
     is_complete: bool
@@ -128,14 +128,14 @@ def reconcile_uploads(
     is_queue_empty: Callable[[], bool],
     inventories: Sequence[Inventories] = (),
 ) -> int:
-    """Create the missing jobs of objects older than `lost_after`. Return their number.
+    """Create missing jobs for objects older than `lost_after`. Return the number of created jobs.
 
-    Reads `inventories`, one for each prefix, or lists the bucket without them. `is_queue_empty` returns whether the
-    queue of S3 events is empty; False if unknown. `database` must connect as counterfoil_maintenance.
+    Reads `inventories`, one for each prefix. If it is empty, lists the bucket instead. `is_queue_empty` returns whether
+    the queue of S3 events is empty; False if unknown. `database` must connect as counterfoil_maintenance.
 
     Raises:
         StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run retries.
-        DatabaseUnavailableError: the next run reads the page again.
+        DatabaseUnavailableError: the database is unavailable. The next run reads the page again.
     """
     if bucket is None:  # nothing can be uploaded
         return 0
@@ -151,9 +151,9 @@ def reconcile_uploads(
 
 
 def inventory_readers(bucket: str | None, source: str | None) -> Sequence[Inventories]:
-    """Return the inventories of `source` in `bucket`, one for each prefix.
+    """Return the inventories of the bucket `source` that S3 writes to `bucket`, one for each prefix.
 
-    Empty if the deployment has no S3 Inventory.
+    The result is empty if the deployment has no S3 Inventory.
     """
     if bucket is None or source is None:
         return []
@@ -196,10 +196,10 @@ class _Run:
         return 0 if since is None else (self._clock() - since).total_seconds()
 
     def count_without_event(self, is_queue_empty: bool) -> int:
-        """Count each job whose event can no longer arrive, once.
+        """Return the number of jobs whose event can no longer arrive. Each job is counted once.
 
-        An event that is neither registered nor queued is lost. Under load, queues are rarely empty. Then a job counts
-        after the retention of the queue.
+        An event that is neither registered nor queued is lost. Under load, queues are rarely empty, so jobs are counted
+        only after the queue's retention.
         """
         now = self._clock()
         until = now - (MIN_AGE_WITHOUT_EVENT if is_queue_empty else QUEUE_RETENTION)
@@ -308,7 +308,7 @@ class _Run:
         return lost, len(rows)
 
     def _list_versions(self, key: str) -> set[str]:
-        """Return the version ids of `key`; none if its newest version is a delete marker."""
+        """Return the version ids of `key`; an empty set if the newest version is a delete marker."""
         version_ids: set[str] = set()
         marker: dict[str, str] = {}
         while True:
@@ -380,15 +380,15 @@ class _Run:
     def _deleted_keys(self, page: Mapping[str, Any], before: str | None) -> set[str]:
         """Return the keys of a page whose newest version is a delete marker.
 
-        S3 returns the versions of a key newest first. The key `before`, with which the last page ended, may continue on
-        this page, so its newest version is looked up.
+        S3 returns the versions of a key newest first. The previous page ended with the key `before`, whose versions may
+        continue on this page. So its newest version is looked up.
         """
         pages = [page] if before is None else [page, self._request_versions(before, MaxKeys=1)]
         return {marker["Key"] for result in pages for marker in result.get("DeleteMarkers", ()) if marker["IsLatest"]}
 
     @staticmethod
     def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:
-        """Register the uploads and enqueue their messages. Return their number. The next run sends them."""
+        """Register lost uploads and enqueue their messages, which the next run sends. Return their number."""
         if not lost:
             return 0
         files.register_uploads(connection, lost, now)

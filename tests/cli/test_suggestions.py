@@ -101,7 +101,7 @@ def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, adm
     proposal = suggestions()["proposals"][0]["proposal"]
     another = invoiced_order(accepted_differences, 30, "101.20")
     call(clusters.app, "dispute", str(accepted_differences.ids[another]), "--by", "bob")
-    with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
+    with pytest.raises(UsageError, match="no longer applies: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
     (withheld,) = suggestions()["withheld"]

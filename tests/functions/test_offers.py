@@ -181,7 +181,7 @@ def test_unknown_time_zone_is_dead_lettered(offers_harness: OffersHarness, admin
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE offer_pool SET profiles_hash = sha256('another')", "differ from the pinned ones"),
+        ("UPDATE offer_pool SET profiles_hash = sha256('another')", "differ from the pinned people"),
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )

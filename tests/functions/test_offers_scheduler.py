@@ -152,7 +152,7 @@ def test_failed_pool_blocks_no_other_and_is_reported(
     assert {zone for zone, _ in harness.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
     (metrics,) = metric_lines(capsys.readouterr().out)
     assert (metrics["PoolsPinned"], metrics["PoolsNotPinned"]) == ([2.0], [1.0])
-    assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers are not queued"]
+    assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers were not queued"]
     assert "4711" not in str([vars(entry) for entry in caplog.records])
     monkeypatch.setattr(pinning, "pin", pin)
     assert harness.run_due() == {"pools": 1, "shards": 1, "people": 1}

@@ -156,7 +156,7 @@ def test_known_file_replaces_immediately(harness: ReplacementHarness):
     assert harness.document_names() == {"known"}
     assert rows(harness.admin, "document_deletion")[0]["replaced_by"] == str(known_id)
     assert harness.reason("new") == (
-        "The tenant already has this file; it was counted as seen again. "
+        "The tenant already has this file; it was counted as a duplicate. "
         "It replaces an earlier document, which was removed."
     )
 

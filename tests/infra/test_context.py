@@ -117,11 +117,11 @@ def test_local_stage_accepts_timeout_and_secrets():
         ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: use "\.\.\."'),
         ({"settings": "[]"}, r"The context 'settings' must be a JSON object, such as \{\}"),
         ({"settings": "{"}, r"The context 'settings' must be a JSON object: .* at 1"),
-        ({"settings": '{"LLM_API_KEY": "k"}'}, r"LLM_API_KEY is a secret: put it into Secrets Manager"),
+        ({"settings": '{"LLM_API_KEY": "k"}'}, r"LLM_API_KEY is a secret: store it in Secrets Manager"),
         ({"settings": '{"SLACK_WEBHOOK_URL": "k"}'}, r"SLACK_WEBHOOK_URL is a secret"),
         ({"settings": '{"QUEUE_URLS": "{}"}'}, r"The stack sets QUEUE_URLS for each function: remove it"),
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
-        ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
+        ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: store it in Secrets Manager"),
         ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
         ({"settings": '{"OCR_PROVIDER": "other"}'}, r"OCR_PROVIDER must be textract or omitted, not 'other'"),
         (
@@ -129,13 +129,13 @@ def test_local_stage_accepts_timeout_and_secrets():
             r"HTTP_REQUEST_TASKS_ENABLED requires internet access: add -c enableWebhooks=true",
         ),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the worker table"),
-        ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, not '0'"),
-        ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be whole seconds"),
+        ({**LOCAL, "timeout": "0"}, r"'timeout' must be a positive whole number of seconds, not '0'"),
+        ({**LOCAL, "timeout": "1.5"}, r"'timeout' must be a positive whole number of seconds"),
         (
             {"alarms": '{"stuck": 1}'},
             r"Unknown alarm 'stuck'\. Alarms with a threshold: attempts-before-success, ",
         ),
-        ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number, 0 or more, not '1'"),
+        ({"alarms": '{"queue-depth": "1"}'}, r"The threshold of 'queue-depth' must be a number of at least 0, not '1'"),
         ({"alarms": '{"queue-depth": true}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"alarms": '{"queue-depth": -1}'}, r"The threshold of 'queue-depth' must be a number"),
         ({"enableSlack": "yes"}, r"The context 'enableSlack' must be true or false, not 'yes'"),
@@ -183,9 +183,9 @@ def test_retention_is_days_by_prefix():
     ("retention", "message"),
     [
         ({"tasks/": 1}, "'tasks/' has no configurable retention: use one of uploads/, inbox/"),
-        ({"uploads/": 0}, "must be whole days, 1 or more, not 0"),
-        ({"uploads/": True}, "must be whole days"),
-        ({"inbox/": "30"}, "must be whole days, 1 or more, not '30'"),
+        ({"uploads/": 0}, "must be a positive whole number of days, not 0"),
+        ({"uploads/": True}, "must be a positive whole number of days"),
+        ({"inbox/": "30"}, "must be a positive whole number of days, not '30'"),
     ],
 )
 def test_invalid_retention_is_rejected(retention: dict[str, Any], message: str):

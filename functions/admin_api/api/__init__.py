@@ -1,1 +1,1 @@
-"""Resources of the HTTP API: routes, models and behavior of each in one module."""
+"""Resources of the HTTP API. Each module has the routes, models and behavior of one resource."""

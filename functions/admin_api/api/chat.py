@@ -1,6 +1,6 @@
 """`/api/chat/sessions`: a user's conversations.
 
-A user message is a task of the type `chat_completion`, submitted with `POST /api/tasks`. A conversation is visible only
+A user message is a task of type `chat_completion`, submitted with `POST /api/tasks`. A conversation is visible only
 to its user, not to admins. Reading requires the viewer role for the tenant, and deleting requires the operator role.
 """
 
@@ -63,7 +63,7 @@ class ChatTranscript(BaseModel):
 def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
-    """List the caller's own conversations. `POST /api/tasks` starts or continues one."""
+    """List the caller's own conversations. `POST /api/tasks` starts or continues a conversation."""
     after = http.decode_cursor(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)
@@ -98,7 +98,7 @@ def show_chat_session(
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_MESSAGES_PAGE, description="Maximum number of messages.")] = MESSAGES_PAGE,
 ) -> ChatTranscript:
-    """Return the messages of one of the caller's own conversations, or those after `after`."""
+    """Return messages from one of the caller's own conversations, starting after number `after`."""
     id_, tenant_id, slug = _find_owned_session(request, session_id)
     with request.database.tenant(tenant_id) as connection:
         transcript = chat.transcript(connection, id_, request.caller.subject, after=after, limit=limit)
@@ -114,10 +114,10 @@ def show_chat_session(
     "/api/chat/sessions/<session_id>",
     summary="Delete a conversation",
     description="Deletes one of the caller's conversations immediately, with all its messages. A message without a "
-    "reply is canceled. The tasks of the messages keep their status, but lose payload and result. Repeating a request "
-    "with the `idempotency_key` of such a task does not start a new task.",
+    "reply is canceled. The messages' tasks keep their status, but their payloads and results are deleted. Repeating a "
+    "request with the `idempotency_key` of one of these tasks does not start a new task.",
     tags=["chat"],
-    responses=responses({204: (None, "The conversation is deleted.")}, 400, 404, 413, 415, 422, 429),
+    responses=responses({204: (None, "The conversation was deleted.")}, 400, 404, 413, 415, 422, 429),
 )
 def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
     """Delete one of the caller's own conversations with its messages."""

@@ -25,7 +25,7 @@ from functions.admin_api.http import NotFoundError, responses
 
 routes = Routes()
 Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
-"""Status of a cluster, or `open` for all unfinished ones."""
+"""Status of a cluster, or `open` for all unfinished clusters."""
 
 
 class ClusterPage(BaseModel):
@@ -44,7 +44,7 @@ class ClusterPage(BaseModel):
     tags=["documents"],
     responses=responses({200: (ClusterPage, "A page.")}, 404, 422),
 )
-def list_clusters(  # a query is this many parameters
+def list_clusters(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
     status: Annotated[
@@ -60,7 +60,7 @@ def list_clusters(  # a query is this many parameters
     ] = None,
     sort: Annotated[
         Sort,
-        Query(description="By age, or by largest amount at stake. Amounts are compared without currency conversion."),
+        Query(description="Order: oldest first, or largest amount at stake first. Currencies are not converted."),
     ] = "oldest",
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -116,7 +116,7 @@ class ClusterLine(BaseModel):
     parts: list[LinePart] = Field(description=f"Line items of documents, at most the first {clusters.MAX_PARTS}.")
     parts_total: int
 
-    @computed_field(description="Name of the unit, such as `piece`; its code if it has no name.")  # type: ignore[prop-decorator]
+    @computed_field(description="Name of the unit, such as `piece`, or the unit's code if it has no name.")  # type: ignore[prop-decorator]
     @property
     def unit_name(self) -> str | None:
         """Return the name of the unit."""
@@ -143,11 +143,13 @@ class ClusterVariance(BaseModel):
     message: str
     decided_by: str | None
     awaited_deliveries: str | None = None
-    decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Decision of a reviewer.")
+    decision: Literal["accepted", "disputed"] | None = Field(
+        default=None, description="A reviewer's decision; null if undecided."
+    )
 
 
 class ClusterComparison(BaseModel):
-    """Comparison of the documents of a cluster."""
+    """Comparison of a cluster's documents."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -167,7 +169,7 @@ class Cluster(BaseModel):
     id: UUID
     tenant: str
     status: ClusterStatus | None = Field(description="Status; null until the cluster has been compared.")
-    documents: list[DocumentSummary] = Field(description="A page of the documents, in order of receipt.")
+    documents: list[DocumentSummary] = Field(description="A page of the cluster's documents, in order of receipt.")
     documents_total: int
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
     matches: list[ClusterMatch] = Field(
@@ -175,12 +177,14 @@ class Cluster(BaseModel):
     )
     matches_total: int = Field(description="Number of matches of documents on this page.")
     contracts: list[DocumentSummary] = Field(
-        description="Contracts linked to documents on this page. A contract does not join clusters."
+        description="Contracts linked to documents on this page. Contracts do not join clusters."
     )
-    comparison: ClusterComparison | None = Field(description="Last comparison; null before the first one.")
+    comparison: ClusterComparison | None = Field(
+        description="Last comparison; null if the cluster has not been compared."
+    )
     computed_at: datetime | None
     is_computing: bool = Field(description="Whether the cluster has changed since the last comparison.")
-    error: str | None = Field(description="Error of the last comparison; null if it succeeded.")
+    error: str | None = Field(description="Error from the last comparison; null if it succeeded.")
 
 
 @routes.get(

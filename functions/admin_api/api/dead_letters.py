@@ -4,9 +4,9 @@ Reading requires the viewer role for the tenant, and changes require the operato
 such as unreadable messages, have the tenant `-` and require access to all tenants. Only admins see secrets;
 `redacted_paths` lists the hidden values.
 
-`If-Match` is optional: with it, a change fails if the dead letter has changed since the caller read it. Editing a
-payload requires it, because an edit replaces earlier edits. Editing and viewing whole payloads also require the group
-`edit-payloads` or the admin role.
+`If-Match` is optional. If it is sent, a change fails if the dead letter has changed since the caller read it. Editing a
+payload requires `If-Match`, because an edit replaces earlier edits. Editing and viewing whole payloads also require the
+group `edit-payloads` or the admin role.
 """
 
 from collections.abc import Mapping
@@ -60,11 +60,11 @@ from functions.admin_api.endpoint import (
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
 
 MAX_PAGED = 10_000
-"""Maximum dead letters that page numbers reach. Cursors have no limit."""
+"""Maximum number of dead letters that can be reached with page numbers. Cursors have no limit."""
 MAX_EVENTS = 100
-"""Events of each kind in a timeline. With errors of maximum length, they fit into a Lambda response of 6 MB."""
+"""Maximum events of each kind in a timeline. With errors of maximum length, they fit into Lambda's limit of 6 MB."""
 MAX_PREVIOUS_FAILURES = 50
-"""Earlier failures of a dead letter in a response."""
+"""Maximum number of earlier failures in a response."""
 NO_DEAD_LETTER = "There is no such dead letter."
 
 routes = Routes()
@@ -83,7 +83,7 @@ SearchText = Annotated[
         alias="search",
         min_length=1,
         max_length=MAX_SEARCH_CHARS,
-        description="Words of the error message or file name, or an id.",
+        description="Words from the error message or file name, or an id.",
     ),
 ]
 GroupFingerprint = Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")]
@@ -174,7 +174,7 @@ class DeadLetterSummary(BaseModel):
 class DeadLetterPage(BaseModel):
     """Dead letters, newest first, and the cursor of the next page.
 
-    A page of a search may have fewer than `limit` items even if it is not the last one.
+    A page of search results may have fewer than `limit` items even if it is not the last page.
     """
 
     dead_letters: list[DeadLetterSummary]
@@ -196,10 +196,10 @@ class DeadLetterGroup(BaseModel):
     resolved: int
     ignored: int
     state: groups.State = Field(
-        description="State of the whole group. A resolved or ignored group opens again after another failure."
+        description="State of the whole group. A resolved or ignored group reopens after another failure."
     )
     trend: list[int] = Field(
-        description=f"Failures in each of the last {groups.TREND_HOURS} hours, the current hour last."
+        description=f"Number of failures in each of the last {groups.TREND_HOURS} hours, the current hour last."
     )
     redacted_paths: Pointers
 
@@ -222,20 +222,20 @@ class DeadLetterCounts(BaseModel):
 
 
 class DeadLetterCountsByType(DeadLetterCounts):
-    """Number of dead letters of one task type."""
+    """Number of dead letters for one task type, by status."""
 
     task_type: str
 
 
 class DeadLetterStats(DeadLetterCounts):
-    """Number of dead letters of a tenant."""
+    """Number of a tenant's dead letters by status, in total and for each task type."""
 
     tenant: str
     task_types: list[DeadLetterCountsByType]
 
 
 def summary(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> DeadLetterSummary:
-    """Return a dead letter of a tenant as the caller may see it."""
+    """Return a tenant's dead letter as the caller may see it."""
     return DeadLetterSummary.model_validate(_visible_fields(dead_letter, slug, caller))
 
 
@@ -269,7 +269,11 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     fingerprint: GroupFingerprint = None,
     page: Annotated[
         int,
-        Query(ge=1, le=MAX_PAGED, description=f"Page number, up to {MAX_PAGED} dead letters. Use `cursor` for more."),
+        Query(
+            ge=1,
+            le=MAX_PAGED,
+            description=f"Page number. Pages reach only the first {MAX_PAGED} dead letters. Use `cursor` for more.",
+        ),
     ] = 1,
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -300,9 +304,13 @@ def _check_page(depth: int, cursor: str | None, text: str | None) -> None:
     if cursor is not None:
         raise RejectedRequestError("`page` and `cursor` are mutually exclusive.")
     if text is not None:
-        raise RejectedRequestError("A search does not support `page`. Use `next_cursor` of a page as `cursor`.")
+        raise RejectedRequestError(
+            "A search does not support `page`. Use the previous page's `next_cursor` as `cursor`."
+        )
     if depth > MAX_PAGED:
-        raise RejectedRequestError(f"`page` reaches {MAX_PAGED} dead letters. Use `next_cursor` of a page as `cursor`.")
+        raise RejectedRequestError(
+            f"`page` reaches only {MAX_PAGED} dead letters. Use the previous page's `next_cursor` as `cursor`."
+        )
 
 
 @routes.get(
@@ -329,7 +337,7 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> D
 
 @routes.get(
     "/api/admin/dlq/groups",
-    summary="List groups of dead letters",
+    summary="List dead letter groups",
     tags=["dead letters"],
     responses=responses({200: (DeadLetterGroupPage, "A page, latest failure first.")}, 404, 422),
 )
@@ -340,7 +348,7 @@ def list_groups(
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> DeadLetterGroupPage:
-    """Return a page of groups that have dead letters in one of the statuses."""
+    """Return a page of groups that contain dead letters with one of the statuses."""
     after = http.decode_cursor(cursor, str)
     scope = request.scope(tenant)
     statuses = tuple(status or STATUSES)
@@ -367,7 +375,9 @@ class IdMatch(BaseModel):
     """A resource found by a part of its id."""
 
     id: UUID | str = Field(description="Id of the resource, or fingerprint of a group.")
-    tenant: str = Field(description="Slug of the tenant, or `-` if unassigned. A group may include other tenants.")
+    tenant: str = Field(
+        description="Slug of the tenant, or `-` if unassigned. A group may also contain dead letters of other tenants."
+    )
 
 
 class IdMatches(BaseModel):
@@ -430,7 +440,7 @@ class DeadLetter(DeadLetterSummary):
 
     payload: dict[str, JsonValue]
     previous_failures: list[PreviousFailure] = Field(
-        description=f"The last {MAX_PREVIOUS_FAILURES} earlier failures at most, oldest first."
+        description=f"At most the last {MAX_PREVIOUS_FAILURES} earlier failures, oldest first."
     )
 
 
@@ -443,7 +453,7 @@ _DETAIL_RESPONSES[200]["headers"] = VERSIONED
 
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_DETAIL_RESPONSES)
 def show_dead_letter(request: Request, job_id: Id, if_none_match: IfNoneMatch = None) -> Response[DeadLetter | None]:
-    """Return one dead letter with its payload and its earlier failures."""
+    """Return one dead letter with its payload and the earlier failures of its work item."""
     scope, id_ = _find_owned(request, job_id)
     with scope.transaction(request.database) as connection:
         dead_letter = _load(connection, scope, id_)
@@ -486,11 +496,11 @@ class DeadLetterEvent(BaseModel):
 
     at: datetime = Field(description="Time at which the event ended.")
     kind: Literal["attempt", "dead_lettered", "change"]
-    outcome: str = Field(description="Outcome of an attempt, reason of a failure, or kind of change.")
+    outcome: str = Field(description="Outcome of an attempt, reason for a failure, or kind of change.")
     actor: str = Field(description="The worker or person that caused the event.")
     error: ErrorSummary | None
     revision: int | None
-    attempt: int | None = Field(description="Number of the attempt, or number of attempts before the failure.")
+    attempt: int | None = Field(description="Attempt number, or number of attempts before a failure.")
     started_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
@@ -512,7 +522,7 @@ class DeadLetterTimeline(BaseModel):
 
 @routes.get(
     "/api/admin/dlq/<job_id>/timeline",
-    summary="Show the history of a dead letter",
+    summary="Show a dead letter's history",
     tags=["dead letters"],
     responses=responses({200: (DeadLetterTimeline, "Attempts, failures and changes, oldest first.")}, 404, 422),
 )
@@ -537,13 +547,13 @@ def _event_log(event: history.Event, dead_letter: DeadLetterDetails, console_url
 
 
 LOG_MARGIN = timedelta(minutes=1)
-"""Margin around an attempt. Its log line is written shortly after settlement, and clocks differ."""
+"""Margin around an attempt in log searches: log lines are written shortly after settlement, and clocks differ."""
 _DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
 """Domains of the AWS console in other AWS partitions, by region prefix."""
 
 
 def console(environment: Mapping[str, str]) -> str | None:
-    """Return the URL of CloudWatch in the AWS console; None with an emulator."""
+    """Return the URL of CloudWatch in the AWS console; None if an emulator replaces AWS."""
     region = environment.get("AWS_REGION")
     if region is None or "AWS_ENDPOINT_URL" in environment:
         return None
@@ -556,9 +566,10 @@ def console(environment: Mapping[str, str]) -> str | None:
 def attempt_log(
     worker: str, work_id: UUID, revision: int, started_at: datetime, ended_at: datetime, console: str | None
 ) -> AttemptLog:
-    """Return how to find an attempt's log in CloudWatch and in the AWS `console`.
+    """Return the parameters and the URL for finding an attempt's log in CloudWatch.
 
-    Each attempt logs a line with the id and revision of its work item and its X-Ray trace.
+    `console` is the URL of CloudWatch in the AWS console, if any. Each attempt logs a line with the id and revision of
+    its work item and its X-Ray trace.
     """
     log = AttemptLog(
         group=f"/aws/lambda/counterfoil-{worker}",
@@ -577,7 +588,7 @@ def _log_url(console: str, log: AttemptLog) -> str:
 
 
 def _encode_twice(text: str) -> str:
-    """Encode like the console's own URLs: twice, with a dollar sign for each percent sign."""
+    """Encode a text like the AWS console does: twice, with a dollar sign for each percent sign."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 
@@ -586,7 +597,7 @@ def _milliseconds(moment: datetime) -> str:
 
 
 def trace_url(trace_id: str | None, console: str | None) -> str | None:
-    """Return the URL of a trace in the AWS `console`."""
+    """Return the URL of a trace in the AWS console; None if there is no trace or console."""
     return None if trace_id is None or console is None else f"{console}#xray:traces/{trace_id}"
 
 
@@ -602,7 +613,7 @@ class DeadLetterRetry(BaseModel):
 
 
 class DeadLetterResolution(BaseModel):
-    """A resolution: how the failure was handled."""
+    """A request to resolve a dead letter, with a note on how the failure was handled."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -641,26 +652,29 @@ class DeadLetterPayload(BaseModel):
     job_id: UUID
     tenant: str
     task_type: str
-    original: dict[str, JsonValue] = Field(description="Payload of the failed attempts.")
-    edited: dict[str, JsonValue] | None = Field(description="Payload of the next attempt; null if it was not edited.")
+    original: dict[str, JsonValue] = Field(description="Payload that the failed attempts used.")
+    edited: dict[str, JsonValue] | None = Field(description="Payload for the next attempt; null if it was not edited.")
     edits: list[PayloadEdit] = Field(description="Edits, latest first. They remain after the dead letter is closed.")
     version: int
 
 
 _FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
-_CHANGE_RESPONSES = responses({200: (DeadLetterChange, "The dead letter is closed.")}, *_FAILURES)
-_EDIT_RESPONSES = responses({200: (DeadLetterChange, "The payload is changed.")}, *_FAILURES, 428)
+_CHANGE_RESPONSES = responses({200: (DeadLetterChange, "The dead letter was closed.")}, *_FAILURES)
+_EDIT_RESPONSES = responses({200: (DeadLetterChange, "The payload was changed.")}, *_FAILURES, 428)
 for _documented in (_CHANGE_RESPONSES, _EDIT_RESPONSES):
     _documented[200]["headers"] = VERSIONED
 OptionalIfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="ETag of the dead letter. The change fails if it is outdated.")
+    str | None, Header(alias="If-Match", description="ETag of the dead letter. If it is outdated, the change fails.")
 ]
 
 
 def _admit_change(
     request: Request, job_id: str, note: str | None, if_match: str | None, action: str, *, is_edit: bool = False
 ) -> tuple[Scope, ChangeRequest]:
-    """Check the operator role for a change of a dead letter, and charge it to the rate limit."""
+    """Check the operator role for a change to a dead letter, and charge the change to the rate limit.
+
+    An edit also requires the right to edit payloads, and `If-Match`.
+    """
     scope, id_ = _find_owned(request, job_id)
     if is_edit:
         _check_editor(request.caller, scope)
@@ -704,7 +718,7 @@ def ignore_dead_letter(
     job_id: Id,
     body: Annotated[DeadLetterIgnore | None, Body()] = None,
     reason: Annotated[
-        Note | None, Query(description="Reason. Required here or in the body. If it is in both, it must be the same.")
+        Note | None, Query(description="Reason. Required here or in the body. If both are given, they must be equal.")
     ] = None,
     if_match: OptionalIfMatch = None,
 ) -> Response[DeadLetterChange]:
@@ -718,7 +732,7 @@ def ignore_dead_letter(
 
 @routes.get(
     "/api/admin/dlq/<job_id>/payload",
-    summary="Show the payload of a failed task",
+    summary="Show a failed task's payload",
     tags=["dead letters"],
     responses=responses({200: (DeadLetterPayload, "The payload, for callers who may edit it.")}, 404, 409, 422),
 )
@@ -790,7 +804,7 @@ class AuditRecord(BaseModel):
     version_before: int | None
     version_after: int | None
     note_hash: Hex | None = Field(
-        description="HMAC-SHA-256 of the note, with a secret key of the tenant; null without a note."
+        description="HMAC-SHA-256 of the note, with the tenant's secret key; null if there is no note."
     )
     detail: dict[str, JsonValue]
     previous_hash: Hex | None = Field(description="Hash of the previous entry; null for the first entry.")
@@ -805,7 +819,7 @@ class AuditHead(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """Audit entries, newest first, with the other inputs of their hashes."""
+    """Audit entries, newest first, with all values required to verify their hashes."""
 
     tenant_id: UUID | None = Field(description="Id of the tenant; null for the unassigned audit trail.")
     head: AuditHead | None = Field(description="Chain head; null if the audit trail is empty.")
@@ -826,7 +840,7 @@ def list_audit(
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> AuditPage:
-    """Return a page of the audit trail of a tenant, or of the unassigned audit trail."""
+    """Return a page of a tenant's audit trail, or of the unassigned audit trail."""
     tenant_id, _ = scope = request.scope(tenant)
     target_id = None if target is None else str(target)
     with scope.transaction(request.database) as connection:

@@ -43,7 +43,7 @@ class Destination(BaseModel):
 
 
 class DestinationList(BaseModel):
-    """Active destinations of a tenant, by name."""
+    """A tenant's active destinations, sorted by name."""
 
     tenant: str
     destinations: list[Destination]
@@ -56,14 +56,16 @@ class AddedDestination(Destination):
 
 
 class RotatedSecret(BaseModel):
-    """The new secret of a webhook."""
+    """A webhook's new secret."""
 
     name: str
-    secret: str = Field(description="New signing secret, shown only once. The previous one stays valid for 24 hours.")
+    secret: str = Field(
+        description="New signing secret, shown only once. The previous secret stays valid for 24 hours."
+    )
 
 
 def add(connection: Connection, change: Change, form: DestinationForm, request: Request) -> AddedDestination:
-    """Add a destination in a transaction of its tenant.
+    """Add a destination in its tenant's transaction.
 
     Raises:
         RejectedRequestError: see `destinations.add`.
@@ -87,7 +89,7 @@ DestinationName = Annotated[Slug, Path(description="Name of the destination.")]
     responses=responses({200: (DestinationList, "The active destinations.")}, 404, 422),
 )
 def list_destinations(request: Request, tenant: TenantPath) -> Response[DestinationList]:
-    """List the active destinations of a tenant, without secrets."""
+    """List a tenant's active destinations, without secrets."""
     tenant_id, slug = request.tenant(tenant, Role.ADMIN)
     with request.database.tenant(tenant_id) as connection:
         active = destinations.list_active(connection, tenant_id)
@@ -99,7 +101,7 @@ def list_destinations(request: Request, tenant: TenantPath) -> Response[Destinat
     _PATH,
     summary="Add a destination",
     tags=["destinations"],
-    responses=responses({201: (AddedDestination, "The destination is added.")}, *_FAILURES),
+    responses=responses({201: (AddedDestination, "The destination was added.")}, *_FAILURES),
 )
 def add_destination(
     request: Request, tenant: TenantPath, body: Annotated[DestinationForm, Body()]
@@ -115,10 +117,10 @@ def add_destination(
     f"{_PATH}/<name>",
     summary="Remove a destination",
     tags=["destinations"],
-    responses=responses({204: (None, "The destination is removed.")}, *_FAILURES),
+    responses=responses({204: (None, "The destination was removed.")}, *_FAILURES),
 )
 def remove_destination(request: Request, tenant: TenantPath, name: DestinationName) -> Response[None]:
-    """Remove a destination. Pending deliveries are skipped. Its name can be used again."""
+    """Remove a destination. Pending deliveries are skipped. The name can be used again."""
     change = request.setup("Removing a destination", tenant)
     if not request.commit(change.tenant_id, lambda connection: destinations.remove(connection, change, name)):
         raise NotFoundError(f"There is no destination '{name}'.")
@@ -127,7 +129,7 @@ def remove_destination(request: Request, tenant: TenantPath, name: DestinationNa
 
 @routes.post(
     f"{_PATH}/<name>/rotate",
-    summary="Rotate the secret of a webhook",
+    summary="Rotate a webhook's secret",
     tags=["destinations"],
     responses=responses({200: (RotatedSecret, "The new secret.")}, *_FAILURES),
 )

@@ -52,7 +52,7 @@ StageAndState = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)})
 class DocumentPage(BaseModel):
     """Documents, newest first, and the cursor of the next page.
 
-    A page with filters may be short or empty even if it is not the last one.
+    If filters are used, a page may be short or empty even if it is not the last page.
     """
 
     documents: list[DocumentSummary]
@@ -62,7 +62,7 @@ class DocumentPage(BaseModel):
 class DocumentTimeline(BaseModel):
     """Events of a document, oldest first.
 
-    Attempts are stored for 90 days. A success is stored as an attempt only if it follows a failure.
+    Attempts are stored for 90 days. A successful attempt is stored only if it follows a failed attempt.
     """
 
     id: UUID
@@ -86,7 +86,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         Query(
             min_length=1,
             max_length=MAX_TEXT_CHARS,
-            description="Number of a document, words of the names of its parties and its file, or an id.",
+            description="Document number, words from the names of the parties or the file, or an id.",
         ),
     ] = None,
     received_from: Annotated[
@@ -134,12 +134,12 @@ def show_document(request: Request, document_id: Id) -> Document:
 
 @routes.get(
     "/api/admin/documents/<document_id>/timeline",
-    summary="Show the history of a document",
+    summary="Show a document's history",
     tags=["documents"],
     responses=responses({200: (DocumentTimeline, "The stored events in chronological order.")}, 404, 422),
 )
 def show_document_timeline(request: Request, document_id: Id) -> DocumentTimeline:
-    """Return the attempts to process a document, the decisions about it, and their results."""
+    """Return a document's processing attempts, the decisions about it, and their results."""
     tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         events = document_detail.history(connection, tenant_id, id_)
@@ -147,25 +147,27 @@ def show_document_timeline(request: Request, document_id: Id) -> DocumentTimelin
 
 
 class Question(BaseModel):
-    """A call of the LLM judge: a question and its answer."""
+    """A call to the LLM judge: its prompts and its answer."""
 
-    question: str = Field(description="Hash of the question, in hexadecimal.")
+    question: str = Field(description="Hash of the call's inputs, in hexadecimal.")
     asked_at: datetime
-    prompt: str | None = Field(description="Version of the prompt; null if the question was not stored.")
+    prompt: str | None = Field(description="Version of the prompt; null if the prompts were not stored.")
     model: str
-    temperature: float | None = Field(description="null for the model's default.")
+    temperature: float | None = Field(description="Sampling temperature; null for the model's default.")
     input_tokens: int | None
     output_tokens: int | None
     candidates: dict[str, review.ReviewDocument] = Field(
-        description="Candidates by their label in the question. Removed documents are omitted."
+        description="Candidates by their label in the prompt. Removed documents are omitted."
     )
     answer: JsonValue
     system: str | None
-    user: str | None = Field(description="User prompt; null if it was not stored, or contained a removed document.")
+    user: str | None = Field(
+        description="User prompt; null if it was not stored, or if it contained a removed document."
+    )
 
 
 class QuestionList(BaseModel):
-    """Stored questions about a document, oldest first."""
+    """Stored LLM judge calls about a document, oldest first."""
 
     id: UUID
     tenant: str
@@ -176,10 +178,10 @@ class QuestionList(BaseModel):
     "/api/admin/documents/<document_id>/questions",
     summary="Show language model calls about a document",
     tags=["documents"],
-    responses=responses({200: (QuestionList, "The stored questions with their answers.")}, 404, 422),
+    responses=responses({200: (QuestionList, "The stored calls with their answers.")}, 404, 422),
 )
 def list_questions(request: Request, document_id: Id) -> QuestionList:
-    """Return the questions about a document's matches, with all inputs required to repeat them."""
+    """Return the LLM judge calls about a document's matches, with all inputs required to repeat them."""
     tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         exchanges = judge.stored_answers(connection, id_)
@@ -212,12 +214,15 @@ _FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document 
 _PAGE_IMAGE_RESPONSES: dict[int, Any] = {
     **responses({304: (None, "Unchanged: `If-None-Match` contains the current ETag.")}, 404, 422),
     200: {
-        "description": "An image of the page.",
+        "description": "Image of the page.",
         "content": {
             media_type: {"schema": {"type": "string", "contentMediaType": media_type}}
             for media_type in ("image/png", "image/jpeg")
         },
-        "headers": {**VERSIONED, "X-Pages": {"description": "Pages in the file.", "schema": {"type": "integer"}}},
+        "headers": {
+            **VERSIONED,
+            "X-Pages": {"description": "Number of pages in the file.", "schema": {"type": "integer"}},
+        },
     },
 }
 
@@ -234,7 +239,7 @@ def show_page(
     number: Annotated[int, Path(ge=1, le=MAX_PAGE_NUMBER, description="Page number, from 1.")],
     if_none_match: IfNoneMatch = None,
 ) -> Response[str | None]:
-    """Return an image of a page of the document's file."""
+    """Return an image of one page of the document's file."""
     tenant_id, _, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         row = connection.execute(_FILE, [id_]).fetchone()

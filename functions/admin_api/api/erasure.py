@@ -2,7 +2,7 @@
 
 Erasing a document requires the admin role for its tenant. Erasing a tenant requires the admin role for all tenants. A
 request without `confirm` returns a preview, whose ETag is the number of documents. The second request has the tenant's
-slug in `confirm` and the ETag in `If-Match`, so that nothing is erased that the preview did not count.
+slug in `confirm` and the ETag in `If-Match`. It fails if the number of documents has changed.
 """
 
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class ErasurePlan(BaseModel):
 
     tenant: str
     documents: int = Field(description="Number of documents to erase. It is also the ETag of this preview.")
-    tasks: int | None = Field(description="Number of tasks; null for the erasure of a document.")
-    dead_letters: int | None = Field(description="Number of dead letters; null for the erasure of a document.")
-    confirm: str = Field(description="Value of the parameter `confirm` that starts the erasure.")
+    tasks: int | None = Field(description="Number of tasks; null when erasing a document.")
+    dead_letters: int | None = Field(description="Number of dead letters; null when erasing a document.")
+    confirm: str = Field(description="Value for the parameter `confirm`, which starts the erasure.")
 
 
 class ErasedDocument(BaseModel):
@@ -49,12 +49,12 @@ class ErasedDocument(BaseModel):
     documents: list[UUID] = Field(description="The document and the parts extracted from it.")
     retained_documents: list[UUID] = Field(description="Parts that another file also contains. They are not erased.")
     rematched: int = Field(description="Number of other documents that are matched again.")
-    files: int = Field(description="Number of uploads and mails that are erased.")
-    retained_files: int = Field(description="Number of uploads and mails that are retained for other documents.")
+    files: int = Field(description="Number of uploads and emails that are erased.")
+    retained_files: int = Field(description="Number of uploads and emails that are retained for other documents.")
 
 
 class TenantErasureStatus(BaseModel):
-    """Progress of the erasure of a tenant."""
+    """Progress of a tenant's erasure."""
 
     tenant: str
     requested_at: datetime
@@ -65,7 +65,7 @@ class TenantErasureStatus(BaseModel):
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Confirmation by the caller."""
+    """The caller's confirmation of an erasure."""
 
     confirm: str | None
     """The tenant's slug, as the caller typed it."""
@@ -73,14 +73,14 @@ class Confirmation:
     """If-Match: the number of documents in the preview."""
 
     def check(self, slug: str, count: int) -> None:
-        """Check the tenant's slug, and that the number of documents is the one in the preview.
+        """Check that `confirm` is the tenant's slug, and that the preview showed `count` documents.
 
         Raises:
-            RejectedRequestError: `confirm` is not the slug of the tenant.
-            PreconditionRequiredError, VersionConflictError: If-Match is missing, or has another number.
+            RejectedRequestError: `confirm` is not the tenant's slug.
+            PreconditionRequiredError, VersionConflictError: If-Match is missing, or has a different number.
         """
         if self.confirm != slug:
-            raise RejectedRequestError("confirm must be the slug of the tenant to erase.")
+            raise RejectedRequestError("`confirm` must be the tenant's slug.")
         expected = required_version(self.if_match)
         if expected != count:
             raise VersionConflictError(
@@ -90,7 +90,10 @@ class Confirmation:
 
 Confirm = Annotated[
     str | None,
-    Query(max_length=63, description="The tenant's slug. Without it, the response is a preview and nothing is erased."),
+    Query(
+        max_length=63,
+        description="The tenant's slug. If it is omitted, the response is a preview and nothing is erased.",
+    ),
 ]
 PlanIfMatch = Annotated[
     str | None, Header(alias="If-Match", description="ETag of the preview. Required with `confirm`.")
@@ -101,7 +104,7 @@ _DOCUMENT_RESPONSES[200]["headers"] = VERSIONED
 _TENANT_RESPONSES = responses(
     {
         200: (ErasurePlan, "The preview."),
-        202: (TenantErasureStatus, "The erasure is accepted, and continues in the background."),
+        202: (TenantErasureStatus, "The erasure was accepted and continues in the background."),
     },
     *_FAILURES,
 )
@@ -183,7 +186,7 @@ SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*
 def erase_tenant(
     request: Request, tenant: TenantPath, confirm: Confirm = None, if_match: PlanIfMatch = None
 ) -> Response[ErasurePlan | TenantErasureStatus]:
-    """Erase a tenant: all rows and all versions of all objects. This cannot be undone.
+    """Erase a tenant: all rows and all versions of all S3 objects. This cannot be undone.
 
     Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """
@@ -211,12 +214,12 @@ def erase_tenant(
 
 @routes.get(
     "/api/admin/tenants/<tenant>/erasure",
-    summary="Show the erasure of a tenant",
+    summary="Show a tenant's erasure",
     tags=["about"],
     responses=responses({200: (TenantErasureStatus, "The progress of the erasure.")}, 404, 422),
 )
 def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureStatus:
-    """Return the progress of an erasure, for 15 days after it has finished."""
+    """Return the progress of a tenant's erasure, which is available for 15 days after it has finished."""
     request.check(Role.ADMIN, ALL_TENANTS, "Showing an erasure")
     with request.database.delivery() as connection:
         progress = tenant_erasure.find(connection, tenant)

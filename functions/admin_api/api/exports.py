@@ -1,8 +1,8 @@
 """`/api/admin/dlq/export`: dead letters as a CSV or JSON Lines file.
 
-Viewers may export dead letters with secrets redacted. The response contains a small export. For a large one, it
-contains an operation that writes the file to S3. The caller who requested it and admins of the tenant can then get a
-link to the file.
+Viewers may export dead letters with secrets redacted. A small export is returned in the response. For a large export,
+the response contains an operation that writes the file to S3. The caller who requested the export and the tenant's
+admins can then get a link to the file.
 """
 
 from base64 import b64encode
@@ -37,14 +37,14 @@ from functions.admin_api.http import ForbiddenError, NotFoundError, responses
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 """Maximum file size in a response. In base64, it is 5.6 MB, below Lambda's limit of 6 MB."""
 MAX_RESPONSE_SECONDS = 5.0
-"""Maximum time for reading the dead letters of a response."""
+"""Maximum time for reading the dead letters of an export that is returned in the response."""
 NO_FILE = "There is no such export, or its file was deleted after a week."
 
 routes = Routes()
 
 
 class ExportLink(BaseModel):
-    """Link to the file of an export."""
+    """Link to an export's file."""
 
     url: str
     url_expires_at: datetime
@@ -81,7 +81,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
         Query(
             min_length=1,
             max_length=MAX_SEARCH_CHARS,
-            description="Words of the error message or file name, or an id.",
+            description="Words from the error message or file name, or an id.",
         ),
     ] = None,
     fingerprint: Annotated[Fingerprint | None, Query(description="Fingerprint of a dead letter group.")] = None,
@@ -141,7 +141,7 @@ def _file_for_response(
 
 @routes.get(
     "/api/admin/operations/<operation_id>/file",
-    summary="Get a link to the file of an export",
+    summary="Get a link to an export's file",
     tags=["operations"],
     responses=responses({200: (ExportLink, "A link to the file.")}, 404, 409, 422),
 )
@@ -149,7 +149,7 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
     """Return a link to the file of a completed export.
 
     Only admins and the caller who requested the export can get the link. If the file contains secrets, only admins can.
-    The audit trail records the first link of each caller.
+    The audit trail records each caller's first link.
     """
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     actor = request.caller.require_subject()

@@ -21,11 +21,11 @@ from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenan
 from functions.admin_api.http import ConflictError, responses
 
 routes = Routes()
-NO_MAIL = "There is no such mail."
+NO_MAIL = "There is no such email."
 
 
 class HeldMailPage(BaseModel):
-    """Mails of a tenant, newest first, and the cursor of the next page."""
+    """A tenant's emails that failed DMARC, newest first, and the cursor of the next page."""
 
     tenant: str
     mails: list[HeldMail]
@@ -40,7 +40,7 @@ class MailPolicy(BaseModel):
 
 
 class MailPolicyChange(BaseModel):
-    """The new policy of a tenant."""
+    """A change to a tenant's mail policy."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,11 +48,13 @@ class MailPolicyChange(BaseModel):
         description="Handling of mail that fails DMARC. hold: it waits for an operator. reject: its attachments are "
         "ignored. accept: it is processed like other mail."
     )
-    previous: DmarcPolicy = Field(description="Current policy. If it has changed, the response is 409.")
+    previous: DmarcPolicy = Field(
+        description="Policy before the change. If it is not the current policy, the response is 409."
+    )
 
 
 class MailDecision(BaseModel):
-    """A decision about a held mail."""
+    """A decision about an email on hold."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +62,7 @@ class MailDecision(BaseModel):
 
 
 class MailDecided(BaseModel):
-    """A mail after a decision."""
+    """An email after a decision."""
 
     id: UUID
     tenant: str
@@ -76,7 +78,9 @@ class MailDecided(BaseModel):
 def list_mail(
     request: Request,
     tenant: OneTenant = None,
-    hold: Annotated[Hold, Query(description="State of the mail. `held` mail waits for an operator.")] = "held",
+    hold: Annotated[
+        Hold, Query(description="State of the emails. Emails in the state `held` wait for an operator.")
+    ] = "held",
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> HeldMailPage:
@@ -106,7 +110,7 @@ def show_mail_policy(request: Request, tenant: OneTenant = None) -> MailPolicy:
     "/api/admin/mail/policy",
     summary="Change the mail policy",
     tags=["mail"],
-    responses=responses({200: (MailPolicy, "The policy is stored.")}, 400, 404, 409, 413, 415, 422, 429),
+    responses=responses({200: (MailPolicy, "The policy was stored.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def change_mail_policy(
     request: Request, body: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None
@@ -125,22 +129,22 @@ def change_mail_policy(
     return MailPolicy(tenant=slug, dmarc_policy=body.dmarc_policy)
 
 
-_DECISION_RESPONSES = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION_RESPONSES = responses({200: (MailDecided, "The decision was stored.")}, 400, 404, 409, 413, 415, 422, 429)
 
 
 @routes.post(
-    "/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECISION_RESPONSES
+    "/api/admin/mail/<mail_id>/release", summary="Release an email", tags=["mail"], responses=_DECISION_RESPONSES
 )
 def release_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
-    """Release a held mail: process its attachments."""
+    """Release an email that is on hold. Its attachments are processed."""
     return _decide(request, mail_id, body, "released", holds.release)
 
 
 @routes.post(
-    "/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECISION_RESPONSES
+    "/api/admin/mail/<mail_id>/reject", summary="Reject an email", tags=["mail"], responses=_DECISION_RESPONSES
 )
 def reject_mail(request: Request, mail_id: Id, body: Annotated[MailDecision | None, Body()] = None) -> MailDecided:
-    """Reject a held mail: ignore its attachments."""
+    """Reject an email that is on hold. Its attachments are ignored."""
     return _decide(request, mail_id, body, "rejected", holds.reject)
 
 
@@ -158,6 +162,6 @@ def _decide(
     )
     messages = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if messages is None:
-        raise ConflictError("The mail is no longer on hold: it was already released or rejected.")
+        raise ConflictError("The email is no longer on hold: it was already released or rejected.")
     request.send(messages)
     return MailDecided(id=id_, tenant=slug, hold=hold)

@@ -46,12 +46,14 @@ class OfferPoolDetail(OfferPool):
 
     parts: Annotated[
         list[OfferShard],
-        Field(description=f"At most {MAX_SHARDS} shards: failed ones, then those in progress, then the others."),
+        Field(
+            description=f"At most {MAX_SHARDS} shards: first failed shards, then shards in progress, then all others."
+        ),
     ]
 
 
 class FailedUsers(BaseModel):
-    """Users of a pool whose offers failed, by id, and the cursor of the next page."""
+    """The pool's failed users, sorted by id, and the cursor of the next page."""
 
     users: list[FailedUser]
     next_cursor: str | None
@@ -73,22 +75,22 @@ class OfferJob(BaseModel):
     completed_at: datetime | None
     error: str | None
     algorithm_version: int | None
-    inputs_hash: str | None = Field(description="Hash of all inputs of the offers, 64 hexadecimal digits.")
+    inputs_hash: str | None = Field(description="Hash of all inputs to the offers, as 64 hexadecimal digits.")
     offers: list[Offer]
-    dead_letter: UUID | None = Field(description="`job_id` of the dead letter of the shard, if it failed.")
+    dead_letter: UUID | None = Field(description="`job_id` of the shard's dead letter, if the shard failed.")
 
 
 class OffersRequest(BaseModel):
-    """A request to queue the offers of one date in one time zone."""
+    """A request to queue the offers for one date in one time zone."""
 
     model_config = ConfigDict(extra="forbid")
 
     date: Day | None = Field(
-        default=None, description="At most 7 days ago. Default: the last date whose 9:00 has passed in the time zone."
+        default=None, description="At most 7 days ago. Default: today, or yesterday before 9:00 in the time zone."
     )
     timezone: Annotated[PrintableText, Field(min_length=1, max_length=MAX_TIMEZONE_CHARS)]
     tenant: TenantSlug | None = Field(
-        default=None, description="Default: the only tenant of the token, or all tenants if the token is for all."
+        default=None, description="Default: the token's only tenant, or all tenants if the token is for all tenants."
     )
 
 
@@ -105,7 +107,7 @@ routes = Routes()
 
 @routes.get(
     "/api/admin/offers",
-    summary="List pools of offers",
+    summary="List offer pools",
     tags=["offers"],
     responses=responses({200: (OfferPoolPage, "A page, latest first.")}, 404, 422),
 )
@@ -130,15 +132,15 @@ def list_pools(  # a query has this many parameters
 
 @routes.post(
     "/api/admin/offers",
-    summary="Queue the offers of a date",
+    summary="Queue the offers for a date",
     tags=["offers"],
     responses=responses({202: (OffersQueued, "The offers are being queued.")}, 400, 404, 413, 415, 422, 429),
 )
 def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
-    """Queue the missing offers of a date. Repeating the request has no effect."""
+    """Queue the missing offers for a date. Repeating the request has no effect."""
     tenant = None
     if body.tenant is None and ALL_TENANTS in request.caller.tenants:
-        request.admit_for_all("Queueing the offers of all tenants")
+        request.admit_for_all("Queueing offers for all tenants")
     else:
         tenant = request.slug(body.tenant)
         request.admit("Queueing offers", tenant)
@@ -160,24 +162,24 @@ def queue_offers(request: Request, body: Annotated[OffersRequest, Body()]) -> Re
 
 @routes.get(
     "/api/admin/offers/<pool_id>",
-    summary="Show a pool of offers",
+    summary="Show an offer pool",
     tags=["offers"],
     responses=responses({200: (OfferPoolDetail, "The pool.")}, 404, 422),
 )
 def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
-    """Return a pool with the shards of its users."""
+    """Return a pool with its shards."""
     with _pool(request, pool_id) as (connection, _, pool):
         return OfferPoolDetail(**vars(pool), parts=pool_list.shards(connection, pool.id))
 
 
 @routes.get(
     "/api/admin/offers/<pool_id>/failed",
-    summary="List users without offers",
+    summary="List users whose offers failed",
     tags=["offers"],
     responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
 )
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
-    """Return a page of the users of a pool whose offers failed, with the reasons."""
+    """Return a page of a pool's failed users, with the reasons."""
     after = http.decode_cursor(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         rows = pool_list.failed_users(connection, tenant_id, pool, after and after.id, limit + 1)
@@ -192,7 +194,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     responses=responses({200: (OfferJob, "The job.")}, 404, 422),
 )
 def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
-    """Return one user's job for a date: its shard, attempts, hash of inputs, and offers."""
+    """Return a user's job for a date, with its shard, attempts, inputs hash and offers."""
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         job = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if job is None:

@@ -1,8 +1,8 @@
 """`/api/admin/operations`: bulk operations and purges of dead letters, and reprocessing of documents.
 
 `/api/admin/dlq/bulk-...`, `/purge` and `/export` start operations on dead letters. Purges and reprocessing require the
-admin role, bulk operations the operator role, and exports and reads the viewer role. A change requires the version of
-the operation in `If-Match`. The version grows with each change of the state, not with progress.
+admin role, bulk operations the operator role, and exports and reads the viewer role. A change requires the operation's
+version in `If-Match`. The version increases with each change of state or rate, but not with progress.
 """
 
 from collections.abc import Sequence
@@ -57,9 +57,9 @@ from functions.admin_api.endpoint import (
 from functions.admin_api.http import NotFoundError, etag, required_version, responses
 
 RETRY_RATE = 50
-"""Default rate of retries: dead letters per second."""
+"""Default rate of retries, in dead letters per second."""
 REPROCESSING_RATE = 60
-"""Default rate of reprocessing: documents per minute."""
+"""Default rate of reprocessing, in documents per minute."""
 NO_OPERATION = "There is no such operation."
 Rate = Annotated[int, Field(ge=1, le=MAX_RATES["retry"], description="Dead letters per second.")]
 
@@ -88,7 +88,10 @@ class BulkRetry(BulkRequestBody):
 
     rate: Rate = RETRY_RATE
     canary: int | None = Field(
-        default=None, ge=1, le=10_000, description="Number to retry first. The rest starts when these have succeeded."
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Number of dead letters to retry first. Further retries start after these have succeeded.",
     )
     notes: Note | None = None
 
@@ -115,7 +118,7 @@ class BulkPreview(BaseModel):
     is_exact: bool = Field(
         description=f"Whether `count` is exact. For a text search, counting stops at {bulk.COUNT_LIMIT}."
     )
-    sample: list[DeadLetterSummary] = Field(description=f"The newest dead letters, at most {bulk.SAMPLE_SIZE}.")
+    sample: list[DeadLetterSummary] = Field(description=f"At most the {bulk.SAMPLE_SIZE} newest dead letters.")
 
 
 class PurgePlan(BaseModel):
@@ -125,11 +128,11 @@ class PurgePlan(BaseModel):
     failed_before: datetime
     statuses: list[ClosedStatus]
     count: int = Field(description="Number of dead letters to purge. It is also the ETag of this preview.")
-    confirm: str = Field(description="Value of the parameter `confirm` that starts the purge.")
+    confirm: str = Field(description="Value for the parameter `confirm`, which starts the purge.")
 
 
 class OperationFile(BaseModel):
-    """File of an export."""
+    """An export's file."""
 
     format: Format
     redacted: bool = Field(description="Whether secrets are redacted.")
@@ -143,7 +146,9 @@ class OperationProgress(BaseModel):
     operation_id: UUID
     tenant: str
     action: Action
-    filter: dict[str, JsonValue] | None = Field(description="Filter of the items; null if `job_ids` selected them.")
+    filter: dict[str, JsonValue] | None = Field(
+        description="Filter that selected the items; null if `job_ids` selected them."
+    )
     notes: str | None
     rate: int | None = Field(description="Dead letters per second, or documents per minute; null for unlimited.")
     canary: int | None
@@ -151,10 +156,10 @@ class OperationProgress(BaseModel):
     requested_at: str
     state: State = Field(
         description="selecting: dead letters are being selected. canary: the first items are in progress. paused: "
-        "by a person, or because the canary did not finish. halted: an item of the canary failed again."
+        "by a person, or because the canary did not finish. halted: an item in the canary failed again."
     )
     version: int = Field(description="Version, for `If-Match`.")
-    reason: str | None = Field(description="Reason of an automatic stop or pause.")
+    reason: str | None = Field(description="Reason for an automatic stop or pause.")
     ended_at: str | None
     restorable_until: datetime | None = Field(
         description="Time until which a purge can be undone; null for other operations."
@@ -162,7 +167,7 @@ class OperationProgress(BaseModel):
     file: OperationFile | None = Field(
         description="File of an export; null for other operations. `/file` returns a link to it."
     )
-    selected: int | None = Field(description="Number of items; null until all are selected.")
+    selected: int | None = Field(description="Number of items; null until all have been selected.")
     succeeded: int
     failed: int
     skipped: int = Field(description="Dead letters that were already closed, failed again, or no longer exist.")
@@ -218,7 +223,7 @@ ACTION_NAMES: dict[DeadLetterAction, str] = {"retry": "Retrying", "resolve": "Re
 
 @dataclass(frozen=True)
 class _ResolvedSelection:
-    """Dead letters of one tenant."""
+    """Selected dead letters, which all belong to one tenant."""
 
     tenant_id: UUID
     slug: str
@@ -232,7 +237,7 @@ def _start_bulk(
     """Start a bulk operation, or return its preview for a dry run.
 
     Raises:
-        RejectedRequestError: the selection or its tenant is missing, none is pending, or a note is missing.
+        RejectedRequestError: the selection, its tenant or a required note is missing, or no dead letter is pending.
         NotFoundError: the caller may not view any of the dead letters.
     """
     if (body.job_ids is None) == (body.filter is None):
@@ -287,7 +292,7 @@ def owned_operation(request: Request, operation_id: str) -> Owned:
 
 
 def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
-    """Return an operation as the API shows it to a caller."""
+    """Return an operation and its progress as the caller may see them."""
     fields: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
@@ -314,7 +319,7 @@ def _restorable_until(operation: Operation) -> datetime | None:
 _BULK_RESPONSES = responses(
     {
         200: (BulkPreview, "The preview, for a dry run."),
-        202: (OperationProgress, "The operation is accepted, and starts within a minute."),
+        202: (OperationProgress, "The operation was accepted and starts within a minute."),
     },
     *(400, 404, 413, 415, 422, 429),
 )
@@ -369,7 +374,7 @@ _PURGE_RESPONSES = responses(
 _PURGE_RESPONSES[200]["headers"] = _PURGE_RESPONSES[202]["headers"] = VERSIONED
 _RESTORE_RESPONSES = responses(
     {
-        200: (OperationProgress, "All dead letters are restored."),
+        200: (OperationProgress, "All dead letters were restored."),
         202: (OperationProgress, "The restoration is in progress."),
     },
     *(404, 409, 412, 413, 422, 428, 429),
@@ -389,16 +394,16 @@ def purge_dead_letters(
     tenant: OneTenant = None,
     confirm: Annotated[
         str | None,
-        Query(max_length=63, description="The tenant's slug. Without it, the response is a preview."),
+        Query(max_length=63, description="The tenant's slug. If it is omitted, the response is a preview."),
     ] = None,
     if_match: Annotated[
         str | None,
         Header(alias="If-Match", description="ETag of the preview. Required with `confirm`."),
     ] = None,
 ) -> Response[Any]:
-    """Hide closed dead letters, and delete them a week later. Without `confirm`, only count them.
+    """Hide closed dead letters, and delete them a week later. If `confirm` is omitted, only count them.
 
-    The confirming request sends the ETag of the preview, so that it purges only as many dead letters as were shown.
+    A request with `confirm` must send the preview's ETag. It fails if the number of dead letters has changed.
     """
     slug = request.slug(tenant)
     tenant_id = _admit_purge(slug, request)
@@ -410,7 +415,7 @@ def purge_dead_letters(
         plan = PurgePlan(tenant=slug, failed_before=before, statuses=statuses, count=count, confirm=slug)
         return json_response(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
-        raise RejectedRequestError("`confirm` must be the slug of the tenant.")
+        raise RejectedRequestError("`confirm` must be the tenant's slug.")
     expected = required_version(if_match)
 
     def purge() -> Operation:
@@ -433,7 +438,7 @@ def purge_dead_letters(
     responses=_RESTORE_RESPONSES,
 )
 def restore_purge(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
-    """Restore the dead letters of a purge, within a week. Their messages in SQS are not restored."""
+    """Restore a purge's dead letters, within a week. Their SQS messages are not restored."""
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(if_match)
@@ -464,7 +469,7 @@ def _run_first_step(operation: Operation, slug: str, request: Request) -> Respon
 # -- operations -------------------------------------------------------------------------------------------------------
 
 _REPROCESS_RESPONSES = responses(
-    {202: (OperationProgress, "The operation is accepted, and starts within a minute.")}, 400, 404, 413, 415, 422, 429
+    {202: (OperationProgress, "The operation was accepted and starts within a minute.")}, 400, 404, 413, 415, 422, 429
 )
 _REPROCESS_RESPONSES[202]["headers"] = VERSIONED
 _DETAIL_RESPONSES = responses({200: (OperationProgress, "The progress of the operation.")}, 404, 422)
@@ -540,7 +545,7 @@ def show_operation(request: Request, operation_id: Id) -> Response[OperationProg
 
 @routes.get(
     "/api/admin/operations/<operation_id>/items",
-    summary="List the results of an operation",
+    summary="List an operation's results",
     tags=["operations"],
     responses=responses({200: (OperationItemPage, "A page, in processing order.")}, 404, 422),
 )
@@ -551,7 +556,7 @@ def list_operation_items(
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> OperationItemPage:
-    """Return a page of the dead letters of an operation with their results. Reprocessing has no items."""
+    """Return a page of an operation's dead letters with their results. Reprocessing has no items."""
     tenant_id, _, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         rows = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
@@ -598,7 +603,7 @@ def cancel_operation(request: Request, operation_id: Id, if_match: IfMatch = Non
 
 @routes.patch(
     "/api/admin/operations/<operation_id>",
-    summary="Change the rate of an operation",
+    summary="Change an operation's rate",
     tags=["operations"],
     responses=_RATE_RESPONSES,
 )

@@ -1,4 +1,4 @@
-"""`/api/admin/people`: people of the built-in user pool, with their roles and tenants.
+"""`/api/admin/people`: people in the built-in user pool, with their roles and tenants.
 
 A person has the same role for all of their tenants. Admins can manage only people whose tenants they all administer.
 If the deployment uses another token issuer, people are managed there.
@@ -42,7 +42,7 @@ Email = Annotated[str, StringConstraints(max_length=254, pattern=r"^[!-?A-~]+@[!
 
 
 class Person(BaseModel):
-    """A person of the user pool."""
+    """A person in the user pool."""
 
     id: str
     email: str
@@ -54,7 +54,7 @@ class Person(BaseModel):
 
 
 class PersonPage(BaseModel):
-    """People, in the order of the user pool."""
+    """People, in the user pool's order."""
 
     people: list[Person]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
@@ -104,11 +104,11 @@ class UserPool:
         """
         sign_in = settings().oidc
         if sign_in is None or sign_in.pool is None:
-            raise ConflictError("People are managed at the token issuer of this deployment, not here.")
+            raise ConflictError("People are managed at this deployment's token issuer, not here.")
         return cls(sign_in.pool, aws.client("cognito-idp"))
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call Cognito for this pool.
+        """Call a Cognito operation on this pool.
 
         Raises:
             NotFoundError: there is no such person.
@@ -130,7 +130,7 @@ class UserPool:
         return found
 
     def page(self, tenant: str | None, email: str | None, cursor: str | None) -> PersonPage:
-        """Return a page of all people or those of a tenant, or the person with an address."""
+        """Return a page of people. If `tenant` or `email` is given, return only the people with it."""
         parameters = {"Limit": PAGE_SIZE}
         if tenant is not None and email is None:
             group = f"{_TENANT}{tenant}"
@@ -166,7 +166,7 @@ class UserPool:
         )
 
     def set_groups(self, id_: str, before: Iterable[str], after: Iterable[str]) -> None:
-        """Change the groups of a person. Groups are removed before others are added."""
+        """Change a person's groups. Old groups are removed before new groups are added."""
         for group in sorted(set(before) - set(after)):
             self.call("admin_remove_user_from_group", Username=id_, GroupName=group)
         for group in sorted(set(after) - set(before)):
@@ -196,21 +196,21 @@ def _managed_person(request: Request, pool: UserPool, id_: str, action: str) -> 
     """Return a person if the caller may manage them.
 
     Raises:
-        NotFoundError: the person does not exist, or has no tenant of the caller.
-        ForbiddenError: the caller is not an admin of all tenants of the person.
+        NotFoundError: the person does not exist, or does not share a tenant with the caller.
+        ForbiddenError: the caller does not have the admin role for all of the person's tenants.
     """
     person = pool.find(id_)
     caller = request.caller
     if not any(caller.has_role(Role.VIEWER, tenant) for tenant in [*person.tenants, ALL_TENANTS]):
         raise NotFoundError(NO_PERSON)
     if not all(caller.has_role(Role.ADMIN, tenant) for tenant in person.tenants):
-        raise ForbiddenError(f"{action} requires the admin role for all tenants of the person. Ask an admin.")
+        raise ForbiddenError(f"{action} requires the admin role for all of the person's tenants. Ask an admin.")
     _admit(request, action, person.tenants)
     return person
 
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
-    """Record a change in the audit trail of each tenant. `*` is recorded in the unassigned audit trail."""
+    """Record a change in each tenant's audit trail. For `*`, record it in the unassigned audit trail."""
     operation = AuditRecord(
         request.caller.require_subject()[:MAX_ACTOR_CHARS], action, [id_], request.now, detail=detail
     )
@@ -239,12 +239,14 @@ def list_people(
     request: Request,
     tenant: Annotated[
         TenantSlug | None,
-        Query(description="Slug of a tenant. Default: all tenants for their admins, else the token's only tenant."),
+        Query(
+            description="Slug of a tenant. Default: all tenants for their admins, otherwise the token's only tenant."
+        ),
     ] = None,
     email: Annotated[Email | None, Query(description="Only the person with this address.")] = None,
     cursor: Cursor = None,
 ) -> Response[PersonPage]:
-    """List the people of a tenant or of all tenants."""
+    """List a tenant's people, or all people."""
     if tenant is None and request.caller.has_role(Role.ADMIN, ALL_TENANTS):
         return json_response(200, UserPool.current().page(None, email, cursor))
     slug = request.tenant(tenant, Role.ADMIN).slug
@@ -276,7 +278,7 @@ def find_emails(
     "/api/admin/people",
     summary="Invite a person",
     tags=["people"],
-    responses=responses({201: (Person, "The person is added. The user pool sends an invitation.")}, *_FAILURES),
+    responses=responses({201: (Person, "The person was added. The user pool sends an invitation.")}, *_FAILURES),
 )
 def add_person(request: Request, body: Annotated[NewPerson, Body()]) -> Response[Person]:
     """Add a person. They receive an e-mail with a temporary password."""
@@ -296,7 +298,7 @@ def add_person(request: Request, body: Annotated[NewPerson, Body()]) -> Response
     "/api/admin/people/<person_id>",
     summary="Change a person",
     tags=["people"],
-    responses=responses({200: (Person, "The change is stored.")}, *_FAILURES),
+    responses=responses({200: (Person, "The change was stored.")}, *_FAILURES),
 )
 def change_person(request: Request, person_id: PersonId, body: Annotated[PersonChange, Body()]) -> Response[Person]:
     """Change a person's role or tenants, or disable them. Existing tokens stay valid until they expire."""
@@ -320,7 +322,7 @@ def change_person(request: Request, person_id: PersonId, body: Annotated[PersonC
     "/api/admin/people/<person_id>",
     summary="Remove a person",
     tags=["people"],
-    responses=responses({204: (None, "The person is removed.")}, *_FAILURES),
+    responses=responses({204: (None, "The person was removed.")}, *_FAILURES),
 )
 def remove_person(request: Request, person_id: PersonId) -> Response[None]:
     """Remove a person from the user pool. Existing tokens stay valid until they expire."""

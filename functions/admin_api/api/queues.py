@@ -1,8 +1,8 @@
 """`/api/admin/queues`: depths, work items and pauses of the workers' queues.
 
 A queue serves all tenants. Callers with all tenants (`tenant:*`) see totals and the authors of pauses. Other viewers
-see the work items of their tenant, and since when and why a queue is paused. Pausing and resuming require the admin
-role for all tenants. Depths and alarms are cached for some seconds.
+see their tenant's work items, and the time and reason of each pause. Pausing and resuming require the admin role for
+all tenants. Depths and alarms are cached for a few seconds.
 """
 
 import time
@@ -43,6 +43,7 @@ from functions.admin_api.http import NotFoundError, required_version, responses
 DEPTHS_SECONDS = 3.0
 """Cache TTL of queue depths."""
 ALARMS_SECONDS = 30.0
+"""Cache TTL of alarm states."""
 T = TypeVar("T")
 
 
@@ -55,7 +56,7 @@ class PauseBody(BaseModel):
 
 
 class PauseInfo(BaseModel):
-    """Author, time and reason of a pause."""
+    """Author, time and reason of a queue's pause."""
 
     by: str
     reason: str
@@ -63,13 +64,13 @@ class PauseInfo(BaseModel):
 
 
 class QueueState(BaseModel):
-    """Pause of a worker's queue."""
+    """State of a worker's queue: paused or not."""
 
     worker: str
     is_paused: bool
     paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
     is_applied: bool = Field(
-        description="Whether the event source mappings follow. Otherwise, the change is retried within a minute."
+        description="Whether the event source mappings have this state. If not, the change is retried within a minute."
     )
     version: int = Field(description="Version, for `If-Match`; 0 if the queue was never paused.")
 
@@ -79,7 +80,7 @@ class PausedQueue(BaseModel):
 
     worker: str
     since: datetime
-    reason: str = Field(description="Reason of the pause, visible to all callers.")
+    reason: str = Field(description="Reason for the pause, visible to all callers.")
     paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
 
 
@@ -90,7 +91,7 @@ class PausedQueues(BaseModel):
 
 
 class QueueMinutes(BaseModel):
-    """Numbers for each of the last 60 full minutes, oldest first."""
+    """Counts for each of the last 60 full minutes, oldest first."""
 
     begins_at: datetime = Field(description="Start of the first minute.")
     succeeded: list[int]
@@ -115,7 +116,9 @@ class QueueOverview(BaseModel):
     running: int = Field(description="Work items in progress.")
     concurrency_limit: int | None = Field(description="Maximum number of work items in progress.")
     pending: int | None = Field(description="Pending work items at `measured_at`; null if not measured.")
-    oldest_seconds: int | None = Field(description="Age of the oldest due work item at `measured_at`; null if none.")
+    oldest_seconds: int | None = Field(
+        description="Age of the oldest due work item at `measured_at`; null if not measured or no work item was due."
+    )
     dead_letters: int | None = Field(description="Pending dead letters at `measured_at`; null if not measured.")
     approximate_visible: int | None = Field(description="Visible messages, as estimated by SQS.")
     approximate_delayed: int | None
@@ -225,7 +228,7 @@ def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth 
 
 
 def _queue_overview(worker: str, history: QueueHistory, running: int, now: datetime) -> QueueOverview:
-    """Return the values for one tenant, or for all."""
+    """Return a queue's overview for one tenant or all tenants, without values that concern all tenants."""
     return QueueOverview(
         worker=worker,
         is_paused=False,
@@ -247,7 +250,7 @@ def _queue_overview(worker: str, history: QueueHistory, running: int, now: datet
 
 
 def _open_breakers(connection: Connection) -> list[BreakerState]:
-    """Return the breakers that are not closed, without those of tenants' destinations."""
+    """Return open and half-open circuit breakers, except those of tenants' destinations."""
     rows = connection.execute(
         "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
         " ORDER BY name",
@@ -281,7 +284,10 @@ _SWITCH_RESPONSES[200]["headers"] = VERSIONED
     responses=responses({200: (QueuesOverview, "The queues.")}, 404, 422),
 )
 def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
-    """Return depths and work items of all queues: totals for callers with all tenants, else one tenant's."""
+    """Return the depths and work items of all queues.
+
+    If `tenant` is omitted, callers with all tenants get totals.
+    """
     if tenant is None and request.caller.has_role(Role.VIEWER, ALL_TENANTS):
         return _overview_of_all(request.database, request.now)
     return _overview_of_tenant(request.database, *request.tenant(tenant), request.now)
@@ -294,7 +300,7 @@ def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     responses=responses({200: (PausedQueues, "The paused queues.")}, 422),
 )
 def list_paused_queues(request: Request) -> PausedQueues:
-    """List the queues that people have paused. Requires any role."""
+    """List the queues that people have paused. Requires the viewer role for any tenant."""
     sees_all = request.visible_tenants() is None
     with request.database.delivery() as connection:
         pauses = list_pauses(connection)
@@ -316,7 +322,7 @@ def list_paused_queues(request: Request) -> PausedQueues:
 def pause_queue(
     request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
-    """Stop receiving from a worker's queue until it is resumed. Waiting messages lose no attempt."""
+    """Stop receiving from a worker's queue until it is resumed. Pending work items keep their attempts."""
     return _switch(request, worker, body, if_match, is_paused=True)
 
 
@@ -333,7 +339,7 @@ def resume_queue(
 def _switch(
     request: Request, worker: str, body: PauseBody, if_match: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
-    """Pause or resume a worker's queue. Even an unchanged state is applied to Lambda again."""
+    """Pause or resume a worker's queue. The state is applied to Lambda even if it has not changed."""
     actor = request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:

@@ -62,7 +62,7 @@ class Confirm(DecisionBody):
 
 
 class Reject(DecisionBody):
-    """Candidates or matches of the document to reject."""
+    """Candidates or matches to reject for the document under review."""
 
     documents: list[UUID] = Field(min_length=1, max_length=MAX_ITEMS)
 
@@ -70,7 +70,8 @@ class Reject(DecisionBody):
 class Merge(DecisionBody):
     """Two documents whose clusters are merged.
 
-    With `exact`, these two documents are linked. Otherwise, the best pair of documents of the two clusters is linked.
+    If `exact` is true, these two documents are linked. Otherwise, the best pair of documents from the two clusters is
+    linked.
     """
 
     documents: list[UUID] = Field(min_length=2, max_length=2)
@@ -88,13 +89,14 @@ _DecimalText = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]
 
 
 class VarianceDecisionBody(DecisionBody):
-    """Differences of a cluster to accept or dispute.
+    """Differences in a cluster to accept or dispute.
 
-    `expected` and `actual` select differences with these values. A null `line` then means no line item.
+    `expected` and `actual` select differences with these values. If they are given, a null `line` selects only
+    differences that concern no line item.
     """
 
     cluster: UUID
-    document: UUID | None = Field(default=None, description="Document; null for all documents of the cluster.")
+    document: UUID | None = Field(default=None, description="Document; null for all documents in the cluster.")
     code: VarianceCode | None = Field(default=None, description="Kind of difference; null for all kinds.")
     line: str | None = Field(
         default=None,
@@ -123,7 +125,7 @@ class AmbiguousMatch(BaseModel):
 
 
 class Decision(BaseModel):
-    """Decision of a reviewer about two documents."""
+    """A reviewer's decision about two documents."""
 
     id: int
     documents: list[UUID]
@@ -168,7 +170,7 @@ class DecisionOutcome(BaseModel):
 
 
 class VarianceDecisionResult(BaseModel):
-    """Result of a decision about differences: the decided and the open ones, as sentences."""
+    """Result of a decision: the decided differences and those still open, each as a sentence."""
 
     tenant: str
     cluster: UUID
@@ -191,10 +193,10 @@ def list_reviews(  # a query has this many parameters
     tenant: OneTenant = None,
     document_type: Annotated[DocumentType | None, Query()] = None,
     min_probability: Annotated[
-        float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
+        float | None, Query(ge=0, le=1, description="Minimum match probability of the most likely candidate.")
     ] = None,
     max_probability: Annotated[
-        float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
+        float | None, Query(ge=0, le=1, description="Maximum match probability of the most likely candidate.")
     ] = None,
     state: Annotated[ReviewState, Query()] = "open",
     cursor: Cursor = None,
@@ -240,9 +242,9 @@ def show_review(request: Request, document_id: Id) -> Review:
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
-_DECISION_RESPONSES = responses({200: (DecisionOutcome, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+_DECISION_RESPONSES = responses({200: (DecisionOutcome, "The decision was stored.")}, 400, 404, 409, 413, 415, 422, 429)
 _VARIANCE_RESPONSES = responses(
-    {200: (VarianceDecisionResult, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429
+    {200: (VarianceDecisionResult, "The decision was stored.")}, 400, 404, 409, 413, 415, 422, 429
 )
 
 
@@ -276,7 +278,7 @@ def split(request: Request, body: Annotated[Split, Body()]) -> DecisionOutcome:
     "/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Accept differences. Without a selection, accept all open differences of the cluster."""
+    """Accept the selected differences. If none are selected, accept all open differences in the cluster."""
     return _decide_variances(request, "accepted", body)
 
 
@@ -284,7 +286,7 @@ def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> V
     "/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def dispute(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Dispute differences. Without a selection, dispute all differences of the cluster."""
+    """Dispute the selected differences. If none are selected, dispute all differences in the cluster."""
     return _decide_variances(request, "disputed", body)
 
 
@@ -364,11 +366,11 @@ def _decide(
     body: DecisionBody,
     decide: Callable[[Connection, UUID, DecisionContext], _Result | DecisionRejected],
 ) -> tuple[str, _Result]:
-    """Decide about a document in a transaction; return the tenant's slug and the result.
+    """Apply a decision about a document in a transaction, and return the tenant's slug and the result.
 
     Raises:
         NotFoundError: the document does not exist, or the caller may not view it.
-        ConflictError: it no longer needs review, or the difference no longer exists.
+        ConflictError: the document no longer needs review, or the difference no longer exists.
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)

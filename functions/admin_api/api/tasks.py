@@ -24,7 +24,7 @@ from functions.admin_api.http import NotFoundError, responses
 
 MAX_TYPE_CHARS = 100
 MAX_ATTEMPTS_SHOWN = 200
-"""Attempts of a task in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
+"""Maximum attempts in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
 
 routes = Routes()
@@ -58,7 +58,7 @@ class TaskHistory(Task):
 
     dead_letter: Annotated[UUID | None, Field(description="`job_id` of the dead letter, if the task failed.")]
     timeline: Annotated[
-        list[TaskAttempt], Field(description=f"The last {MAX_ATTEMPTS_SHOWN} attempts at most, oldest first.")
+        list[TaskAttempt], Field(description=f"At most the last {MAX_ATTEMPTS_SHOWN} attempts, oldest first.")
     ]
 
 
@@ -75,7 +75,7 @@ class TaskPage(BaseModel):
     tags=["tasks"],
     responses=responses(
         {
-            202: (Task, "The task is accepted."),
+            202: (Task, "The task was accepted."),
             200: (Task, "The existing task, if the same request was already sent with this `idempotency_key`."),
         },
         *(400, 404, 409, 413, 415, 422, 429),
@@ -149,10 +149,10 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (Task, "The task is canceled.")}, 400, 404, 409, 413, 415, 422, 429),
+    responses=responses({200: (Task, "The task was canceled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def cancel_task(request: Request, job_id: Id) -> Task:
-    """Cancel an unfinished task. No further attempt starts, and a running attempt has no effect."""
+    """Cancel an unfinished task. No further attempt starts, and a running attempt's result is discarded."""
     tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         _visible_task(store.show(connection, id_), request.caller)
@@ -171,7 +171,7 @@ def cancel_task(request: Request, job_id: Id) -> Task:
 def _visible_task(task: Task | None, caller: Caller) -> Task:
     """Return a task if the caller may view it: their own task, or any task for an admin.
 
-    Private results of other users are removed.
+    If a task type is private, other users' results are omitted.
 
     Raises:
         NotFoundError: the caller may not view it.

@@ -39,7 +39,7 @@ class TenantSummary(BaseModel):
 
     slug: str
     name: str
-    disabled_at: datetime | None = Field(description="Time at which it was disabled; null if it is enabled.")
+    disabled_at: datetime | None = Field(description="Time at which the tenant was disabled; null if it is enabled.")
 
 
 class TenantPage(BaseModel):
@@ -58,7 +58,7 @@ class TenantDetail(BaseModel):
     name: str
     organization: str
     created_at: datetime
-    disabled_at: datetime | None = Field(description="Time at which it was disabled; null if it is enabled.")
+    disabled_at: datetime | None = Field(description="Time at which the tenant was disabled; null if it is enabled.")
     addresses: list[str] = Field(description="Mail addresses whose mail belongs to the tenant.")
     admins: list[str] = Field(description="E-mail addresses that are notified of the tenant's failures.")
 
@@ -104,7 +104,7 @@ class AddressChange(BaseModel):
 
 
 class AddressList(BaseModel):
-    """Addresses of a tenant after a change."""
+    """A tenant's addresses after a change."""
 
     tenant: str
     addresses: list[str]
@@ -141,11 +141,11 @@ def list_tenants(
     summary="Add a tenant",
     tags=["tenants"],
     responses=responses(
-        {201: (AddedTenant, "The tenant is added."), 200: (AddedTenant, "The tenant already existed.")}, *FAILURES
+        {201: (AddedTenant, "The tenant was added."), 200: (AddedTenant, "The tenant already existed.")}, *FAILURES
     ),
 )
 def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
-    """Add a tenant with its setup, all or nothing. Missing parts are added to an existing tenant."""
+    """Add a tenant with its setup, in one transaction. If the tenant exists, missing parts are added."""
     actor = request.admit_for_all("Adding a tenant")[:MAX_ACTOR_CHARS]
 
     def add() -> AddedTenant:
@@ -186,7 +186,7 @@ def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
     "/api/admin/tenants/<tenant>",
     summary="Rename, disable or enable a tenant",
     tags=["tenants"],
-    responses=responses({200: (TenantDetail, "The change is stored.")}, *FAILURES),
+    responses=responses({200: (TenantDetail, "The change was stored.")}, *FAILURES),
 )
 def change_tenant(
     request: Request, tenant: TenantPath, body: Annotated[TenantChange, Body()]

@@ -1,8 +1,8 @@
-"""`/api/admin/tenants/{tenant}/tolerances`: tolerances of a tenant and suggestions.
+"""`/api/admin/tenants/{tenant}/tolerances`: a tenant's tolerances and suggested tolerances.
 
-Reading requires the viewer role for the tenant, and changes require the admin role. After a change, the clusters of the
-tenant are compared again. The request enqueues as many comparisons as it has time for, and
-`POST .../tolerances/recompare` enqueues the rest.
+Reading requires the viewer role for the tenant, and changes require the admin role. After a change, the tenant's
+clusters are compared again. The request enqueues as many comparisons as it has time for.
+`POST .../tolerances/recompare` enqueues the remaining comparisons.
 """
 
 from decimal import Decimal
@@ -24,7 +24,7 @@ from functions.admin_api.endpoint import Note, Routes, TenantPath, json_response
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
-"""Minimum remaining time for enqueueing more comparisons."""
+"""Minimum time left for enqueueing more comparisons."""
 Limit = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
     Field(description="Decimal number; null if this limit does not apply."),
@@ -33,7 +33,10 @@ Scope = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whi
 
 
 class LimitsBody(BaseModel):
-    """Limits below and above the expected value. Without limits, a direction tolerates any difference."""
+    """Limits below and above the expected value.
+
+    In a direction without limits, any difference is tolerated.
+    """
 
     lower_absolute: Limit = None
     lower_percent: Limit = None
@@ -49,17 +52,19 @@ class DefaultTolerance(LimitsBody):
 
 
 class ToleranceEntry(DefaultTolerance):
-    """A tolerance of a tenant."""
+    """A tenant's tolerance."""
 
     supplier: str | None
     article: str | None
     set_by: str
     reason: str | None
-    evidence: dict[str, Any] | None = Field(description="The accepted suggestion, if the tolerance comes from one.")
+    evidence: dict[str, Any] | None = Field(
+        description="The suggestion that was accepted; null if the tolerance was set directly."
+    )
 
 
 class ToleranceList(BaseModel):
-    """Tolerances of a tenant, general ones first, and the defaults."""
+    """A tenant's tolerances, most general first, and the defaults."""
 
     tenant: str
     tolerances: list[ToleranceEntry]
@@ -121,7 +126,7 @@ class SuggestionList(BaseModel):
 routes = Routes()
 _PATH = "/api/admin/tenants/<tenant>/tolerances"
 _CHANGE_RESPONSES = responses(
-    {200: (Recompared, "The change is stored. Clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
+    {200: (Recompared, "The change was stored. Clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
 )
 
 
@@ -191,7 +196,7 @@ def recompare_clusters(
     tenant: TenantPath,
     cursor: Annotated[UUID | None, Query(description="`next_cursor` of the previous response.")] = None,
 ) -> Response[Recompared]:
-    """Compare the clusters of a tenant with its current tolerances."""
+    """Compare a tenant's clusters with its current tolerances."""
     return json_response(200, _recompare(request, request.setup("Comparing clusters", tenant), tenant, cursor))
 
 
@@ -202,7 +207,7 @@ def recompare_clusters(
     responses=responses({200: (SuggestionList, "The suggestions.")}, 404, 422),
 )
 def list_suggestions(request: Request, tenant: TenantPath) -> Response[SuggestionList]:
-    """List tolerances suggested by accepted and disputed differences, and reasons for missing suggestions."""
+    """List tolerances suggested by past decisions, and the reasons for withheld suggestions."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         results: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
@@ -238,7 +243,8 @@ def accept_suggestion(
         change.tenant_id, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)
     ):
         raise ConflictError(
-            f"'{suggestion_id}' is not suggested: decisions or tolerances have changed. List the suggestions again."
+            f"The suggestion '{suggestion_id}' no longer applies: decisions or tolerances have changed. "
+            "List the suggestions again."
         )
     return json_response(200, _recompare(request, change, tenant, None))
 

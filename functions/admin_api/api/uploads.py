@@ -33,7 +33,7 @@ class UploadRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: Slug | None = Field(
-        default=None, description="Slug of the tenant; null for a mail, whose tenants are found by its recipients."
+        default=None, description="Slug of the tenant; null for an email file, whose recipients determine its tenants."
     )
     file_name: str = Field(
         min_length=1, max_length=files.MAX_NAME_CHARS, description="Name without slashes and control characters."
@@ -42,7 +42,7 @@ class UploadRequest(BaseModel):
         default=None, description="Size in bytes."
     )
     replaces: UUID | None = Field(
-        default=None, description="Document to replace. It is removed after the extraction of the new file."
+        default=None, description="Document to replace. It is removed after the new file has been extracted."
     )
     reason: Note | None = Field(default=None, description="Reason for the replacement.")
 
@@ -128,7 +128,7 @@ def list_uploads(
 
 
 def _find_by_key(request: Request, key: str) -> list[Upload]:
-    """Return the documents of a file, of all tenants that the caller may view."""
+    """Return the uploads of a file in all tenants that the caller may view."""
     bucket, visible = settings().uploads_bucket, request.visible_tenants()
     assert bucket is not None  # the stack sets it
     with request.database.delivery() as connection:

@@ -36,7 +36,7 @@ from functions.admin_api.http import NotFoundError, etag, is_current, required_v
 NO_USER = "There is no such user."
 MAX_TIMEZONE_CHARS = 64
 MAX_DISTANCE_KM = 20_100
-"""In kilometers: half of the earth's circumference."""
+"""Half of the earth's circumference."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -54,7 +54,7 @@ Age = Annotated[int, Field(ge=18, le=120), http.WholeNumber]
 
 
 class ProfileBody(BaseModel):
-    """Profile of a user, with criteria for the users to offer to them."""
+    """A user's profile, with criteria for the users who are offered to them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ class ProfileBody(BaseModel):
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
         default_factory=list,
         max_length=MAX_TRAITS,
-        description="Answers of the user, in the same order for all users; null if not answered.",
+        description="The user's answers, in the same order for all users; null for an unanswered question.",
     )
 
 
@@ -116,7 +116,8 @@ class Offer(BaseModel):
     offeredAt: str  # noqa: N815
     expiresAt: str  # noqa: N815
     isWithdrawn: bool = Field(  # noqa: N815
-        description="Whether the offer is withdrawn: the person left, is inactive, or one blocked the other."
+        description="Whether the offer is withdrawn, because the offered user was deleted or is inactive, or one user "
+        "blocked the other."
     )
 
 
@@ -126,13 +127,13 @@ class UserOffers(BaseModel):
     user_id: UUID
     tenant: str
     date: date
-    timezone: str = Field(description="Time zone of the offers. Before they exist, time zone of the profile.")
+    timezone: str = Field(description="Time zone of the offers, or of the profile if there are no offers yet.")
     status: Literal["none"] | JobState = Field(
-        description="none: not started, for example before 9:00. failed: an operator must retry it."
+        description="none: not started, for example before 9:00. failed: an operator must retry the computation."
     )
     offers: list[Offer] = Field(description="Offers, best first. They do not change after the status is `completed`.")
     completed_at: datetime | None
-    error: str | None = Field(description="Error of the last attempt; null without an error.")
+    error: str | None = Field(description="Error from the last attempt; null if it did not fail.")
 
 
 class BlockedUsers(BaseModel):
@@ -210,11 +211,11 @@ def show_profile(
     summary="Delete a user's profile",
     tags=["users"],
     responses=responses(
-        {204: (None, "The profile is deleted, with the user's blocks and offers.")}, *(400, 404, 413, 415, 422, 429)
+        {204: (None, "The profile was deleted, with the user's blocks and offers.")}, *(400, 404, 413, 415, 422, 429)
     ),
 )
 def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Delete a user. They are no longer offered to others, and earlier offers of them are withdrawn."""
+    """Delete a user. The user is no longer offered, and earlier offers of this user are withdrawn."""
     return _change(request, tenant, "Deleting a profile", profiles.remove, user_id)
 
 
@@ -225,7 +226,7 @@ def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> R
     responses=responses({204: (None, "The users are no longer offered to each other.")}, 400, 404, 413, 415, 422, 429),
 )
 def block_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Block a user. The two are no longer offered to each other, and earlier offers are withdrawn."""
+    """Block a user. The two users are no longer offered to each other, and earlier offers are withdrawn."""
     return _change(request, tenant, "Blocking", profiles.block, user_id, blocked_id)
 
 
@@ -284,7 +285,7 @@ def show_offers(
     tenant: OneTenant = None,
     date: Annotated[Day | None, Query(description="Date in the user's time zone. Default: today.")] = None,
 ) -> UserOffers:
-    """Return the offers of a user for a date."""
+    """Return a user's offers for a date."""
     tenant_id, slug = request.tenant(tenant)
     id_ = _parse_user_id(user_id)
     with request.database.tenant(tenant_id) as connection:

@@ -47,7 +47,7 @@ def test_decision_ends_the_hold_once(
 
     assert (decision.status, decision.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
     repeated = decide(call_api, mail, "release")
-    detail = "The mail is no longer on hold: it was already released or rejected."
+    detail = "The email is no longer on hold: it was already released or rejected."
     assert (repeated.status, repeated.body["detail"]) == (409, detail)
     assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (outbox_rows,)
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [(f"mail {hold}",)]

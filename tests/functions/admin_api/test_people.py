@@ -146,7 +146,7 @@ def test_people_at_other_issuers_are_managed_there(call_api: CallApi, monkeypatc
     response = add(call_api)
     assert (response.status, response.body["detail"]) == (
         409,
-        "People are managed at the token issuer of this deployment, not here.",
+        "People are managed at this deployment's token issuer, not here.",
     )
     assert call_api("", method="GET", path=PATH, groups=ADMIN).status == 409
 
