@@ -238,13 +238,13 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
     responses: list[str] = []
     with running_receiver(secrets, output.clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))
-        take = receiver.inbox.store
+        store = receiver.inbox.store
 
-        def take_and_record(body: bytes) -> bool:
+        def store_and_record(body: bytes) -> bool:
             responses.append(json.loads(body)["id"])
-            return take(body)
+            return store(body)
 
-        monkeypatch.setattr(receiver.inbox, "take", take_and_record)
+        monkeypatch.setattr(receiver.inbox, "store", store_and_record)
         output.result()
 
         def crash(attempt: TenantAttempt) -> Outcome:

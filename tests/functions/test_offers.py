@@ -239,10 +239,6 @@ def test_offer_notifications_contain_no_user_ids(offers_harness: OffersHarness, 
     assert not any(str(user(number)) in json.dumps(output_jobs[0]["payload"]) for number in PEOPLE)
 
 
-class Crash(BaseException):
-    """Simulated end of a process between two steps."""
-
-
 STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commit")
 
 
