@@ -1,4 +1,4 @@
-"""Questions use a low temperature unless the model only supports its default."""
+"""Calls use a low temperature, unless the model supports only its default temperature."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
