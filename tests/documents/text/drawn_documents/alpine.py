@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def swiss() -> DrawnDocument:
-    """A Swiss invoice: apostrophes in numbers, amounts in francs, a column for prices per hundred."""
+    """A Swiss invoice: apostrophes in numbers, amounts in francs, a column with the price basis."""
     sheet = Sheet()
     sheet.rows(20, 22, "Zürichsee Papier AG", "Seestrasse 101", "8002 Zürich", "CHE-100.155.212 MWST")
     sheet.rows(120, 50, "Kanzlei Vogt & Partner", "Bundesplatz 7", "6300 Zug", size=10)

@@ -265,7 +265,7 @@ def boxed_german() -> DrawnDocument:
 
 
 def utility_bill() -> DrawnDocument:
-    """A German energy invoice: gross total in a sentence, number in the text, a table of periods."""
+    """A German energy invoice: consumption in kWh, installments deducted, amount due in a sentence."""
     sheet = Sheet()
     sheet.at(20, 20, "Energie Sauerland eG", 15, bold=True)
     sheet.at(20, 46, "Energie Sauerland eG, Postfach 11 20, 57392 Schmallenberg", 7)
@@ -297,7 +297,7 @@ def utility_bill() -> DrawnDocument:
 
 
 def german_confirmation() -> DrawnDocument:
-    """A German order confirmation: number and date below the title, delivery dates in line items."""
+    """A German order confirmation: number and date below the title, delivery dates below line items."""
     sheet = Sheet()
     sheet.at(20, 20, "Hydraulik Neumann GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 48, "Hydraulik Neumann GmbH & Co. KG · Lise-Meitner-Str. 3 · 70736 Fellbach", 6.5)
@@ -333,7 +333,7 @@ def german_confirmation() -> DrawnDocument:
 def long_list() -> DrawnDocument:
     """A German invoice over three pages.
 
-    Table headings and footers on each page, delivery titles between line items.
+    Table headings and footers on each page, titles with delivery note numbers between line items.
     """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"

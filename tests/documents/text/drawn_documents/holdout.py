@@ -46,7 +46,7 @@ def nursery() -> DrawnDocument:
 
 
 def translator() -> DrawnDocument:
-    """A Spanish translator's invoice to France: price per word, no VAT, tax withheld, date in words."""
+    """A Spanish translator's invoice to France: price per word, reverse charge, date in words."""
     sheet = Sheet("times")
     sheet.rows(20, 20, "Carmen Iglesias Prado", "Traductora jurada", "Calle Mayor 71, 3º B", "28013 Madrid", "España",
                "NIF: 51234567T", "carmen@iglesias-traduce.example")  # fmt: skip
@@ -76,7 +76,7 @@ def translator() -> DrawnDocument:
 def machine_shop() -> DrawnDocument:
     """An Austrian machine shop's order confirmation.
 
-    Alternative terms, prices per hundred, gross weight.
+    Labels without colons, prices per hundred, a week as delivery date.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Metallbau Ennstal GmbH", 14, bold=True)
@@ -125,7 +125,7 @@ def machine_shop() -> DrawnDocument:
 def wine_merchant() -> DrawnDocument:
     """A French wine merchant's invoice.
 
-    Bottles and cases, duties as line items, a column of tax codes, tax-exempt export.
+    Bottles and cases, a column of tax codes, freight in the totals, VAT-exempt delivery abroad.
     """
     sheet = Sheet()
     sheet.at(105, 18, "CAVES DE LA TOUR", 15, bold=True)

@@ -99,7 +99,7 @@ def english_order() -> DrawnDocument:
 
 
 def dutch() -> DrawnDocument:
-    """A Dutch invoice: labels without colons, tax rates with and without, the sum to be paid below."""
+    """A Dutch invoice: labels without colons, two VAT rates, the amount due in the last row."""
     sheet = Sheet()
     sheet.at(190, 20, "Bloemenveiling Westland B.V.", 12, bold=True, right=True)
     sheet.rows(190, 25, "Handelsweg 88", "2671 AB Naaldwijk", "KvK 27123456", "BTW NL004495445B01",
@@ -290,7 +290,7 @@ def numbers_below() -> DrawnDocument:
 def without_heading() -> DrawnDocument:
     """A Dutch craftsman's invoice without a table heading.
 
-    Line items such as '3 x 45,00', with amounts on the right.
+    Quantities, prices and amounts in columns without labels.
     """
     sheet = Sheet("times")
     sheet.rows(

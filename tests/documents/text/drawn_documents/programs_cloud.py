@@ -42,7 +42,7 @@ def free_german_program() -> DrawnDocument:
 def merchandise_system() -> DrawnDocument:
     """An invoice from a German merchandise management system.
 
-    Two columns of labels, references to order and delivery, shipping as a line item.
+    References to order and delivery note, percentage discounts, shipping as a line item.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Outdoor-Versand Tannert GmbH & Co. KG", 13, bold=True)
@@ -124,7 +124,7 @@ def french_start_up() -> DrawnDocument:
 def subscription() -> DrawnDocument:
     """An English invoice from a payment provider.
 
-    American dates in words, the amount due in large print, tax with the country's name.
+    American dates in words, the amount due in large print, reverse charge.
     """
     sheet = Sheet()
     sheet.at(20, 22, "Invoice", 20, bold=True)
@@ -166,7 +166,7 @@ def subscription() -> DrawnDocument:
 def dutch_freelancer() -> DrawnDocument:
     """A Dutch freelancer's invoice.
 
-    The buyer first, labels with colons on the right, VAT rate per line item.
+    The buyer first, quantities such as '16 uur', a VAT rate per line item.
     """
     sheet = Sheet("times")
     sheet.rows(20, 30, "Gemeente Zutphen", "T.a.v. mevrouw De Wit", "'s Gravenhof 2", "7201 DN Zutphen", size=10)
@@ -199,7 +199,7 @@ def dutch_freelancer() -> DrawnDocument:
 def italian_cloud() -> DrawnDocument:
     """An invoice from Italian cloud software.
 
-    'Destinatario', number and date in the title, stamp duty and no discount.
+    'Destinatario', number in the title, a discount column, two VAT rates.
     """
     sheet = Sheet()
     sheet.rows(15, 20, "Serramenti Valle d'Itria S.r.l.", "Contrada Figazzano 9 - 72014 Cisternino (BR)",
@@ -272,7 +272,7 @@ def spanish_desktop() -> DrawnDocument:
 
 
 def danish_cloud() -> DrawnDocument:
-    """An invoice from Danish cloud software: issuer only in the footer, due date in the terms."""
+    """An invoice from Danish cloud software: address only in the footer, due date in the terms."""
     sheet = Sheet()
     sheet.at(20, 22, "Gartneriet Solbakken", 16, bold=True)
     sheet.rows(20, 45, "Ejerforeningen Parkhusene", "Att. formand Lise Holm", "Parkvej 8", "8000 Aarhus C", size=10)
@@ -303,7 +303,7 @@ def danish_cloud() -> DrawnDocument:
 def french_rebate() -> DrawnDocument:
     """A credit note from French software.
 
-    Number in the blue title, the reason in words, the invoice number in a sentence.
+    Number in the title, the reason in a description, the invoice number in a sentence.
     """
     sheet = Sheet()
     sheet.rows(

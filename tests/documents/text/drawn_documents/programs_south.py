@@ -6,7 +6,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 def italian_courtesy_copy() -> DrawnDocument:
     """The courtesy copy of an Italian electronic invoice.
 
-    Two boxes with labeled parties, and headings above every value.
+    Two boxes with labeled parties, then tables with a heading above every value.
     """
     sheet = Sheet()
     sheet.at(12, 14, "Cedente/prestatore (fornitore)", 8, bold=True)
@@ -89,7 +89,7 @@ def spanish_cloud() -> DrawnDocument:
 
 
 def french_trade() -> DrawnDocument:
-    """A two-page invoice from French trade software: VAT codes, totals in one row, 'A reporter'."""
+    """A two-page invoice from French trade software: VAT codes, a row of labels, 'A reporter'."""
     sheet = Sheet()
     sheet.at(12, 18, "ÉTABLISSEMENTS MOREL", 14, bold=True)
     sheet.rows(12, 23, "Fournitures industrielles", "ZI des Paluds - 310 avenue de la Fleuride", "13400 AUBAGNE",

@@ -86,7 +86,7 @@ def parts_dealer() -> DrawnDocument:
 def french_works() -> DrawnDocument:
     """A French building firm's invoice for work done.
 
-    Sections in capitals, a VAT column, a retention deducted at the end.
+    Positions such as 1.2, a VAT column, an advance payment deducted at the end.
     """
     sheet = Sheet()
     sheet.at(15, 18, "CHARPENTE DU VERCORS", 13, bold=True)
@@ -135,7 +135,7 @@ def french_works() -> DrawnDocument:
 def export_invoice() -> DrawnDocument:
     """An Italian firm's English invoice in dollars.
 
-    Boxes of labels, weights and origin, the total in words after 'say'.
+    A row of labels, weights and origin, the total in words after 'Say'.
     """
     sheet = Sheet()
     sheet.at(105, 16, "TESSITURA BRIANZA S.P.A.", 14, bold=True)

@@ -43,7 +43,7 @@ def french_title() -> DrawnDocument:
 def french_row_of_labels() -> DrawnDocument:
     """A French supplier's invoice.
 
-    A ruled row of labels with values below, and taxes in a table.
+    A row of labels with values below, and taxes in a table.
     """
     sheet = Sheet()
     sheet.at(15, 18, "Distribution Atlantique SAS", 14, bold=True)
@@ -124,7 +124,7 @@ def italian() -> DrawnDocument:
 
 
 def spanish() -> DrawnDocument:
-    """A Spanish freelancer's invoice: two-digit years, withheld income tax below the VAT."""
+    """A Spanish design studio's invoice: labels and values with colons, two-digit years."""
     sheet = Sheet()
     sheet.at(20, 22, "FACTURA", 20, bold=True)
     sheet.rows(20, 34, "Nº factura: A/2024/0093", "Fecha factura: 01/02/24", "Vencimiento: 02/03/24")
@@ -209,7 +209,7 @@ def italian_transport() -> DrawnDocument:
 
 
 def french_credit() -> DrawnDocument:
-    """A French credit note: 'Avoir' and the corrected invoice, thin spaces, amounts without a sign."""
+    """A French credit note: 'Avoir', the corrected invoice's number, amounts without a sign."""
     sheet = Sheet()
     sheet.at(15, 20, "ÉLECTRO CENTRE", 14, bold=True)
     sheet.rows(15, 25, "14 avenue Jean Jaurès", "63000 Clermont-Ferrand", "SIRET : 303 265 045 00025")
@@ -279,7 +279,7 @@ def spanish_delivery() -> DrawnDocument:
 
 
 def italian_freelancer() -> DrawnDocument:
-    """An Italian freelancer's invoice: withheld tax, pension fund, labels and values in one cell."""
+    """An Italian freelancer's invoice: number and date in one cell, withheld tax below the total."""
     sheet = Sheet()
     sheet.rows(
         20,
