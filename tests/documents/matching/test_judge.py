@@ -305,7 +305,7 @@ def test_document_text_cannot_close_the_case_tag(
     assert "4711" not in request.system
 
 
-def test_question_length_is_bounded(database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge):
+def test_prompt_length_is_bounded(database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge):
     long = invoice(po_reference="4711", lines=[], notes="x" * 1_000_000, remarks=[{"text": "y" * 500}] * 10_000)
     harness = TenantHarness(database, admin, [*TWICE[:2], long], make_judge)
     harness.match_all([0, 1])

@@ -77,7 +77,7 @@ def test_reference_to_other_suppliers_order_does_not_match() -> None:
     assert reason(*samples) == "Names order 4711, but the document with that number does not fit."
 
 
-def test_reason_without_candidates_is_no_partner_found() -> None:
+def test_document_without_candidates_gets_a_reason() -> None:
     assert reason(invoice()) == "No partner found."
 
 

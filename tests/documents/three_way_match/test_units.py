@@ -1,4 +1,4 @@
-"""Units: certain conversions, and units of delivered goods."""
+"""Units are converted if the factor is certain, and distinguish goods from services."""
 
 from decimal import Decimal
 
@@ -33,7 +33,7 @@ def test_certain_conversions_have_a_factor(unit: str | None, expected: str | Non
     ("unit", "expected"),
     [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")],
 )
-def test_goods_dependent_conversions_yield_no_factor(unit: str, expected: str):
+def test_conversions_that_depend_on_goods_yield_none(unit: str, expected: str):
     assert conversion_factor(unit, expected) is None
 
 
