@@ -117,7 +117,7 @@ def test_records_contain_reference_and_document_number(folder: Path):
     assert all(pair.parent.kind in PARENT_KINDS[pair.child.kind] for pair in half.pairs)
 
 
-def test_reach_counts_pairs_and_true_links(folder: Path):
+def test_candidate_pairs_and_true_links_are_counted(folder: Path):
     half = read_half(folder)
     reached = reach(folder)
     assert (reached.pairs, reached.true_pairs, reached.true_links) == (len(half.pairs), sum(half.truth), 3)

@@ -212,7 +212,7 @@ STARTS = (
     end=st.sampled_from((b"", b"startxref\n0\n%%EOF", b">")),
 )
 @settings(max_examples=300, deadline=None)
-def test_arbitrary_bytes_give_a_reason(start: bytes, rest: bytes, end: bytes):
+def test_arbitrary_bytes_yield_a_reason(start: bytes, rest: bytes, end: bytes):
     data, reason = outcome(start + rest + end)
     assert data is None
     assert reason is not None
@@ -227,7 +227,7 @@ def test_arbitrary_bytes_give_a_reason(start: bytes, rest: bytes, end: bytes):
 )
 @example(content=HYBRID, place=0.999, length=40, patch=b"")
 @settings(max_examples=400, deadline=None)
-def test_damaged_document_gives_data_or_a_reason(content: bytes, place: float, length: int, patch: bytes):
+def test_damaged_document_yields_data_or_a_reason(content: bytes, place: float, length: int, patch: bytes):
     position = int(place * len(content))
     data, reason = outcome(content[:position] + patch + content[position + length :])
     assert data if reason is None else reason.endswith(".")

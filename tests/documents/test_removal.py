@@ -333,7 +333,7 @@ def wait_until_blocked(admin: Connection) -> None:
         pass
 
 
-def test_match_of_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+def test_matching_a_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
     harness = make_harness(CASE)
     remove(harness, 0)
     with pytest.raises(PermanentError, match="no longer exists"):

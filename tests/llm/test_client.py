@@ -352,7 +352,7 @@ def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin
 
 
 @for_providers("openai")
-def test_answer_survives_a_failed_record_update(
+def test_answer_is_returned_despite_failed_record_update(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
@@ -362,7 +362,7 @@ def test_answer_survives_a_failed_record_update(
 
 
 @for_providers("openai")
-def test_call_that_cannot_be_recorded_is_not_made(ask: Any, admin: Connection, model_server: Server):
+def test_failed_recording_prevents_the_call(ask: Any, admin: Connection, model_server: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
         ask(GOOD)

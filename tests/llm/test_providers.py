@@ -184,7 +184,7 @@ def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any)
 
 
 @OVER_HTTP
-def test_missing_model_is_permanent_missing_key_transient(provider: str, configure: Configure):
+def test_missing_model_is_permanent_and_missing_key_transient(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
         _provider(configure(provider, LLM_MODEL=""))
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):

@@ -41,7 +41,7 @@ def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.Shard
         return store.write(connection, shard, outcome, NOW)
 
 
-def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards: list[UUID]):
+def test_shard_is_loaded_with_users_and_times(database: Database, tenant: UUID, shards: list[UUID]):
     shard = read_shard(database, tenant, shards[1])
 
     assert (shard.name, shard.date, shard.timezone, shard.pool_people) == ("1", DAY, "Europe/Berlin", 6)

@@ -20,7 +20,7 @@ def test_authentication_results_from_ses_are_read(dmarc: str) -> None:
     assert auth_results.is_failed == (dmarc == "fail")
 
 
-def test_one_valid_signature_of_several_passes() -> None:
+def test_one_valid_signature_among_several_is_sufficient() -> None:
     stated = authentication_results().replace(" dkim=pass", " dkim=fail header.i=@a.example;\r\n dkim=pass")
 
     assert results(received_mail(mail(), results=stated)) == SenderAuthentication("pass", "pass", "pass")

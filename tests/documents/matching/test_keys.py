@@ -26,7 +26,7 @@ def test_number_variants_find_the_order() -> None:
     assert not finds(read(invoice(po_reference="4711-23", when=900, lines=unmatched_lines)), read(order("4711-22")))
 
 
-def test_parties_find_documents_of_recent_quarters() -> None:
+def test_party_keys_find_documents_from_recent_quarters() -> None:
     unmatched_lines = [line("Z-9")]
     assert finds(read(invoice(lines=unmatched_lines)), read(order()))
     assert finds(
@@ -49,7 +49,7 @@ def test_vat_id_is_found_with_or_without_country() -> None:
     assert not finds(read(invoice(seller=other_seller, lines=unmatched_lines)), read(order(seller=seller_)))
 
 
-def test_other_names_find_the_same_party() -> None:
+def test_party_is_found_by_other_names() -> None:
     unmatched_lines = [line("Z-9")]
     for first, second in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
@@ -63,7 +63,7 @@ def test_other_names_find_the_same_party() -> None:
         ), first
 
 
-def test_at_most_two_other_names_are_keys() -> None:
+def test_keys_include_at_most_two_other_names() -> None:
     document = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
     assert {key.value.split("|")[0] for key in keyed.keys(document) if "|ulm|" in key.value} == {
         "brede",
@@ -103,7 +103,7 @@ def test_removed_key_finds_affected_documents() -> None:
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
-def test_order_finds_invoices_that_search_for_orders() -> None:
+def test_new_order_finds_invoices_seeking_orders() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
     assert keyed.search_keys(late, ["purchase_order"]) & keyed.seeker_keys(read(order()))
     assert not keyed.search_keys(late, ["contract"]) & keyed.seeker_keys(read(order()))

@@ -102,7 +102,7 @@ def test_reason_names_missing_order_until_it_arrives(database: Database, admin: 
     assert harness.reason(0) is None
 
 
-def test_second_order_retracts_content_match_with_reason(database: Database, admin: Connection) -> None:
+def test_second_equal_order_removes_content_match_with_reason(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
     harness.match(0)
     harness.match(1)
@@ -171,7 +171,7 @@ def test_reviewers_decision_during_search_applies(database: Database, admin: Con
     assert harness.links() == set()
 
 
-def test_new_candidate_keeps_review_age(database: Database, admin: Connection) -> None:
+def test_new_candidate_does_not_reset_review_age(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
     for position in range(3):
         harness.match(position)
@@ -402,7 +402,7 @@ def test_key_limits_keep_results_independent_of_order(
 
 
 @pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
-def test_contents_read_separately_give_same_edges(
+def test_separately_read_contents_yield_the_same_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
     samples = random_samples(11, 25)

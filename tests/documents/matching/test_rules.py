@@ -102,7 +102,7 @@ def test_same_amount_next_month_is_not_a_duplicate() -> None:
     assert links(order("4711"), *invoices) == {(1, 0, "reference"), (2, 0, "reference")}
 
 
-def test_same_number_of_another_supplier_is_not_duplicate() -> None:
+def test_another_suppliers_equal_number_is_not_a_duplicate() -> None:
     assert links(invoice("R-1"), invoice("R-1", seller=OTHER_SELLER)) == set()
 
 

@@ -236,6 +236,6 @@ def test_repeated_and_reversed_words_are_tolerated():
     assert all(isinstance(item, LineItem) for item in read_lines([reversed_page]).items)
 
 
-def test_no_pages_and_empty_pages_have_no_lines():
+def test_pages_without_text_yield_no_line_items():
     assert read_lines([]).items == ()
     assert read_lines([draw_page("")]).items == ()

@@ -193,7 +193,7 @@ def test_amounts_in_other_currencies_are_ignored():
     assert (summary.currency, summary.ordered, summary.billed, summary.at_stake) == ("USD", None, NET, NET)
 
 
-def test_summary_of_no_documents_is_incomplete():
+def test_summary_without_documents_is_incomplete():
     summary = result().summary
 
     assert (summary.status, summary.waiting_since, summary.documents) == (ClusterStatus.INCOMPLETE, None, 0)

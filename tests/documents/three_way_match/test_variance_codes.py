@@ -378,7 +378,7 @@ def test_invoice_without_lines_bills_its_total():
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_lump_sum_matching_no_goods_is_incomplete():
+def test_lump_sum_unequal_to_the_order_is_incomplete():
     match_result = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert match_result.reasons[-1] == (
