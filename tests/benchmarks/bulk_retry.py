@@ -1,9 +1,10 @@
-"""Bulk retry while worker processes are killed: `python -m tests.benchmarks.bulk_retry`.
+"""Retry in bulk while worker processes are killed: `python -m tests.benchmarks.bulk_retry`.
 
-Failed tasks and their dead letters are generated. One bulk operation retries those of one tenant and type. Two
-processes run it like the worker, and send unsent messages like the watchdog. At random times, one of them gets SIGKILL
-and is replaced, and an operator resolves a dead letter. A table replaces SQS and records all messages. At the end, each
-dead letter must have one result, and each task one new revision and one message.
+Failed tasks and their dead letters are generated. One bulk operation retries one tenant's dead letters of one type. Two
+processes run the operation like the worker, and send unsent messages like the watchdog. At random times, one process is
+killed with SIGKILL and replaced, and an operator resolves a dead letter. A table replaces SQS and records all messages.
+At the end, each selected dead letter must have one result. Each retried task must have one new revision and one
+message.
 """
 
 import os
@@ -42,9 +43,9 @@ from tests.benchmarks.scale.database import tenant_id
 
 PROCESSES = 2
 PAUSES = (1.0, 6.0)
-"""Minimum and maximum seconds between two kills."""
+"""Minimum and maximum number of seconds between two kills."""
 OTHERS = 50
-"""One in 50 dead letters has another tenant and one has another type. The operation must skip both."""
+"""One in 50 dead letters belongs to another tenant, and one in 50 has another type. None may be changed."""
 ROUND_SECONDS = 57.0
 _QUEUE = "CREATE UNLOGGED TABLE queue_message (url text NOT NULL, body jsonb NOT NULL, delay integer NOT NULL)"
 _TASKS = """
@@ -71,7 +72,7 @@ FROM made
 
 @dataclass(frozen=True)
 class Clock:
-    """Clock that runs `faster` than real time since `began` (epoch seconds)."""
+    """Clock that starts at `began` (epoch seconds) and runs `faster` times as fast as real time."""
 
     began: float
     faster: float
@@ -100,12 +101,12 @@ class Queue:
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 1_000_000,
-    faster: Annotated[float, typer.Option(help="Clock speedup, so that the rate limit does not matter.")] = 20.0,
-    seed: Annotated[int, typer.Option(help="Random seed of the kills.")] = 1,
-    folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
+    faster: Annotated[float, typer.Option(help="Clock speedup, so that the rate limit has no effect.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Random seed for the times of the kills.")] = 1,
+    folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Retry a tenant's dead letters while workers are killed. Fail on lost or double retries."""
+    """Retry a tenant's dead letters while workers are killed. Fail if a retry is lost or made twice."""
     if worker is not None:
         began, url, queue = worker.split(" ")
         work(url, queue, Clock(float(began), faster))
@@ -138,7 +139,7 @@ def measure(server: Server, total: int, faster: float, random: Random) -> list[s
     faults = find_faults(url, operation, resolved)
     sent_twice = _scalar(url, "SELECT count(*) - count(DISTINCT body) FROM queue_message")
     print(  # noqa: T201
-        f"{ended.succeeded} done, {ended.failed} failed, {ended.skipped} skipped in {seconds:.0f} s, "
+        f"{ended.succeeded} succeeded, {ended.failed} failed, {ended.skipped} skipped in {seconds:.0f} s, "
         f"{ended.selected / seconds:.0f} per second, with {kills} processes killed; "
         f"{sent_twice} messages were sent twice, which is allowed"
     )
@@ -167,7 +168,7 @@ def make(url: str, total: int) -> None:
 
 
 def request(db: Database, now: datetime) -> Operation:
-    """Request a bulk retry of one tenant's dead letters of one type."""
+    """Request a bulk retry of the first tenant's dead letters of type `echo`."""
     stored_filter = DeadLetterFilter(task_type="echo").stored_fields
     new = NewOperation("retry", stored_filter, "bench", now, note="The service is back", rate=MAX_RATES["retry"])
     with db.tenant(tenant_id(0)) as connection:
@@ -175,7 +176,10 @@ def request(db: Database, now: datetime) -> Operation:
 
 
 def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = False) -> None:
-    """Run the operation like the worker, and send like the watchdog, until killed."""
+    """Run the operation like the worker, and send unsent messages like the watchdog.
+
+    With `once`, return after one run. Otherwise continue until the process is killed.
+    """
     aws.client = lambda _: Queue(queue)  # type: ignore[assignment]
     with closing(Database(url, max_connections=1)) as db:
         outbox = Outbox(db, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
@@ -193,9 +197,9 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
 def _kill_until_done(
     db: Database, url: str, operation: Operation, arguments: list[str], random: Random, clock: Clock
 ) -> tuple[int, set[UUID]]:
-    """Kill processes and resolve dead letters until the operation has ended.
+    """Kill processes and resolve dead letters until the operation has ended and all messages are sent.
 
-    Continue until all messages are sent. Return the number of kills and the dead letters that the operator resolved.
+    Return the number of kills, and the ids of the dead letters that the operator resolved.
     """
     kills, resolved = 0, set()
     with _processes(arguments) as running:
@@ -295,7 +299,7 @@ WHERE operation_id = %(operation)s AND result <> 'succeeded'
 
 
 def find_faults(url: str, operation: Operation, resolved: Collection[UUID]) -> list[str]:
-    """Return all faults. `resolved` are the dead letters that the operator resolved."""
+    """Return all faults. `resolved` contains the ids of the dead letters that the operator resolved."""
     values = {"tenant": operation.tenant_id, "operation": operation.id}
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")

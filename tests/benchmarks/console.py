@@ -1,4 +1,4 @@
-"""Load time of the console with an empty browser cache: `python -m tests.benchmarks.console`."""
+"""Measure how fast the console loads with an empty cache: `python -m tests.benchmarks.console`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,31 +25,34 @@ from tools.setup import BROWSER_HINT, browser
 GOAL_MS = 1000.0
 TIMEOUT_MS = 60_000
 START_VIEW = "overview"
-"""The first view after sign-in."""
+"""Name of the first view after sign-in."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Transferred bytes of a visit, and milliseconds since the start of navigation."""
+    """Transferred bytes and load times of one visit, in milliseconds since navigation started."""
 
     seen: float
-    """Until the view's content is displayed."""
+    """Milliseconds until the view's content is displayed."""
     usable: float
-    """Until the page then reacts to a key press."""
+    """Milliseconds until the page has reacted to a key press, sent once the content is displayed."""
     bytes: int
-    """Compressed size of all responses with their headers."""
+    """Compressed size of all responses, including headers."""
 
 
 def run(
     loads: Annotated[int, typer.Option(min=2, help="Number of loads.")] = 10,
     cloud: Annotated[
-        Path | None, typer.Option(help="Folder of a running local cloud. Default: a temporary one.")
+        Path | None, typer.Option(help="Folder of a running local cloud. Default: a temporary local cloud.")
     ] = None,
 ) -> None:
-    """Load the console with an empty cache, alternating with a bare page."""
+    """Load the console with an empty cache, alternating with a bare page.
+
+    Fail if the p95 until the console is usable exceeds a second.
+    """
     found = browser()
     if found is None:
-        print(BROWSER_HINT, file=sys.stderr)  # noqa: T201  # a command's
+        print(BROWSER_HINT, file=sys.stderr)  # noqa: T201  # command output
         raise typer.Exit(1)
     with _running_cloud(cloud) as up, sync_playwright() as playwright:
         expect.set_options(timeout=TIMEOUT_MS)
@@ -67,7 +70,7 @@ def run(
 
 
 def report(visits: Sequence[Load], alone: Sequence[float]) -> list[str]:
-    """Return a table of p50, p95, and the ratio of p50 to the bare page's."""
+    """Return a table of p50, p95, and the ratio of p50 to the p50 of the bare page."""
     unit = median(alone)
     figures = {
         "content displayed": [one.seen for one in visits],
@@ -82,12 +85,12 @@ def report(visits: Sequence[Load], alone: Sequence[float]) -> list[str]:
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return the 95th percentile."""
+    """Return the 95th percentile, interpolated between values."""
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
 def start_session(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
-    """Sign in. Return the stored session and the URL of the console's smallest file."""
+    """Sign in. Return the stored session and the URL of the console's icon, its smallest file."""
     page = chromium.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(cloud.console_url)
@@ -99,7 +102,7 @@ def start_session(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
 
 
 def visit(chromium: Browser, url: str, session: str) -> Load:
-    """Load the console in a fresh browser context with a session."""
+    """Load the console in a new browser context that is signed in with `session`."""
     with _new_context(chromium) as context:
         context.add_init_script(f"sessionStorage.setItem({SESSION!r}, {session!r})")
         page = context.new_page()
@@ -139,7 +142,7 @@ def _new_context(chromium: Browser) -> Iterator[BrowserContext]:
 
 @contextmanager
 def _running_cloud(folder: Path | None) -> Iterator[Cloud]:
-    """Yield the cloud in `folder`, or a temporary one."""
+    """Yield the local cloud in `folder`, or a temporary local cloud if `folder` is None."""
     if folder is not None:
         yield Cloud.at(CloudPaths(folder.resolve()))
         return

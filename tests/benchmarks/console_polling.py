@@ -1,4 +1,4 @@
-"""Cost of the requests that console pages poll: `python -m tests.benchmarks.console_polling`."""
+"""Measure the requests that console pages poll with: `python -m tests.benchmarks.console_polling`."""
 
 import json
 import os
@@ -26,32 +26,32 @@ from tests.delivery.harness import Context
 from tests.functions.admin_api.conftest import SIGN_IN, event
 
 TENANT = "tenant-0"
-"""The tenant with the most dead letters."""
+"""Slug of the tenant with the most dead letters."""
 WORKERS = ("acquisition", "ingestion", "matching", "diagnostics", "document_output", "tasks", "offers")
 ALONE = "/api/nothing-here"
-"""An unknown route, which costs authentication and routing only."""
+"""An unknown route, for which the API only authenticates and routes."""
 EXPENSIVE = 5.0
-"""Multiple of the cheapest database route above which a route is marked."""
+"""A route is marked if it takes more than this multiple of the cheapest database route."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds of each request to a route."""
+    """Durations of all requests to one route, in milliseconds."""
 
     route: str
     new: Sequence[float]
-    """Answered in full."""
+    """Durations of the requests answered in full."""
     known: Sequence[float]
-    """Answered with 304."""
+    """Durations of the repeated requests answered with 304."""
 
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 200_000,
     rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
 ) -> None:
-    """Send requests in one process without a gateway, and print a table.
+    """Call the API handler in one process, without a gateway, and print a table.
 
-    Apart from dead letters, the database has no work items.
+    The database contains dead letters and no other work items.
     """
     with TemporaryDirectory(prefix="counterfoil-polled-") as directory:
         Path(directory).chmod(0o711)
@@ -69,16 +69,16 @@ def run(
 
 
 def deploy(url: str) -> None:
-    """Set the environment of the function."""
+    """Set the environment variables of the API function in this process."""
     queues = {worker: {"urls": [], "mappings": [], "limit": 24} for worker in WORKERS}
-    # One process sends far more requests than the rate limit of a tenant allows.
+    # One process sends far more requests than a tenant's rate limit allows.
     variables = {"DATABASE_URL": url, "OIDC": SIGN_IN, "QUEUES": queues, "READS_AT_ONCE": "1000000"}
     os.environ |= {name: value if isinstance(value, str) else json.dumps(value) for name, value in variables.items()}
     settings.cache_clear()
 
 
 def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return path and query of the polled routes, by view and content."""
+    """Return the path and query of each polled route, by view and content."""
     with psycopg.connect(url) as connection:
         ((job_id,),) = connection.execute(
             "SELECT job_id FROM dead_letter WHERE tenant_id = %s AND status = 'pending' LIMIT 1",
@@ -114,7 +114,7 @@ def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) ->
             took[name][0].append(new)
             if status == 200:  # OK
                 known, _, again = time_request(*routes[name], tag)
-                assert again == 304, f"{name}: {again} without a change"  # NOT MODIFIED
+                assert again == 304, f"{name}: expected 304 without a change, got {again}"  # NOT MODIFIED
                 took[name][1].append(known)
             else:
                 assert routes[name][0] == ALONE, f"{name}: {status}"
@@ -122,7 +122,7 @@ def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) ->
 
 
 def time_request(path: str, query: Mapping[str, str], tag: str | None) -> tuple[float, str | None, int]:
-    """Send a request. Return milliseconds, ETag and status."""
+    """Handle a request. Return its duration in milliseconds, ETag and status code."""
     api_event = request(path, query, tag)
     began = perf_counter()
     answer = handler.handle(api_event, Context())
@@ -132,7 +132,7 @@ def time_request(path: str, query: Mapping[str, str], tag: str | None) -> tuple[
 def request(
     path: str, query: Mapping[str, str], tag: str | None, *, tenant: str = TENANT, user: str = "viewer"
 ) -> dict[str, Any]:
-    """Return the event of a read by a viewer of a tenant."""
+    """Return the event of a GET request by a tenant's viewer."""
     api_event = event() | {"rawPath": path, "body": None}
     api_event["requestContext"]["http"] |= {"path": path, "method": "GET"}
     api_event["requestContext"]["authorizer"]["jwt"]["claims"] |= {
@@ -147,7 +147,7 @@ def request(
 
 
 def report(costs: Sequence[Cost]) -> list[str]:
-    """Return a table of p50, p95 and the ratio to authentication. Mark expensive routes."""
+    """Return a table of p50, p95 and the ratio to authentication alone. Mark expensive routes."""
     unit = median(costs[0].new)
     cheapest = min(median(cost.new) for cost in costs[1:])
     lines = [f"{'':28}{'p50 ms':>9}{'p95 ms':>9}{'304 p50':>9}{'304 p95':>9}{'x alone':>9}"]

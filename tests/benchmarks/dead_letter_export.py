@@ -1,7 +1,7 @@
-"""Export a million dead letters in each format: time, memory and completeness.
+"""Export a million dead letters in each format, and measure time, memory and completeness.
 
-A separate process writes each file like the watchdog, for a caller without the admin role. This is the slowest case,
-because every text is searched for secrets. A local file replaces S3.
+A separate process writes each file as the watchdog does, for a caller without the admin role. Such exports are the
+slowest, because every text is searched for secrets. A local file replaces S3.
 """
 
 import csv
@@ -21,7 +21,7 @@ from counterfoil.dead_letters.export import FILE_EXTENSIONS, Format
 
 MAX_DEAD_LETTERS = 1_000_000
 MAX_MEGABYTES = 256.0
-"""Peak memory in units of 10^6 bytes."""
+"""Maximum peak memory of an export, in units of 10^6 bytes."""
 ROOT = Path(__file__).parents[2]
 _NEWEST = """
 SELECT job_id, dlq_timestamp FROM dead_letter WHERE tenant_id = %s ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %s
@@ -64,7 +64,7 @@ def _export(arguments: Iterable[str]) -> dict[str, Any]:
 
 
 def exported_ids(file: Path, format_: Format) -> Iterator[UUID]:
-    """Yield the dead letter ids of a file in order."""
+    """Yield the ids of the dead letters in a file, in file order."""
     with file.open(newline="", encoding="utf-8") as opened:
         if format_ == "json":
             yield from (UUID(json.loads(line)["job_id"]) for line in opened)
@@ -73,7 +73,7 @@ def exported_ids(file: Path, format_: Format) -> Iterator[UUID]:
 
 
 def find_faults(exported: Iterable[UUID], expected: Collection[UUID]) -> list[str]:
-    """Compare exported ids with the expected ones, each of which must occur once."""
+    """Return a message for each kind of fault. Each expected id must be exported exactly once."""
     seen: set[UUID] = set()
     lines = 0
     for id_ in exported:

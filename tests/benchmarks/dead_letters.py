@@ -1,6 +1,6 @@
-"""Queries of millions of generated dead letters: `python -m tests.benchmarks.dead_letters`.
+"""Measure queries over millions of generated dead letters: `python -m tests.benchmarks.dead_letters`.
 
-Measures pages, searches and groups, and exports of a million dead letters.
+The queries list, search and group dead letters. Exports of a million dead letters are also measured.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,14 +29,14 @@ from tests.benchmarks.scale.database import tenant_id
 
 TENANTS = 5
 LARGEST_SHARE = 0.6
-"""Share of the dead letters in the largest tenant."""
+"""Share of all dead letters that belong to the largest tenant."""
 DAYS = 90
 BATCH_SIZE = 500_000
 LOAD_CONNECTIONS = 2
 GOAL_MS = 200.0
 
-# Failures of three workers with some hundreds of messages. As in production, a few messages cause most dead letters,
-# and most old ones are closed.
+# Failures of three workers with several hundred error messages. As in production, a few error messages account for
+# most dead letters, and most old dead letters are closed.
 _LETTERS = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                          fingerprint, dlq_reason, dlq_timestamp, status)
@@ -81,7 +81,7 @@ SELECT job_id, tenant_id, word, dlq_timestamp FROM dead_letter CROSS JOIN LATERA
 """
 
 _IN_BULK = "SET session_replication_role = replica"
-"""Disables triggers: counts are computed in bulk below, and foreign keys are valid."""
+"""Disables triggers, because counts are computed in bulk below, and the generated foreign keys are valid."""
 # The primary key stays because dead_letter_word references it.
 _INDEXES = """
 SELECT i.indrelid::regclass::text, i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
@@ -97,11 +97,11 @@ Call = Callable[[Connection], object]
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 10_000_000,
     rounds: Annotated[int, typer.Option(help="Measurements per query.")] = 200,
-    folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
 ) -> None:
-    """Measure console queries of the largest tenant, and exports of a million dead letters.
+    """Measure console queries for the largest tenant, and exports of a million dead letters.
 
-    Fail if a p95 exceeds 200 ms, if an export needs more than 256 MB, or if it does not have each dead letter once.
+    Fail if a p95 exceeds 200 ms, or if an export needs more than 256 MB or does not contain each dead letter once.
     """
     with TemporaryDirectory(dir=folder) as directory:
         Path(directory).chmod(0o711)
@@ -161,7 +161,7 @@ def _load_batch(url: str, values: Mapping[str, object]) -> None:
 
 @contextmanager
 def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
-    """Drop the indexes and recreate them at the end.
+    """Drop the indexes, and recreate them when the context exits.
 
     Inserting millions of random keys into existing indexes takes hours.
     """
@@ -175,7 +175,7 @@ def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def report(url: str, total: int, rounds: int) -> list[str]:
-    """Measure, print a table, and return the queries that missed the goal."""
+    """Measure each query and print a table. Return the names of queries whose p95 exceeds `GOAL_MS`."""
     tenant, random, slow = tenant_id(0), Random(1), []
     with closing(Database(url, max_connections=1)) as db:
         with db.tenant(tenant) as connection:
@@ -195,7 +195,7 @@ def report(url: str, total: int, rounds: int) -> list[str]:
 
 
 def calls(tenant: UUID, total: int, random: Random, fingerprints: Sequence[str]) -> dict[str, Call]:
-    """Return the console's queries by name, each with random values."""
+    """Return the console's queries by name. Each call uses new random values."""
     now = datetime.now(UTC)
 
     def some_time() -> datetime:

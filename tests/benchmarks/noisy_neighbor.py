@@ -1,7 +1,7 @@
-"""Reads of one tenant while another one floods the API: `python -m tests.benchmarks.noisy_neighbor`.
+"""Measure a tenant's reads while another floods the API: `python -m tests.benchmarks.noisy_neighbor`.
 
-Ten processes run the real handler, like ten concurrent invocations. Requests over the gateway's limit or without a free
-process are refused. Patient clients of the flood wait a second after a refusal, impatient ones 10 ms.
+Ten processes run the real handler, like ten concurrent invocations. A request is refused if it exceeds the gateway's
+limit or no process is free. After a refusal, patient flood clients wait a second, and impatient ones 10 ms.
 """
 
 import os
@@ -32,14 +32,14 @@ from tests.benchmarks.scale import database
 from tests.delivery.harness import Context
 
 INVOCATIONS = 10
-"""Concurrent invocations of the API."""
+"""Maximum number of concurrent API invocations."""
 CLIENTS = 20
-"""Clients of the flood. Each sends its next request as soon as it receives a response."""
+"""Number of flood clients. Each sends its next request as soon as it receives a successful response."""
 PAUSE_SECONDS = 0.5
-"""Time between two requests of the other tenant."""
+"""Pause between two requests from the other tenant."""
 PATIENT_SECONDS, IMPATIENT_SECONDS = 1.0, 0.01
 GATEWAY_PER_SECOND, GATEWAY_BURST = 50, 100
-"""The gateway's limit for all tenants together."""
+"""The gateway's rate limit and burst, shared by all tenants."""
 OK, GATEWAY, NO_FREE_INVOCATION = "answered", "refused by the gateway", "without a free invocation"
 PATH = "/api/admin/dlq"
 FLOODS = (
@@ -51,20 +51,20 @@ FLOODS = (
 
 @dataclass
 class ResponseStats:
-    """Answers to the requests of a tenant."""
+    """Responses to one tenant's requests."""
 
     statuses: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    """Durations of the requests that were answered with 200."""
+    """Durations of the requests answered with 200."""
 
     def add(self, status: str, seconds: float) -> None:
-        """Add an answer."""
+        """Add a response and its duration."""
         self.statuses.append(status)
         if status == OK:
             self.seconds.append(seconds)
 
     def __str__(self) -> str:
-        """Format counts and milliseconds."""
+        """Format the count of each status, and the p50 and p95 in milliseconds."""
         counts = ", ".join(f"{self.statuses.count(status)} {status}" for status in sorted(set(self.statuses)))
         if not self.seconds:
             return counts
@@ -84,7 +84,7 @@ class Api:
             process.start()
             stack.callback(process.join)
             stack.callback(here.send, None)
-            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # excludes the start from the measurement
+            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # cold start, outside the measurement
             self.free.put(here)
         for _ in range(INVOCATIONS):
             environment = self.free.get()
@@ -93,10 +93,10 @@ class Api:
         self.tokens, self.refilled_at, self.lock = float(GATEWAY_BURST), monotonic(), Lock()
         self.busy_since: float | None = None
         self.busiest = 0.0
-        """Longest time without a free environment, in seconds."""
+        """Longest period without a free environment, in seconds."""
 
     def ask(self, tenant: str, user: str) -> str:
-        """Read a page of dead letters. Return the result."""
+        """Request a page of dead letters. Return `OK`, or the reason why the request failed."""
         if not self._is_admitted():
             return GATEWAY
         try:
@@ -125,7 +125,7 @@ class Api:
 
 
 def answer(url: str, pipe: Connection) -> None:
-    """Answer requests until None arrives."""
+    """Answer requests from the pipe until None arrives."""
     deploy(url)
     while (received := pipe.recv()) is not None:
         path, query, tenant, user = received
@@ -133,7 +133,7 @@ def answer(url: str, pipe: Connection) -> None:
 
 
 def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, ResponseStats]:
-    """Return the answers to each tenant."""
+    """Run the flood for `seconds`, and read as the other tenant. Return the responses by tenant."""
     flood, other, stop = ResponseStats(), ResponseStats(), Event()
     api.busiest = 0.0
 
@@ -161,8 +161,8 @@ def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 20_000,
     seconds: Annotated[float, typer.Option(help="Duration of each run.")] = 30,
 ) -> None:
-    """Measure reads without and with a flood, and print the answers."""
-    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # each refusal is logged
+    """Measure reads without and with a flood, and print the response statistics."""
+    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # the API logs each refusal
     with TemporaryDirectory(prefix="counterfoil-reads-") as directory:
         Path(directory).chmod(0o711)
         embedded = PostgresServer(Path(directory) / "postgres")

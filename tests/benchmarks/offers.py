@@ -1,9 +1,10 @@
-"""Speed of computing a day's offers: `python -m tests.benchmarks.offers`.
+"""Measure how fast a day's offers are computed: `python -m tests.benchmarks.offers`.
 
-People are generated around cities, most of them in the largest ones. Processes compute shards of users with 1,000
-candidates each, and serialize the offers as JSON. Two other methods then compute the offers of some users: plain
-Python, one candidate after another, and one LATERAL query in PostgreSQL. Both get the candidates precomputed. All three
-methods must return the same offers. Finally, offers among neighbors are compared with offers among all people.
+Users are generated around cities, most of them around the largest. Processes compute shards of users with 1,000
+candidates each, and serialize the offers as JSON. Two other methods then compute offers for a sample of users: plain
+Python, one candidate after another, and one LATERAL query in PostgreSQL. Both are given precomputed candidates. All
+three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
+whole pool.
 """
 
 import math
@@ -28,13 +29,13 @@ from tests.offers.profile_generator import DAY, NINE, RULES, generate_profiles, 
 
 SHARD_USERS = 10_000
 ROUNDS = 3
-"""Repetitions of compared measurements. The best time counts, because the machine may be busy."""
+"""Repetitions of each compared measurement. The shortest one counts, because the machine may be busy."""
 Offers = list[tuple[UUID, int]]
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Time and memory of computing offers."""
+    """Time and memory that computing offers takes."""
 
     users: int
     candidates: float
@@ -42,13 +43,13 @@ class Speed:
     seconds: float
     with_json: float
     processor: tuple[float, float]
-    """CPU seconds of all processes for either, which do not depend on other load."""
+    """Total CPU seconds for `seconds` and `with_json`. Unlike elapsed time, they do not depend on other load."""
     megabytes: tuple[float, float, float]
-    """Peak memory of a process at start, with the pool, and after its shards."""
+    """Peak memory of a process at its start, after loading the pool, and after computing its shards."""
 
 
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
-    """Compute some shards of a pool in a separate process."""
+    """Compute the shards with these numbers. The entry point of a worker process."""
     memory = [_peak_megabytes()]
     pool = Pool(ProfileArrays.read(packed), DAY)
     memory.append(_peak_megabytes())
@@ -71,7 +72,7 @@ def _clocks() -> tuple[float, float]:
 
 
 def measure_speed(people: ProfileArrays, *, processes: int) -> Speed:
-    """Measure processes that compute the offers of all people. The slowest one counts."""
+    """Compute all users' offers in several processes. Report the times of the slowest process."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.SimpleQueue()
     count = -(-len(people) // SHARD_USERS)
@@ -97,7 +98,7 @@ def _peak_megabytes() -> float:
 
 
 class PlainPerson(NamedTuple):
-    """A person for the plain Python method."""
+    """A user as plain Python values."""
 
     id: UUID
     gender: int
@@ -112,7 +113,7 @@ class PlainPerson(NamedTuple):
 
 
 def plain_people(people: ProfileArrays) -> list[PlainPerson]:
-    """Convert people for the plain Python method."""
+    """Convert users for the plain Python method."""
     columns, ids = Columns.of(people, DAY), people.ids.tobytes()
     return [
         PlainPerson(
@@ -183,23 +184,23 @@ ORDER BY u.number, c.score DESC, c.id
 
 @dataclass(frozen=True)
 class Sample:
-    """Some users and the positions of their candidates."""
+    """Sampled users and the positions of their candidates."""
 
     people: ProfileArrays
     numbers: np.ndarray[Any, Any]
-    """Position of each user among the people."""
+    """Position of each sampled user in `people`."""
     kind: np.ndarray[Any, Any]
     first: np.ndarray[Any, Any]
     near: dict[int, np.ndarray[Any, Any]]
-    """Positions of suitable people by kind, in curve order. A user's candidates start at `first`."""
+    """Positions in `people` of suitable candidates, by kind, in curve order. A user's range starts at `first`."""
 
     def of(self, at: int) -> np.ndarray[Any, Any]:
-        """Return the positions of a user's candidates among the people."""
+        """Return the positions in `people` of a user's candidates."""
         return self.near[int(self.kind[at])][self.first[at] : self.first[at] + RULES.max_candidates]
 
 
 def sample(pool: Pool, count: int) -> Sample:
-    """Sample users of the two most frequent kinds, with their candidates."""
+    """Return users with the two most frequent preference groups, and their candidates."""
     kind_of = preference_groups(pool.people, Columns.of(pool.people, DAY).age)
     most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
     numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
@@ -214,7 +215,7 @@ def sample(pool: Pool, count: int) -> Sample:
 
 
 def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]:
-    """Return the seconds of one query for all users, and each user's offers."""
+    """Return the seconds that one query for all users takes, and each user's offers."""
     columns, ids = Columns.of(chosen.people, DAY), chosen.people.ids.tobytes()
 
     def row(at: int) -> list[Any]:
@@ -252,13 +253,13 @@ def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of one process by method, and the number of users with different offers."""
+    """Seconds in one process, by method, and the number of users whose offers differ."""
 
     users: int
     computed: float
-    """Ours without ids and JSON, comparable to SQL."""
+    """Our method without ids and JSON, comparable to SQL."""
     ours: float
-    """Ours with ids and JSON, comparable to plain Python."""
+    """Our method with ids and JSON, comparable to plain Python."""
     python: float
     sql: float
     different: int
@@ -292,16 +293,16 @@ def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of offers among neighbors, relative to offers among all people."""
+    """Quality of offers limited to neighbors, relative to offers from the whole pool."""
 
     score: float
-    """Ratio of the total scores."""
+    """Ratio of the two total scores."""
     same: float
-    """Share of the offers among all people that also occur among neighbors."""
+    """Share of the offers from the whole pool that are also made if candidates are limited to neighbors."""
 
 
 def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
-    """Compare offers among neighbors with offers among all people."""
+    """Compare offers limited to neighbors with offers from the whole pool."""
     pool, some = Pool(people, DAY), ProfileArrays(people.rows[:: max(1, len(people) // users)])
     near = compute(pool, some, no_exclusions(), RULES)
     all_ = compute(pool, some, no_exclusions(), replace(RULES, max_candidates=len(people)))
@@ -313,11 +314,11 @@ def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
 
 
 def run(
-    people: Annotated[int, typer.Option(help="Number of people in the pool.")] = 100_000,
+    people: Annotated[int, typer.Option(help="Number of users in the pool.")] = 100_000,
     processes: Annotated[int, typer.Option(help="Number of concurrent processes.")] = 2,
-    users: Annotated[int, typer.Option(help="Number of users in the comparison with Python and SQL.")] = 500,
+    users: Annotated[int, typer.Option(help="Number of users whose offers Python and SQL also compute.")] = 500,
 ) -> None:
-    """Measure and print the results."""
+    """Measure and print speed, memory and quality. Fail if a method returns different offers."""
     everyone = generate_profiles(people)
     found = measure_speed(everyone, processes=processes)
     typer.echo(
@@ -332,7 +333,7 @@ def run(
     )
     with temporary_server() as server:
         other = compare_methods(Pool(everyone, DAY), server, users)
-    typer.echo(f"{other.users:,} users in one process, {other.different} of them with different offers")
+    typer.echo(f"{other.users:,} users in one process, {other.different} with offers that differ between methods")
     for name, seconds, mine in (
         ("computed", other.computed, None),
         ("one LATERAL query", other.sql, other.computed),
@@ -343,8 +344,8 @@ def run(
         typer.echo(f"  {name:25}{other.users / seconds:10,.0f} users/s{times}")
     for cities in (60, 8):
         lost = measure_quality(generate_profiles(20_000, cities=cities))
-        typer.echo(f"20,000 people around {cities} cities, offers among neighbors relative to all people:")
-        typer.echo(f"  {lost.score:.2%} of the total score, {lost.same:.1%} of the same offers")
+        typer.echo(f"20,000 users around {cities} cities; offers limited to neighbors, relative to the whole pool:")
+        typer.echo(f"  {lost.score:.2%} of the total score, {lost.same:.1%} of the offers are the same")
     if other.different:
         raise typer.Exit(1)
 

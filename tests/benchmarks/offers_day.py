@@ -1,8 +1,8 @@
-"""One day of offers, from profiles to stored rows: `python -m tests.benchmarks.offers_day`.
+"""Measure one day of offers, from profiles to stored rows: `python -m tests.benchmarks.offers_day`.
 
-The scheduler pins the pool, and processes complete its shards through the delivery engine, from claim to settlement.
-PostgreSQL runs with fsync and the shared buffers of the deployed RDS instance, a quarter of 8 GB. Only the queue is
-simulated. Goal: a million users with 1,000 candidates each in under two minutes on two cores.
+The scheduler pins the pool. Worker processes complete its shards through the delivery engine, from claim to settlement.
+PostgreSQL runs with fsync and with the shared buffers of the deployed RDS instance, a quarter of 8 GB. Only the queue
+is simulated. Goal: a million users with 1,000 candidates each in under two minutes on two cores.
 """
 
 import os
@@ -44,7 +44,7 @@ ZONE = "Europe/Berlin"
 TICK = datetime(2026, 11, 23, 8, 1, tzinfo=UTC)
 _ROW = next(row for row in WORKERS if row.name == WORKER)
 
-# Around sixty cities, most people in the largest ones.
+# Users live around sixty cities, most of them around the largest.
 _PROFILES = """
 INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age,
                      latitude, longitude, max_distance_km, traits, updated_at)
@@ -63,7 +63,7 @@ FROM (
     FROM generate_series(1, %(people)s) AS number
 ) AS made
 """
-# An earlier date on which everyone was offered five people, different ones on each date.
+# The pool of an earlier date. On each date, every user is offered five other users, who differ from date to date.
 _POOL_BEFORE = """
 INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, user_count,
                         profiles_hash, pinned_at)
@@ -93,30 +93,30 @@ SELECT (SELECT count(*) FROM matchmaking_jobs WHERE status = 'completed'),
 
 @dataclass(frozen=True)
 class Day:
-    """Time and memory of one day."""
+    """Time and memory that one day of offers takes."""
 
     people: int
     pinned: float
-    """Seconds of the scheduler run."""
+    """Seconds that the scheduler takes to pin the pool."""
     served: float
-    """Seconds until the last shard was settled."""
+    """Seconds from the start of the workers until all shards are settled."""
     offers: int
     storing: float
-    """Total seconds of all processes from a shard's first row to its commit."""
+    """Seconds from the first row of a shard to its commit, added up over all shards."""
     megabytes: float
     """Peak memory of a worker process."""
 
     @property
     def seconds(self) -> float:
-        """Total seconds."""
+        """Seconds to pin the pool and complete all shards."""
         return self.pinned + self.served
 
 
 def run_day(server: Server, people: int, processes: int, days_before: int = 0) -> Day:
-    """Generate people and earlier days of offers, then measure one day.
+    """Generate users and `days_before` earlier days of offers, then measure one day.
 
     Raises:
-        RuntimeError: a user was not served, or was offered the same person twice.
+        RuntimeError: a user's job was not completed, or a user was offered the same candidate twice.
     """
     url = database.prepare(server, "offers", 1)
     tenant = tenant_id(0)
@@ -143,7 +143,7 @@ def run_day(server: Server, people: int, processes: int, days_before: int = 0) -
     with psycopg.connect(url) as connection:
         ((completed, offers, twice),) = connection.execute(_DONE, {"date": TICK.date()}).fetchall()
     if completed != people or twice:
-        raise RuntimeError(f"{completed} of {people} users were served; {twice} were offered the same person twice")
+        raise RuntimeError(f"{completed} of {people} jobs were completed; {twice} candidates were offered twice")
     return Day(people, pinned, served, offers, sum(storing), max(held))
 
 
@@ -151,13 +151,13 @@ def _offer_before(connection: Connection, people: int, days: int) -> None:
     values = {"tenant": tenant_id(0), "zone": ZONE, "people": people, "days": days}
     values["date"] = TICK.date() - timedelta(days=days)
     with connection.transaction():
-        connection.execute("SET LOCAL session_replication_role = replica")  # foreign keys are valid anyway
+        connection.execute("SET LOCAL session_replication_role = replica")  # skips foreign key checks
         connection.execute(_POOL_BEFORE, values, prepare=False)
         connection.execute(_OFFERS_BEFORE, values, prepare=False)
 
 
 def _suppress_output() -> None:
-    """Discard the engine's logs and use a fake queue, in a separate process."""
+    """Discard the engine's logs and replace SQS with a fake. Call only in a child process."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
@@ -171,7 +171,7 @@ def _tick(url: str) -> None:
 
 
 def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
-    """Complete shards. Return the seconds spent storing results, and the peak megabytes."""
+    """Complete shards. Return the seconds spent storing results, and the peak memory in megabytes."""
     _suppress_output()
     began, write = 0.0, store.write
 
@@ -190,17 +190,17 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
             response = consumer.handle(event(message), Context(_ROW.timeout))
             storing += perf_counter() - began
             if response["batchItemFailures"]:
-                raise RuntimeError(f"Not served: {response}")
+                raise RuntimeError(f"The shard was not completed: {response}")
     return storing, getrusage(RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main(
-    people: Annotated[int, typer.Option(help="Number of people in the pool.")] = 1_000_000,
+    people: Annotated[int, typer.Option(help="Number of users in the pool.")] = 1_000_000,
     processes: Annotated[int, typer.Option(help="Number of worker processes.")] = 2,
     days_before: Annotated[int, typer.Option(help="Number of earlier days with offers.")] = 0,
-    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk with fsync.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk that supports fsync.")] = None,
 ) -> None:
-    """Measure and print the results."""
+    """Measure one day of offers, and print times and memory."""
     with TemporaryDirectory(dir=folder) as directory:
         Path(directory).chmod(0o711)
         embedded = PostgresServer(Path(directory) / "postgres")
@@ -211,10 +211,10 @@ def main(
             day = run_day(embedded.start(durable=True), people, processes, days_before)
         finally:
             embedded.remove()
-    typer.echo(f"{day.people:,} people in one zone, served by {processes} processes, after {days_before} days")
-    typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} people/s")
-    typer.echo(f"  served in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
-    typer.echo(f"  {day.offers / day.storing:,.0f} offers stored per second that a process spends storing")
+    typer.echo(f"{day.people:,} users in one time zone, {processes} worker processes, {days_before} earlier days")
+    typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} users/s")
+    typer.echo(f"  done in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
+    typer.echo(f"  {day.offers / day.storing:,.0f} offers stored per second of storing")
     typer.echo(f"  total {day.seconds:.1f} s; peak memory of a process {day.megabytes:.0f} MB")
 
 

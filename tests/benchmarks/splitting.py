@@ -1,9 +1,9 @@
-"""Combine real PDFs at random, and measure whether splitting recovers them.
+"""Combine real PDFs at random, and measure whether splitting recovers the documents.
 
-Run `make bench-splitting`. DATA=... selects another folder than the sibling `../shared/data/zugferd`. Only the text
-layer is used, without embedded files. Many examples of the corpus share an invoice number, which is unrealistic, so one
-of the two series excludes such repeats. Only sure boundaries are scored. Uncertain boundaries need review, leave the
-whole file unsplit, and are counted separately.
+Run `make bench-splitting`. DATA=... selects a folder other than the sibling `../shared/data/zugferd`. Only the text
+layer is used, without embedded files. Many documents in the corpus share an invoice number, which is unrealistic. One
+of the two series therefore uses each number once. Only certain boundaries are scored. A file with an uncertain boundary
+is not split and needs review, so uncertain boundaries are counted separately.
 """
 
 import argparse
@@ -22,41 +22,41 @@ from counterfoil.documents.text.page import Page, pages
 from counterfoil.errors import InvalidDocumentError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "zugferd"
-"""The ZUGFeRD corpus, half of https://github.com/ZUGFeRD/corpus."""
+"""Folder with the ZUGFeRD corpus, which is half of https://github.com/ZUGFeRD/corpus."""
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 2, 15
 """Minimum and maximum number of documents per file."""
 
 
 @dataclass(frozen=True)
 class CorpusDocument:
-    """A PDF of the corpus, which is one document."""
+    """A PDF from the corpus, which contains one document."""
 
     name: str
     number: str
-    """From its XML, else from the file name."""
+    """Document number from the XML, or the file name if the XML has no number."""
     pages: Sequence[Page]
 
 
 @dataclass
 class Tally:
-    """Results of a series of files."""
+    """Results for a series of files."""
 
     files: int = 0
     certain: int = 0
     right: int = 0
-    """Files that were split exactly into the documents they contain."""
+    """Number of files split into exactly the documents that they contain."""
     found: int = 0
     missed: int = 0
     invented: int = 0
     uncertain: int = 0
-    """Uncertain boundaries where a document starts."""
+    """Number of uncertain boundaries at which a document starts."""
     uncertain_inside: int = 0
-    """Uncertain boundaries inside a document."""
+    """Number of uncertain boundaries inside a document."""
     wrong: list[str] = field(default_factory=list)
     uncertain_boundaries: set[str] = field(default_factory=set)
 
     def add(self, documents: Sequence[CorpusDocument], found: Split) -> None:
-        """Count one file."""
+        """Count the boundaries that were found in one file."""
         places = [f"{document.name} p{page}" for document in documents for page in range(1, len(document.pages) + 1)]
         begins = set(_first_pages(documents))
         for boundary in found.boundaries:
@@ -77,13 +77,13 @@ class Tally:
         self.right += found.is_certain and {part.pages.first for part in found.parts} == begins | {1}
 
     def show(self, title: str) -> None:
-        """Print the results."""
+        """Print the results below `title`."""
         sure = self.found + self.missed
         precision = self.found / max(self.found + self.invented, 1)
         recall = self.found / max(sure, 1)
         of_all = self.found / max(sure + self.uncertain, 1)
         typer.echo(
-            f"{title}: {self.files} files; sure boundaries: precision {precision:.4f}, recall {recall:.4f} "
+            f"{title}: {self.files} files; certain boundaries: precision {precision:.4f}, recall {recall:.4f} "
             f"({self.found} right, {self.missed} missed, {self.invented} false)\n"
             f"  {of_all:.4f} of all boundaries found; uncertain: {self.uncertain} boundaries, "
             f"{self.uncertain_inside} other pages; files without uncertainty: {self.certain}, "
@@ -92,7 +92,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report. Return 1 if there are no PDFs or a sure boundary is wrong."""
+    """Print the report. Return 1 if there are too few PDFs, or if a certain boundary is wrong."""
     parser = argparse.ArgumentParser(prog="make bench-splitting", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA)
     parser.add_argument("--rounds", type=int, default=200, help="files per series")
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     documents = list(_read_corpus(options.folder))
     if len(documents) < _MIN_DOCUMENTS:
-        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or give another folder.")
+        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or name another folder.")
         return 1
     whole, any_, distinct = Tally(), Tally(), Tally()
     started, count = time.perf_counter(), 0
@@ -141,7 +141,7 @@ def _read_corpus(folder: Path) -> Iterator[CorpusDocument]:
 
 
 def _first_pages(documents: Sequence[CorpusDocument]) -> Iterator[int]:
-    """Yield the first page of each document except the first."""
+    """Yield the number of each document's first page, except for the first document."""
     page = 1
     for document in documents[:-1]:
         page += len(document.pages)

@@ -1,4 +1,4 @@
-"""The bulk retry benchmark detects lost and double retries."""
+"""The bulk retry benchmark detects lost and duplicate retries."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ DEAD_LETTERS = 300
 
 @pytest.fixture(scope="module")
 def template(postgres: Server) -> Operation:
-    """The finished operation in the database BULK, without killed processes."""
+    """A finished operation, run in the database BULK without killing processes."""
     client = aws.client
     url = scale.prepare(postgres, BULK, 2)
     bulk_retry.make(url, DEAD_LETTERS)
@@ -39,7 +39,7 @@ def template(postgres: Server) -> Operation:
 def finished_operation(
     postgres: Server, server_connection: Connection, template: Operation
 ) -> Iterator[tuple[str, Operation]]:
-    """URL of a copy of the database, which the test corrupts, and the operation."""
+    """URL of a copy of the database, which a test may corrupt, and the finished operation."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     server_connection.execute(create.format(Identifier(copy), Identifier(BULK)))
@@ -47,7 +47,7 @@ def finished_operation(
     server_connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
 
 
-def test_complete_operation_has_zero_faults(finished_operation: tuple[str, Operation]):
+def test_complete_operation_passes_all_checks(finished_operation: tuple[str, Operation]):
     url, operation = finished_operation
     assert bulk_retry.find_faults(url, operation, set()) == []
     with psycopg.connect(url) as connection:
@@ -77,7 +77,7 @@ def test_complete_operation_has_zero_faults(finished_operation: tuple[str, Opera
         ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 unselected dead letters"),
     ],
 )
-def test_lost_or_double_retry_is_a_fault(finished_operation: tuple[str, Operation], statement: str, message: str):
+def test_lost_or_duplicate_retry_is_a_fault(finished_operation: tuple[str, Operation], statement: str, message: str):
     url, operation = finished_operation
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE dead_letter_audit DROP CONSTRAINT IF EXISTS dead_letter_audit_pkey")

@@ -40,7 +40,7 @@ def test_every_query_finds_rows(worker_url: str):
     assert {name for name, number in found.items() if number < 5} == set()
 
 
-def test_bulk_counts_match_the_dead_letters(worker_url: str):
+def test_generated_counts_match_the_dead_letters(worker_url: str):
     tenant = scale.tenant_id(0)
     database = Database(worker_url, max_connections=1)
     with database.tenant(tenant) as connection:
@@ -50,7 +50,7 @@ def test_bulk_counts_match_the_dead_letters(worker_url: str):
     assert 0.5 * LETTERS < counted < 0.7 * LETTERS
 
 
-def test_exports_have_each_dead_letter_once(
+def test_exports_contain_each_dead_letter_once(
     worker_url: str, postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     faults = dead_letter_export.report(postgres, "dead_letters", scale.tenant_id(0), tmp_path, limit=3_000)

@@ -1,4 +1,4 @@
-"""Accuracy of text extraction on the real corpus, if it is next to the repository."""
+"""Text extraction is accurate on a corpus of real invoices, if it is next to the repository."""
 
 import pytest
 
@@ -8,7 +8,7 @@ FILES = sorted(DATA.rglob("*.pdf"))
 
 
 @pytest.mark.skipif(not FILES, reason="the corpus is not next to the repository")
-def test_hybrid_pages_reach_the_expected_accuracy():
+def test_extraction_from_pages_reaches_the_required_accuracy():
     figures = measure(FILES, DATA)
     assert figures.heads.f1 >= 0.95
     assert figures.lines.f1 >= 0.85

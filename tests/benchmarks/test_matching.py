@@ -1,4 +1,4 @@
-"""The matching benchmark: sets, mistakes, thresholds, assignment and missing libraries."""
+"""The matching benchmark reads labeled sets, lists mistakes and scores other libraries."""
 
 import csv
 import sys
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return write_set(tmp_path / "linked", PAPERS, **LABELS)
 
 
-def test_readme_states_the_origin_of_a_set(folder: Path):
+def test_origin_is_read_from_the_readme(folder: Path):
     assert origin(folder) == "unknown"
     (folder / "README.md").write_text("# linked\n\nGenerated data: a mix. Real firms are in it by chance.\n")
     (sample,) = read_samples(folder.parent)
@@ -105,7 +105,7 @@ def test_average_takes_means_and_adds_counts():
     assert (mean.calibration_error, mean.documents, mean.seconds) == (0.05, 20, 4.0)
 
 
-def test_record_numbers_are_reference_and_own_number(folder: Path):
+def test_records_contain_reference_and_document_number(folder: Path):
     half = read_half(folder)
     by_kinds = {(pair.child.kind, pair.parent.kind, pair.is_match): pair for pair in half.pairs}
     child, parent = records(by_kinds["delivery_note", "purchase_order", True])
@@ -117,7 +117,7 @@ def test_record_numbers_are_reference_and_own_number(folder: Path):
     assert all(pair.parent.kind in PARENT_KINDS[pair.child.kind] for pair in half.pairs)
 
 
-def test_reach_counts_pairs_and_true_links(folder: Path):
+def test_candidate_pairs_and_true_links_are_counted(folder: Path):
     half = read_half(folder)
     reached = reach(folder)
     assert (reached.pairs, reached.true_pairs, reached.true_links) == (len(half.pairs), sum(half.truth), 3)
@@ -140,8 +140,8 @@ def test_rules_decide_between_orders_with_equal_numbers(folder: Path):
 
 
 @pytest.mark.parametrize(("module", "peer"), [("splink", splink_labeled), ("splink", splink), ("dedupe", dedupe)])
-def test_peer_ranks_true_pairs_first(tmp_path: Path, module: str, peer: Peer):
-    pytest.importorskip(module, reason="the peers are not installed")
+def test_other_library_ranks_true_pairs_first(tmp_path: Path, module: str, peer: Peer):
+    pytest.importorskip(module, reason="the other libraries are not installed")
     papers, edges, alone = [], [], []
     for number in range(12):
         items = [line(f"A-{number}{number}", str(number + 2), f"{number + 3}.50")]
@@ -164,11 +164,11 @@ def test_peer_ranks_true_pairs_first(tmp_path: Path, module: str, peer: Peer):
         ([0.4], [False], float("inf")),
     ],
 )
-def test_threshold_has_the_best_f1(scores: list[float], truth: list[bool], expected: float):
+def test_best_threshold_has_the_highest_f1(scores: list[float], truth: list[bool], expected: float):
     assert best_threshold(scores, truth) == expected
 
 
-def test_peak_memory_covers_this_process_only():
+def test_peak_memory_includes_allocated_memory():
     before = peak_megabytes()
     held = bytearray(64 * 1024 * 1024)
     held[::4096] = b"x" * len(held[::4096])
@@ -185,14 +185,14 @@ def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPat
     assert absent.reason.startswith("splink is not installed")
 
 
-def test_leftover_pairs_are_not_best_pairs():
+def test_pair_with_better_partners_is_not_best():
     alike = np.array([[0.9, 0.5], [0.4, 0.1]])
     assert list(text.assign_pairs(alike)) == [(0, 0, True), (1, 1, False)]
     alike = np.array([[0.9, 0.8], [0.7, 0.1], [0.0, 0.0]])
     assert list(text.assign_pairs(alike)) == [(0, 1, True), (1, 0, True)]
 
 
-def test_rare_letters_weigh_more_than_common_letters():
+def test_rare_letter_sequences_outweigh_common_ones():
     alike = text.similarities(["black phone kx7", "black phone"], ["phone kx 7 white", "black phone set"])
     assert alike.shape == (2, 2)
     assert alike[0, 0] > 0

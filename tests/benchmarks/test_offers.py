@@ -1,4 +1,4 @@
-"""The offers benchmarks measure methods that return the same offers."""
+"""The offers benchmarks run, and all their methods return the same offers."""
 
 from cli.local.postgres import Server
 from counterfoil.offers.compute import Pool
@@ -14,7 +14,7 @@ def test_all_methods_compute_the_same_offers(postgres: Server):
     assert min(found.computed, found.ours, found.python, found.sql) > 0
 
 
-def test_processes_compute_the_offers_of_all_people():
+def test_processes_compute_the_offers_of_all_users():
     found = offers.measure_speed(generate_profiles(1200), processes=2)
 
     assert found.users == 1200
@@ -24,7 +24,7 @@ def test_processes_compute_the_offers_of_all_people():
     assert 0 < at_rest <= with_pool <= at_most
 
 
-def test_offers_among_neighbors_are_nearly_optimal():
+def test_offers_limited_to_neighbors_are_nearly_optimal():
     lost = offers.measure_quality(generate_profiles(6000, cities=2), users=50)
 
     assert 0.97 < lost.score < 1

@@ -1,4 +1,4 @@
-"""Scoring of extraction: right, wrong, missed and excluded values."""
+"""Extraction scoring counts right, wrong, missed and excluded values."""
 
 import pytest
 
@@ -28,13 +28,13 @@ def test_value_on_no_page_is_excluded():
     assert totals(counts.strict()) == (0, 1, 1, 0, 0)
 
 
-def test_value_missing_in_xml_counts_only_in_strict():
+def test_value_missing_in_xml_is_only_strictly_wrong():
     counts = compare([], [("issuer.email", "a@b.de")], on_page)
     assert totals(counts) == (0, 0, 0, 0, 1)
     assert counts.strict().false == 1
 
 
-def test_each_list_value_counts():
+def test_each_list_value_is_scored():
     truth = header({"po_reference": ["1", "2"], "issuer": {"name": "A"}, "line_items": [{}]})
     assert truth == [("po_reference", "1"), ("po_reference", "2"), ("issuer.name", "A")]
     assert totals(compare(truth, header({"po_reference": ["2", "3"]}), on_page)) == (1, 1, 2, 0, 0)

@@ -1,4 +1,4 @@
-"""Sample e-invoices as XML and PDF."""
+"""Build sample e-invoices as XML and PDF."""
 
 import io
 
@@ -119,18 +119,18 @@ CII_LINE = """
 
 
 def ubl(kind: str, body: str, *, prolog: str = '<?xml version="1.0" encoding="UTF-8"?>') -> bytes:
-    """UBL document of the given kind."""
+    """Return a UBL document with root element `kind` and this body."""
     return f"""{prolog}<{kind} xmlns="{UBL}{kind}-2" xmlns:cac="{UBL}CommonAggregateComponents-2"
         xmlns:cbc="{UBL}CommonBasicComponents-2">{body}</{kind}>""".encode()
 
 
 def ubl_invoice(*changes: tuple[str, str]) -> bytes:
-    """EN 16931 UBL invoice with text replacements, each of which must match."""
+    """Return an EN 16931 invoice in UBL. Each change replaces a text, which must occur."""
     return ubl("Invoice", replace_text(INVOICE_BODY, *changes))
 
 
 def cii_invoice(*changes: tuple[str, str]) -> bytes:
-    """Cross Industry Invoice with text replacements, each of which must match."""
+    """Return a Cross Industry Invoice. Each change replaces a text, which must occur."""
     namespaces = "urn:un:unece:uncefact:data:standard:"
     document = f"""<?xml version="1.0" encoding="UTF-8"?>
     <rsm:CrossIndustryInvoice xmlns:rsm="{namespaces}CrossIndustryInvoice:100"
@@ -204,7 +204,7 @@ def cii_invoice(*changes: tuple[str, str]) -> bytes:
 
 
 def replace_text(document: str, *changes: tuple[str, str]) -> str:
-    """Replace parts of a text, each of which must occur."""
+    """Replace the first text of each pair with the second. The first text must occur."""
     for text, replacement_ in changes:
         assert text in document
         document = document.replace(text, replacement_)
@@ -212,7 +212,7 @@ def replace_text(document: str, *changes: tuple[str, str]) -> str:
 
 
 def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] = ()) -> bytes:
-    """PDF with the given text on every page and embedded files."""
+    """Return a PDF with `text` on every page, and with these embedded files."""
     document = FPDF()
     document.set_font("Helvetica")
     for _ in range(pages):
@@ -226,7 +226,7 @@ def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] 
 
 
 def write_pdf(writer: PdfWriter) -> bytes:
-    """Return the bytes of a pypdf writer."""
+    """Return the PDF that a pypdf writer produces."""
     buffer = io.BytesIO()
     writer.write(buffer)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Independent e-invoice reader with ElementTree and pdfium, for cross-checks."""
+"""Independent e-invoice reader for cross-checks, based on ElementTree and pdfium."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,7 +28,7 @@ class ReferenceInvoice:
 
 
 def xml_of_pdf(content: bytes) -> bytes | None:
-    """Extract the e-invoice of a hybrid PDF with pdfium, preferring Factur-X."""
+    """Return the XML e-invoice in a hybrid PDF, or None. Prefer Factur-X."""
     document = pypdfium2.PdfDocument(content)
     files = [document.get_attachment(index) for index in range(document.count_attachments())]
     xml_files = {file.get_name(): bytes(file.get_data()) for file in files if file.get_name().lower().endswith(".xml")}
@@ -140,7 +140,7 @@ def _tax(totals: ET.Element, currency: str | None) -> Decimal | None:
 
 
 def _day(document: ET.Element) -> str | None:
-    """Issue date in ISO format. Every invoice of the corpus states a day."""
+    """Return the issue date in ISO format. Every invoice in the corpus states a day."""
     digits = "".join(_only_child(document, "IssueDateTime").itertext()).strip()
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 

@@ -1,4 +1,4 @@
-"""Cluster list: statuses, filters, sorting, pages, and plans at 100,000 rows."""
+"""The cluster list can be filtered, sorted and paged, and stays fast with 100,000 clusters."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ DEARER = [line("A-100", "10", "101.50")]
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """One cluster with a price difference, one matched, and one order without an invoice."""
+    """A tenant with a cluster with a price difference, a matched cluster, and an order without an invoice."""
     documents = [
         order(lines=LINES),
         delivery(po_reference="4711", lines=LINES),
@@ -52,7 +52,7 @@ def page(
 
 
 def listed_ids(harness: TenantHarness, cluster_filter: ClusterFilter | None = None) -> list[int]:
-    """Positions of the documents that identify the clusters."""
+    """Return the listed clusters' ids, as positions of documents."""
     return [harness.ids.index(entry.id) for entry in page(harness, cluster_filter).clusters]
 
 
@@ -68,7 +68,7 @@ def test_list_shows_status_parties_amounts_and_age(harness: TenantHarness):
     assert not entry.is_computing
 
 
-def test_filters_narrow_the_list(harness: TenantHarness):
+def test_filters_select_clusters(harness: TenantHarness):
     assert set(listed_ids(harness)) == {0, 3, 6}
     assert listed_ids(harness, ClusterFilter([ClusterStatus.MATCHED])) == [3]
     assert listed_ids(harness, ClusterFilter(clusters.OPEN_STATUSES, sort="amount")) == [0, 6]
@@ -79,7 +79,7 @@ def test_filters_narrow_the_list(harness: TenantHarness):
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_pages_cover_the_whole_list(harness: TenantHarness, sort: Sort):
+def test_pages_contain_every_cluster_once(harness: TenantHarness, sort: Sort):
     all_ids = [entry.id for entry in page(harness, ClusterFilter(sort=sort)).clusters]
     collected: list[UUID] = []
     cursor = None
@@ -94,7 +94,7 @@ def test_pages_cover_the_whole_list(harness: TenantHarness, sort: Sort):
     assert len(all_ids) == 3
 
 
-def test_counts_are_by_status(harness: TenantHarness):
+def test_clusters_are_counted_by_status(harness: TenantHarness):
     with harness.database.tenant(harness.tenant_id) as connection:
         counts = clusters.counts(connection, harness.tenant_id)
 
@@ -111,7 +111,7 @@ def test_clusters_of_other_tenants_are_hidden(harness: TenantHarness, database: 
         assert clusters.page(connection, harness.tenant_id, ClusterFilter(), limit=20).clusters == []
 
 
-def test_changed_cluster_is_marked_as_being_computed(harness: TenantHarness):
+def test_changed_cluster_is_marked_as_computing(harness: TenantHarness):
     decide(harness, "disputed")
 
     (entry,) = page(harness, ClusterFilter(number="4711")).clusters
@@ -119,7 +119,7 @@ def test_changed_cluster_is_marked_as_being_computed(harness: TenantHarness):
     assert entry.is_computing
 
 
-def test_cluster_without_documents_leaves_the_list(harness: TenantHarness, admin: Connection):
+def test_cluster_without_documents_is_not_listed(harness: TenantHarness, admin: Connection):
     with harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [harness.ids[6]], NOW)
         (token,) = connection.execute(
@@ -130,7 +130,7 @@ def test_cluster_without_documents_leaves_the_list(harness: TenantHarness, admin
     assert set(listed_ids(harness)) == {0, 3}
 
 
-def test_open_review_puts_the_cluster_in_review(harness: TenantHarness, admin: Connection):
+def test_cluster_with_open_review_needs_review(harness: TenantHarness, admin: Connection):
     admin.execute(
         "INSERT INTO document_review "
         "(document_id, tenant_id, type, ambiguous_matches, probability, weights_version, opened_at, changed_at)"
@@ -174,7 +174,7 @@ def many_clusters(database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def test_page_of_many_clusters_reads_an_index(many_clusters: TenantHarness):
+def test_page_of_many_clusters_uses_an_index(many_clusters: TenantHarness):
     deep = NOW - timedelta(minutes=50_000)
     cases: list[tuple[ClusterFilter, Cursor | None, str]] = [
         (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
@@ -196,7 +196,7 @@ def test_page_of_many_clusters_reads_an_index(many_clusters: TenantHarness):
         scans = [entry for entry in nodes if entry.get("Relation Name") == "cluster_diagnostics"]
         assert index in str(nodes)
         assert all("Scan" in entry["Node Type"] and entry["Node Type"] != "Seq Scan" for entry in scans)
-        if cluster_filter.supplier is None:  # reads at most one page of rows per status
+        if cluster_filter.supplier is None:  # each scan reads at most one page of rows
             assert all(entry["Actual Rows"] <= 21 for entry in scans)
             assert all(entry.get("Rows Removed by Filter", 0) == 0 for entry in scans)
 

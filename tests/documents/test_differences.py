@@ -1,4 +1,4 @@
-"""Accept and dispute variances of clusters in a real database."""
+"""Variances are accepted and disputed in a real database, and clusters are recomputed."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 ORDERED = [line("A-100", "10", "100.00"), line("A-200", "5", "12.50")]
 BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]
-"""A-100 is 1.5 percent too expensive, and one A-200 too many is billed."""
+"""Billed line items: A-100 costs 1.5 percent more than ordered, and one A-200 too many is billed."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
-    """Compute the three-way match of a document's cluster like the worker."""
+    """Compute the three-way match of a document's cluster like the worker. Return its record."""
     cluster_id = harness.ids[position]
     with harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)
@@ -54,7 +54,7 @@ def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
 def decide(
     harness: TenantHarness,
     decision: DecisionKind,
-    selector: VarianceSelector = VarianceSelector(),  # noqa: B008  # it is frozen
+    selector: VarianceSelector = VarianceSelector(),  # noqa: B008  # the default is immutable
     *,
     by: str = "ann",
     overrides: Sequence[int] = (),
@@ -70,14 +70,14 @@ def decide(
     return retry_on_conflict(attempt)
 
 
-def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHarness, admin: Connection):
+def test_accepting_all_variances_resolves_the_cluster(harness: TenantHarness, admin: Connection):
     assert compute(harness)["outcome"] == "exception"
     decision_result = decide(harness, "accepted")
     assert isinstance(decision_result, DecisionResult)
     assert (len(decision_result.differences), decision_result.remaining) == (
         3,
         (),
-    )  # a price, and a quantity above order and delivery
+    )  # a price, a quantity above the order, and a quantity above the delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
     assert {message.message.work_id for message in decision_result.messages} == {harness.ids[0]}
@@ -89,7 +89,7 @@ def test_accepted_variances_resolve_and_recompute_the_cluster(harness: TenantHar
 @pytest.mark.parametrize(
     ("decision", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
 )
-def test_decision_shows_before_the_cluster_is_recomputed(
+def test_decision_is_visible_before_recomputation(
     harness: TenantHarness, decision: DecisionKind, outcome: str, status: str
 ):
     assert isinstance(decide(harness, decision), DecisionResult)
@@ -102,7 +102,7 @@ def test_decision_shows_before_the_cluster_is_recomputed(
     assert {variance["decision"] for variance in details.comparison.variances} == {decision}
 
 
-def test_worker_recomputes_a_large_cluster(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
+def test_large_cluster_is_recomputed_by_the_worker(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagnostics, "MAX_IMMEDIATE_DOCUMENTS", 2)
 
     assert isinstance(decide(harness, "accepted"), DecisionResult)
@@ -133,11 +133,11 @@ def test_accepted_variance_is_not_open_before_recomputation(harness: TenantHarne
     assert "were ordered" in remaining
 
 
-def test_acceptance_holds_until_the_figures_change(harness: TenantHarness):
+def test_acceptance_applies_until_the_figures_change(harness: TenantHarness):
     decide(harness, "accepted")
     harness.match(harness.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
     open_ = {variance["code"] for variance in compute(harness)["variances"] if not variance["decided_by"]}
-    assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three units too many now; the price is unchanged
+    assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three pieces too many now; the price is unchanged
 
 
 def test_decision_must_supersede_the_previous_one(harness: TenantHarness):
@@ -159,7 +159,9 @@ def test_decision_must_supersede_the_previous_one(harness: TenantHarness):
 
 def test_accepted_and_disputed_variances_reach_the_audit_trail(harness: TenantHarness, admin: Connection):
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
-    decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))  # refused: already accepted
+    decide(
+        harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH)
+    )  # rejected, because it is already accepted
     decide(harness, "disputed", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY), by="bob")
 
     assert verified_changes(admin, harness.tenant_id) == [
@@ -168,7 +170,7 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(harness: TenantHa
     ]
 
 
-def test_one_of_concurrent_decisions_wins(harness: TenantHarness, admin: Connection):
+def test_only_first_of_concurrent_decisions_is_stored(harness: TenantHarness, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
         results = list(pool.map(lambda number: decide(harness, "accepted", by=f"clerk-{number}"), range(6)))
     assert sum(isinstance(response, DecisionResult) for response in results) == 1
@@ -176,7 +178,7 @@ def test_one_of_concurrent_decisions_wins(harness: TenantHarness, admin: Connect
 
 
 def test_decision_during_computation_is_not_lost(harness: TenantHarness):
-    """The worker loaded the cluster before the decision, so its result is stale."""
+    """The worker loads the cluster before the decision, so its result must be rejected as stale."""
     with harness.database.tenant(harness.tenant_id) as connection:
         read = diagnostics.load(connection, harness.tenant_id, harness.ids[0])
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)
@@ -202,7 +204,7 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
     )
 
 
-def test_missing_or_other_tenants_cluster_is_refused(harness: TenantHarness, admin: Connection):
+def test_missing_or_other_tenants_cluster_is_rejected(harness: TenantHarness, admin: Connection):
     rejection = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
     assert decide(harness, "accepted", cluster=UUID(int=3)) == rejection
     foreign = TenantHarness(harness.database, admin)
@@ -210,7 +212,7 @@ def test_missing_or_other_tenants_cluster_is_refused(harness: TenantHarness, adm
     assert rows(admin, "variance_decision") == []
 
 
-def test_labels_name_seller_and_stay_within_tenant(harness: TenantHarness, admin: Connection):
+def test_decision_labels_name_seller_and_exclude_other_tenants(harness: TenantHarness, admin: Connection):
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
     with harness.database.tenant(harness.tenant_id) as connection:
         (label,) = differences.labels(connection)
@@ -221,18 +223,18 @@ def test_labels_name_seller_and_stay_within_tenant(harness: TenantHarness, admin
         assert list(differences.labels(connection)) == []
 
 
-def test_labels_keep_disputes_and_current_acceptances(harness: TenantHarness):
+def test_decision_labels_include_disputes_and_current_acceptances(harness: TenantHarness):
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.OVER_BILLED_QUANTITY))
     decide(harness, "disputed", VarianceSelector(code=VarianceCode.OVER_ORDERED_AMOUNT))
     assert labels(harness) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
     harness.match(harness.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
-    compute(harness)  # more is billed now than was accepted
+    compute(harness)  # the billed quantity now exceeds the accepted quantity
     assert labels(harness) == [("billed_beyond_order", False), ("price_mismatch", True)]
     harness.decide(2, 0, "rejected")
     harness.decide(2, 1, "rejected")
     compute(harness)
-    compute(harness, 2)  # the invoice belongs to another order
+    compute(harness, 2)  # the invoice no longer belongs to the order's cluster
     assert labels(harness) == [("billed_beyond_order", False)]
 
 
@@ -244,7 +246,7 @@ def labels(harness: TenantHarness) -> list[tuple[str, bool]]:
         )
 
 
-def test_removed_document_deletes_its_variance_decisions(harness: TenantHarness, admin: Connection):
+def test_removing_a_document_deletes_its_variance_decisions(harness: TenantHarness, admin: Connection):
     decide(harness, "accepted")
     admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[2]])
     assert rows(admin, "variance_decision") == []

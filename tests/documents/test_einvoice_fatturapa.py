@@ -1,4 +1,4 @@
-"""Extraction of FatturaPA invoices."""
+"""Data is extracted from FatturaPA invoices."""
 
 import pytest
 
@@ -135,7 +135,7 @@ def test_file_with_several_invoices_is_not_extracted():
     assert extraction.reason == "The file has 2 invoices and is not read. Send each invoice as a separate file."
 
 
-def test_unreadable_part_invalidates_the_total():
+def test_invalid_partial_amount_invalidates_the_total():
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number"):
         extract_xml(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
 

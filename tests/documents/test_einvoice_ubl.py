@@ -1,4 +1,4 @@
-"""Extraction of UBL documents."""
+"""Data is extracted from UBL documents."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_charge_without_reason_gets_a_default_description():
 
 
 @pytest.mark.parametrize("code", ["380", "384", "389", "326"])
-def test_corrected_and_self_billed_invoices_stay_invoices(code: str):
+def test_corrected_and_self_billed_invoices_are_invoices(code: str):
     extraction = extract_xml(ubl_invoice((">380<", f">{code}<")))
     assert extraction.type == "invoice"
     assert extraction.structured_data is not None
@@ -100,7 +100,7 @@ def test_invoice_with_credit_code_is_a_credit_note(code: str):
     assert "payee" not in data
 
 
-def test_credit_note_reference_is_read_from_line():
+def test_invoice_reference_is_read_from_a_line_item():
     line = f"""<cac:CreditNoteLine><cbc:ID>1</cbc:ID><cbc:CreditedQuantity unitCode="C62">2</cbc:CreditedQuantity>
         <cac:BillingReference><cac:InvoiceDocumentReference><cbc:ID>R-4711</cbc:ID></cac:InvoiceDocumentReference>
         </cac:BillingReference>{ITEM}</cac:CreditNoteLine>"""
@@ -141,7 +141,7 @@ def test_placeholder_order_reference_is_ignored():
     assert invoice["sales_order_reference"] == "A-19"
 
 
-def test_payable_amount_is_the_fallback_gross_total():
+def test_payable_amount_replaces_a_missing_gross_total():
     invoice = read(
         ubl_invoice(
             ('<cbc:TaxExclusiveAmount currencyID="EUR">100.00</cbc:TaxExclusiveAmount>', ""),
@@ -154,7 +154,7 @@ def test_payable_amount_is_the_fallback_gross_total():
     assert (invoice["total_gross"], invoice["currency"]) == ("119.00", "EUR")
 
 
-def test_remaining_amount_due_is_not_the_total():
+def test_remaining_amount_due_is_not_the_gross_total():
     invoice = read(
         ubl_invoice(
             ('<cbc:TaxInclusiveAmount currencyID="EUR">119.00</cbc:TaxInclusiveAmount>', ""),
@@ -283,7 +283,7 @@ def test_receipt_advice_contains_rejected_quantity():
     }
 
 
-def test_other_kinds_keep_subject_date_and_issuer():
+def test_other_documents_have_subject_date_and_issuer():
     content = ubl(
         "Reminder",
         f"""<cbc:ID>M-1</cbc:ID><cbc:IssueDate>2025-05-01</cbc:IssueDate>

@@ -1,4 +1,4 @@
-"""Hostile or damaged XML is rejected; valid XML is read in any encoding."""
+"""Hostile and damaged XML is rejected, and valid XML is read in any common encoding."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from counterfoil.errors import InvalidDocumentError
 
 
 class Listener:
-    """Server that detects connections made by the parser."""
+    """A server that detects whether the parser connects to it."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -50,7 +50,7 @@ def test_billion_laughs_are_rejected_quickly():
 @pytest.mark.parametrize("keyword", ["SYSTEM", 'PUBLIC "-//X//Y"'])
 def test_external_entity_opens_no_file(tmp_path: Path, keyword: str):
     pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)  # opening it would block until a writer connects, so the test would hang
+    os.mkfifo(pipe)  # if the parser opened the pipe, it would block, because there is no writer
     with pytest.raises(InvalidDocumentError, match="DOCTYPE"):
         parse(f'<!DOCTYPE x [<!ENTITY e {keyword} "{pipe.as_uri()}">]><x>&e;</x>'.encode())
 
@@ -139,12 +139,12 @@ def test_undeclared_encoding_defaults_to_utf8():
 @pytest.mark.parametrize(
     ("declared", "spelling"),
     [
-        ("UTF-8", "latin-1"),  # not decodable
+        ("UTF-8", "latin-1"),  # cannot be decoded
         ("UTF-8-W/O-BOM", "latin-1"),
         ("UTF-8", "utf-16"),  # contradicts the byte order mark
-        ("ISO-8859-1", "utf-8"),  # decodes, but each umlaut becomes two wrong letters
+        ("ISO-8859-1", "utf-8"),  # can be decoded, but each umlaut becomes two wrong letters
         ("windows-1252", "utf-8-sig"),
-        ("UTF-16", "utf-8"),  # the default of some frameworks
+        ("UTF-16", "utf-8"),  # some frameworks write this by default
     ],
 )
 def test_wrong_encoding_is_rejected(declared: str, spelling: str):
@@ -184,7 +184,7 @@ def test_damaged_xml_is_rejected_with_advice(damaged: bytes):
         parse(damaged)
 
 
-def test_comments_do_not_cut_values_short():
+def test_comments_do_not_truncate_values():
     assert parse(b"<x>R-10<!-- hidden -->01</x>").text == "R-1001"
 
 

@@ -1,4 +1,4 @@
-"""Structured data extraction: results, unreadable files and rejections."""
+"""Extraction returns structured data, a reason for missing data, or a rejection."""
 
 import io
 from typing import Any
@@ -20,13 +20,13 @@ NUMBER = "<cbc:ID>R-5108</cbc:ID>"
 
 
 def read(content: bytes) -> ExtractionResult:
-    """Extract, and check the invariants of every extraction."""
+    """Extract data, and check the invariants that hold for every extraction."""
     extraction = extract(content)
     data = extraction.structured_data
     assert (data is None) == (extraction.method == "none") == (extraction.reason is not None)
     if data is not None:
         assert extraction.type is not None
-        assert to_structured_data(extraction.type, data)[0].data() == data  # already normalized
+        assert to_structured_data(extraction.type, data)[0].data() == data  # the data is already normalized
     return extraction
 
 
@@ -61,11 +61,11 @@ def test_text_only_still_reads_xml_files():
 @pytest.mark.parametrize(
     "name", ["factur-x.xml", "zugferd-invoice.xml", "ZUGFeRD-invoice.xml", "xrechnung.xml", "Rechnung 17.XML"]
 )
-def test_embedded_xml_may_have_any_name(name: str):
+def test_embedded_xml_with_any_name_is_read(name: str):
     assert number(read(pdf(files=((name, cii_invoice()),)))) == "2025/311"
 
 
-def test_newest_embedded_format_wins():
+def test_newest_embedded_format_is_used():
     older = cii_invoice(("2025/311", "OLD"))
     newer = cii_invoice(("2025/311", "NEW"))
     files = (("ZUGFeRD-invoice.xml", older), ("another.xml", older), ("factur-x.xml", newer))
@@ -109,7 +109,7 @@ def test_broken_embedded_e_invoice_is_rejected(invalid: bytes):
         (b"<notes/>", DocumentType.OTHER, "XML format is unknown"),
     ],
 )
-def test_unreadable_file_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
+def test_file_without_data_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
     extraction = read(content)
     assert extraction.type == document_type
     assert reason in (extraction.reason or "")
@@ -186,7 +186,7 @@ def test_encrypted_pdf_is_rejected():
 
 
 def outcome(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the data, or the reason for a rejection or for missing data."""
+    """Return the extracted data, and the reason if data is missing or the file was rejected."""
     try:
         extraction = read(content)
     except InvalidDocumentError as refusal:
@@ -212,7 +212,7 @@ STARTS = (
     end=st.sampled_from((b"", b"startxref\n0\n%%EOF", b">")),
 )
 @settings(max_examples=300, deadline=None)
-def test_arbitrary_bytes_give_a_reason(start: bytes, rest: bytes, end: bytes):
+def test_arbitrary_bytes_yield_a_reason(start: bytes, rest: bytes, end: bytes):
     data, reason = outcome(start + rest + end)
     assert data is None
     assert reason is not None
@@ -227,7 +227,7 @@ def test_arbitrary_bytes_give_a_reason(start: bytes, rest: bytes, end: bytes):
 )
 @example(content=HYBRID, place=0.999, length=40, patch=b"")
 @settings(max_examples=400, deadline=None)
-def test_damaged_document_gives_data_or_a_reason(content: bytes, place: float, length: int, patch: bytes):
+def test_damaged_document_yields_data_or_a_reason(content: bytes, place: float, length: int, patch: bytes):
     position = int(place * len(content))
     data, reason = outcome(content[:position] + patch + content[position + length :])
     assert data if reason is None else reason.endswith(".")

@@ -1,6 +1,6 @@
-"""Cross-checks on real e-invoices.
+"""Extraction from real e-invoices agrees with an independent reader.
 
-The corpora are stored beside the repository. Without them, the tests are skipped.
+The corpora are expected next to the repository. If they are missing, the tests are skipped.
 """
 
 import csv
@@ -27,16 +27,16 @@ FILES = sorted(
 CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
-    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # read from its pages below
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # extracted from its pages in another test
     "IT01234567890_FPR03.xml": "2 invoices",
 }
 KNOWN = {
     ("UBL-Invoice-2.1-Example.xml", "issuer.iban"),  # the payee's account, not the seller's
-    ("UBL-DebitNote-2.5-Example.xml", "issuer.endpoint_id"),  # an identification, not an electronic address
+    ("UBL-DebitNote-2.5-Example.xml", "issuer.endpoint_id"),  # an identifier, not an electronic address
     ("UBL-DebitNote-2.5-Example.xml", "recipient.endpoint_id"),
 }
-"""Fields for which the reference data of the chain differs."""
-needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside the repository")
+"""Fields, by file, for which the chain's reference data is known to differ."""
+needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not next to the repository")
 
 
 @needs_corpus
@@ -79,7 +79,7 @@ def test_real_invoice_is_read_from_its_pages():
     assert len(data["line_items"]) == 8
 
 
-@pytest.mark.skipif(not CHAIN.exists(), reason="the chain is not beside the repository")
+@pytest.mark.skipif(not CHAIN.exists(), reason="the chain is not next to the repository")
 def test_procurement_chain_matches_its_reference():
     reference = {line["id"]: line for line in map(json.loads, (CHAIN / "documents.jsonl").read_text().splitlines())}
     with (CHAIN / "sources.csv").open() as table:
@@ -98,7 +98,7 @@ def test_procurement_chain_matches_its_reference():
 def test_labeled_data_keeps_every_field(name: str):
     documents = DATA / name / "documents.jsonl"
     if not documents.exists():
-        pytest.skip("the labeled sets are not beside the repository")
+        pytest.skip("the labeled sets are not next to the repository")
     for line in map(json.loads, documents.read_text().splitlines()):
         record = MODELS[DocumentType(line["type"])].model_validate(line["structured_data"])
         assert differences(f"{name} {line['id']}", record.data(), line["structured_data"]) == []
@@ -119,7 +119,7 @@ def test_difference_names_file_field_and_both_values() -> None:
 def as_reference(extraction: ExtractionResult) -> ReferenceInvoice:
     """Reduce an extraction to the fields of the independent reader.
 
-    That reader does not treat document-level charges as lines.
+    The independent reader does not return document-level charges as line items.
     """
     assert extraction.type is not None
     data, roles = extraction.structured_data or {}, ROLES[extraction.type]
@@ -141,7 +141,7 @@ def decimal(text: str | None) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """Field whose value differs from the expected one."""
+    """A field whose value differs from the expected value."""
 
     file: str
     field: str
@@ -149,14 +149,14 @@ class Difference:
     seen: Any
 
     def __str__(self) -> str:
-        """Return the line shown by a failing test."""
+        """Return the line that a failing test prints."""
         return f"{self.file}: {self.field}: expected {self.expected!r}, seen {self.seen!r}"
 
     __repr__ = __str__
 
 
 def differences(file: str, history_of: Any, expected: Any, path: str = "") -> list[Difference]:
-    """Compare two structures field by field."""
+    """Compare two nested structures field by field. Return all differences."""
     if isinstance(history_of, dict) and isinstance(expected, dict):
         fields = {name: f"{path}.{name}".strip(".") for name in sorted({*history_of, *expected})}
         pairs = [(history_of.get(name), expected.get(name), field) for name, field in fields.items()]

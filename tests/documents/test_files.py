@@ -1,4 +1,4 @@
-"""S3 notifications: encoded keys, test events and invalid bodies."""
+"""S3 notifications are read, including encoded keys, and invalid bodies are rejected."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_redelivered_upload_has_the_same_job_id() -> None:
         ("elsewhere/acme/x.xml", "elsewhere/acme/x.xml", ""),
     ],
 )
-def test_keys_are_form_decoded(spelling: str, key: str, tenant: str) -> None:
+def test_encoded_keys_are_decoded(spelling: str, key: str, tenant: str) -> None:
     upload = Upload("uploads", key, "00", 1)
 
     assert upload.tenant == tenant
@@ -75,17 +75,17 @@ def test_sequencers_distinguish_objects_without_versions() -> None:
     assert first.job_id == Upload("uploads", "uploads/acme/a.xml", "0A", 1, "null").job_id
 
 
-def test_s3_test_event_creates_no_work() -> None:
+def test_s3_test_event_creates_no_work_item() -> None:
     body = '{"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-01-02T03:04:05.000Z", "Bucket": "uploads"}'
 
     assert read_event(body).messages == []
 
 
-def test_other_s3_events_create_no_work() -> None:
+def test_other_s3_events_create_no_work_item() -> None:
     assert read_event(notification("uploads/acme/x.xml", eventName="ObjectRemoved:Delete")).messages == []
 
 
-def test_own_message_format_is_read() -> None:
+def test_work_item_message_is_read() -> None:
     message = Message(work_id=UUID(int=1), revision=1, send_number=2)
 
     assert read_event(message.model_dump_json()).messages == [message]

@@ -1,4 +1,4 @@
-"""File types are detected from content."""
+"""File types are detected from the content of files."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""Lexicon files: languages, users and folding of terms, and matching of labels."""
+"""Lexicon files are consistent, and their terms match labels in any notation."""
 
 import re
 from collections import Counter
@@ -16,9 +16,9 @@ FILES = sorted(path.stem for path in lexicon.FOLDER.glob("*.toml"))
 LANGUAGE = re.compile("[a-z]{2}|mul")
 USERS = {vocabulary.user for vocabulary in (lexicon.READER, lexicon.SPLITTER, lexicon.MATCHER, lexicon.THREE_WAY_MATCH)}
 AS_WRITTEN = {"charges", "legal_forms"}
-"""Files whose terms are folded on load."""
+"""Lexicon files with terms in original spelling, which are folded when they are loaded."""
 CODES = {"units.same_code", "units.printed_code"}
-"""Concepts whose terms are compared as printed."""
+"""Concepts with terms that are compared exactly as they are printed."""
 
 
 def groups(file: str) -> Iterator[tuple[str, Group]]:
@@ -27,7 +27,7 @@ def groups(file: str) -> Iterator[tuple[str, Group]]:
 
 
 def list_terms(file: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield each term of a file as concept, meaning, user, language, term."""
+    """Yield each term of a file, with its concept, meaning, user and language."""
     for concept, group in groups(file):
         for language, terms in group.terms.items():
             for term in terms:
@@ -60,12 +60,12 @@ def test_terms_are_stored_folded(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["pages", "tables", "titles"])
-def test_terms_are_patterns_without_empty_matches(file: str) -> None:
+def test_terms_do_not_match_empty_text(file: str) -> None:
     for *_, term in list_terms(file):
         assert re.compile(term).match("") is None, term
 
 
-def test_groups_of_a_meaning_have_distinct_users() -> None:
+def test_groups_with_one_meaning_have_distinct_users() -> None:
     for file in FILES:
         counted = Counter((concept, group.means, group.used_by) for concept, group in groups(file))
         assert [entry for entry, count in counted.items() if count > 1] == []
@@ -85,7 +85,7 @@ def test_digits_adjoining_a_number_word_prevent_a_match() -> None:
     assert lexicon.pattern(["rechnungs *"]).search("rechnungs-nr17") is None
 
 
-def test_layer_contains_the_lexicon_files() -> None:
+def test_lambda_layer_contains_the_lexicon_files() -> None:
     packed = files_under(ROOT / "layers" / "shared", ["python"])
     assert {f"python/counterfoil/documents/lexicon/{file}.toml" for file in FILES} <= packed.keys()
 
@@ -108,6 +108,6 @@ def test_groups_assign_terms_to_users() -> None:
 
 
 @pytest.mark.parametrize("text", ["Rechnungs-Nr.", "RECHNUNGSNR", "rechnungs nummer", "Rechnungs-Nr"])
-def test_blank_in_a_label_matches_any_separator(text: str) -> None:
+def test_space_in_a_label_matches_any_separator(text: str) -> None:
     assert lexicon.pattern(["rechnungs *"]).search(fold_letters(text))
     assert not lexicon.pattern(["rechnungs *"]).search("rechnungsnrx")

@@ -51,7 +51,7 @@ def test_document_without_data_lists_no_missing_facts() -> None:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """One order, and one invoice without parties."""
+    """A tenant with an order, and an invoice without parties."""
     harness = TenantHarness(database, admin, [order(), invoice(seller=None, buyer=None)])
     match_document(harness, 0)
     match_document(harness, 1)
@@ -101,7 +101,7 @@ def test_decided_review_stays_closed_after_another_match(harness: TenantHarness)
     assert state_of(harness, harness.ids[1]) == "decided"
 
 
-def test_review_reopens_without_its_match(harness: TenantHarness) -> None:
+def test_review_reopens_when_its_match_is_deleted(harness: TenantHarness) -> None:
     with harness.database.tenant(harness.tenant_id) as connection:
         review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
     harness.admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[0]])
@@ -129,7 +129,7 @@ def test_review_reopens_when_its_match_is_rejected(harness: TenantHarness, by_sp
     assert (state_of(harness, second), state_of(harness, first)) == ("open", None)
 
 
-def test_review_closes_when_the_party_is_read(harness: TenantHarness) -> None:
+def test_review_closes_when_the_party_is_extracted(harness: TenantHarness) -> None:
     harness.admin.execute(
         "UPDATE document SET structured_data = jsonb_set(structured_data, '{issuer}', %s::jsonb) WHERE id = %s",
         [f'{{"name": "{SELLER["name"]}"}}', harness.ids[1]],

@@ -1,4 +1,4 @@
-"""Page images: faithful to the file, and bounded for any input."""
+"""Page images show the page correctly, and use bounded time and memory for any input."""
 
 import io
 import struct
@@ -50,7 +50,7 @@ def decode_image(image: Rendered) -> Image.Image:
 
 
 def draw_image(mode: str = "RGB") -> Image.Image:
-    """Image with colors, edges and letters."""
+    """Return an image with colors, edges and letters."""
     image = Image.new("RGB", (300, 200), "white")
     draw = ImageDraw.Draw(image)
     draw.rectangle((20, 20, 120, 60), fill="red")
@@ -65,7 +65,10 @@ def encode(image: Image.Image, form: str, **options: object) -> bytes:
 
 
 def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
-    """Compare two images. JPEG blurs colors at edges by up to `within`."""
+    """Return whether two images are equal, with color differences of up to `within`.
+
+    JPEG blurs colors at edges.
+    """
     difference = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
     return first.size == second.size and max(difference.convert("L").tobytes()) <= within
 
@@ -102,7 +105,7 @@ def test_missing_page_is_rejected(number: int) -> None:
         render_page(make_pdf(pages=2), number)
 
 
-def test_noisy_page_is_scaled_down_to_fit() -> None:
+def test_noisy_page_is_scaled_down() -> None:
     noise = Image.effect_noise((1600, 1600), 90)
     photo = Image.merge("RGB", [noise, noise.rotate(90), noise.rotate(180)])
 
@@ -134,7 +137,7 @@ def test_damaged_or_encrypted_pdf_is_rejected() -> None:
 
 
 def drawing_forever() -> bytes:
-    """PDF page that takes hours to draw: 100,000 steps per pixel, little memory."""
+    """Return a PDF page that takes hours to draw, with 100,000 steps per pixel and little memory."""
     steps = b"{ add %s}" % (b"0 add " * 100_000)
     objects = (
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -171,7 +174,7 @@ def test_page_image_size_is_bounded(width: str, height: str) -> None:
         assert max(open_image(render_page(_pdf_of_size(width, height), 1)).size) <= SIDES[0] + 1
 
 
-def test_image_larger_than_memory_is_skipped() -> None:
+def test_page_with_oversized_image_is_drawn_or_rejected() -> None:
     data = zlib.compress(bytes(1000)) * 2
     head = b"<< /Type /XObject /Subtype /Image /Width 100000 /Height 100000 /BitsPerComponent 8 /ColorSpace /DeviceRGB"
     objects = [
@@ -183,7 +186,7 @@ def test_image_larger_than_memory_is_skipped() -> None:
         head + b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(data), data),
     ]
     file = b"%PDF-1.7\n" + b"".join(b"%d 0 obj\n%s\nendobj\n" % numbered for numbered in enumerate(objects, 1))
-    with suppress(RenderError):  # or the page is drawn without the image
+    with suppress(RenderError):  # the page may also be drawn without the image
         drawn = open_image(render_page(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
         assert max(drawn.size) <= SIDES[0] + 1
 
@@ -245,7 +248,7 @@ def test_multipage_tiff_has_all_pages() -> None:
 
 
 def test_fax_keeps_its_aspect_ratio() -> None:
-    """The resolution is 204 by 98 dots per inch."""
+    """Faxes have a resolution of 204 by 98 dots per inch."""
     content = encode(draw_image("1"), "TIFF", compression="group4", dpi=(204, 98))
 
     width, height = open_image(render_page(content, 1)).size
@@ -271,7 +274,7 @@ def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: s
 
 
 def test_damaged_images_are_drawn_or_rejected() -> None:
-    """Runs in this process, which is faster and exposes crashes."""
+    """Draws in this process, not in a child process, which is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
         content = encode(draw_image("1"), form, **options)
         for location in range(0, len(content), max(1, len(content) // 60)):
@@ -324,7 +327,7 @@ def test_page_sizes_are_read_from_headers(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["BMP", "GIF", "WEBP"])
-def test_other_formats_have_no_pages(form: str) -> None:
+def test_other_formats_yield_no_page_sizes(form: str) -> None:
     assert page_sizes(encode(draw_image("L"), form)) is None
 
 
@@ -373,14 +376,14 @@ def test_page_too_large_as_png_becomes_jpeg(monkeypatch: pytest.MonkeyPatch) -> 
     assert Image.open(io.BytesIO(page)).format == "JPEG"
 
 
-def test_tiff_cut_anywhere_never_loses_pages_silently() -> None:
+def test_truncated_tiff_never_loses_pages_silently() -> None:
     content = tiff_of(10, 120)
     for length in range(len(content)):
         sizes = page_sizes(content[:length])
         assert sizes is None or len(sizes) == 2
 
 
-def test_cyclic_tiff_directories_end() -> None:
+def test_cyclic_tiff_directories_are_read_once() -> None:
     entries = ((256, 7), (257, 7), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 7))
     table = b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries)
     content = b"II*\x00" + struct.pack("<IH", 8, len(entries)) + table + struct.pack("<I", 8)
@@ -389,9 +392,9 @@ def test_cyclic_tiff_directories_end() -> None:
 
 
 BLOCK = 100_000
-"""Number of bytes that each entry of a hostile directory points to."""
+"""Number of bytes to which each entry of a hostile directory points."""
 STRIP = [(273, 1, 0), (279, 1, BLOCK)]
-"""One strip at the start of the file, as tag, number of values and value."""
+"""Directory entries (tag, number of values, value) for one strip at the start of the file."""
 
 
 @pytest.mark.parametrize(
@@ -399,7 +402,7 @@ STRIP = [(273, 1, 0), (279, 1, BLOCK)]
     [[*STRIP, *((tag, BLOCK // 4, 0) for tag in range(1000, 4000))], [*STRIP, *[(273, 1, 0)] * 3000]],
     ids=["each entry is the whole file", "each entry is the same strip"],
 )
-def test_hostile_directory_needs_proportional_memory(entries: list[tuple[int, int, int]]) -> None:
+def test_hostile_tiff_directory_uses_proportional_memory(entries: list[tuple[int, int, int]]) -> None:
     table = b"".join(struct.pack("<HHII", tag, 4, values, value) for tag, values, value in entries)
     content = b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + b"\0\0\0\0" + bytes(BLOCK)
     tracemalloc.start()
@@ -414,7 +417,7 @@ def test_hostile_directory_needs_proportional_memory(entries: list[tuple[int, in
 
 @given(st.data())
 @settings(deadline=None)
-def test_damaged_tiff_gives_pages_or_none(data: st.DataObject) -> None:
+def test_damaged_tiff_yields_pages_or_none(data: st.DataObject) -> None:
     content = bytearray(tiff_of(10, 120))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -427,7 +430,7 @@ def test_damaged_tiff_gives_pages_or_none(data: st.DataObject) -> None:
 
 @given(st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"II*\x00", b"MM\x00*"]), st.binary(max_size=200))
 @settings(deadline=None)
-def test_any_bytes_give_sizes_or_none(start: bytes, rest: bytes) -> None:
+def test_any_bytes_yield_sizes_or_none(start: bytes, rest: bytes) -> None:
     sizes = page_sizes(start + rest)
 
     assert sizes is None or 1 <= len(sizes) <= MAX_PAGES

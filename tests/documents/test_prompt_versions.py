@@ -1,4 +1,4 @@
-"""Prompt versions key cached answers, so a changed prompt needs a new version."""
+"""A changed prompt requires a new prompt version, because cached answers are stored by version."""
 
 import json
 from hashlib import sha256
@@ -19,7 +19,7 @@ _PAGE = Page(595, 842, ())
 
 
 def matching_prompt() -> tuple[str, list[str]]:
-    """One candidate of one group."""
+    """Return version and texts of the matching prompt, for one candidate in one group."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
         child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), is_referenced=True)
@@ -33,13 +33,13 @@ def matching_prompt() -> tuple[str, list[str]]:
 
 
 def reading_prompt(*, lines: bool) -> tuple[str, list[str]]:
-    """One empty page."""
+    """Return version and texts of the extraction prompt, for an empty page."""
     inquiry = model.question([_PAGE], lines=lines)
     return inquiry.prompt_version, [inquiry.system, inquiry.user]
 
 
 def splitting_prompt() -> tuple[str, list[str]]:
-    """Two pages with an uncertain boundary."""
+    """Return version, texts and answer schema of the splitting prompt, for one uncertain boundary."""
     uncertain = Split(2, (Boundary(2, is_start=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
     schema = json.dumps(boundaries.answer_schema([2]).model_json_schema(), sort_keys=True)
@@ -59,6 +59,6 @@ DIGESTS = {
     [matching_prompt(), reading_prompt(lines=False), reading_prompt(lines=True), splitting_prompt()],
     ids=str,
 )
-def test_changed_prompt_has_a_new_version(version: str, parts: list[str]):
+def test_changed_prompt_requires_a_new_version(version: str, parts: list[str]):
     digest = sha256("\n".join(parts).encode()).hexdigest()[:16]
     assert DIGESTS[version] == digest, "give the prompt a new version, and add it here with this digest"

@@ -1,4 +1,4 @@
-"""Removal deletes a document except for its record, and rematches the others."""
+"""Removal deletes a document, leaves a record, and rematches the affected documents."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -29,7 +29,7 @@ CASE = [
 
 @pytest.fixture
 def make_harness(database: Database, admin: Connection) -> Callable[[Sequence[SampleDocument]], TenantHarness]:
-    """`opened(documents)` returns an office that has matched these documents."""
+    """`make_harness(documents)` returns a tenant with these documents, matched."""
 
     def make_harness(documents: Sequence[SampleDocument]) -> TenantHarness:
         harness = TenantHarness(database, admin, documents)
@@ -49,7 +49,7 @@ def remove(harness: TenantHarness, position: int, **fields: Any) -> DeletionResu
 
 
 def match_pending(harness: TenantHarness) -> list[int]:
-    """Match the pending documents and return their positions."""
+    """Match the pending documents. Return their positions."""
     rows = harness.admin.execute(
         "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending' ORDER BY id", [harness.tenant_id]
     ).fetchall()
@@ -103,7 +103,7 @@ def test_removal_record_contains_source_author_and_reason(
     assert removals == [("ann@acme.example", "wrong tenant", NOW, None)]
 
 
-def test_workers_cannot_delete_documents_or_removal_records(
+def test_worker_role_cannot_delete_documents_or_records(
     make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database_url: str
 ):
     harness = make_harness(CASE[:1])
@@ -192,7 +192,7 @@ def test_removal_rematches_linked_and_referencing_documents(
     assert match_pending(harness) == [1, 2]
     assert harness.links() == {(1, 2), (2, 3)}
     harness.admin.execute("UPDATE document SET matching_status = 'succeeded'")
-    assert remove(harness, 2).rematched == 2  # the delivery note, and the credit note
+    assert remove(harness, 2).rematched == 2  # the delivery note and the credit note
     assert match_pending(harness) == [1, 3]
     assert harness.links() == set()
 
@@ -209,7 +209,9 @@ def test_rematch_closes_dead_letter_of_failed_match(
     ]
 
 
-def test_second_duplicate_replaces_the_removed_first(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+def test_next_duplicate_replaces_the_removed_original(
+    make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
+):
     harness = make_harness([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
     assert harness.links() == {(0, 1), (1, 2)}
     remove(harness, 1)
@@ -235,7 +237,7 @@ def test_removal_equals_never_receiving_the_document(seed: int, database: Databa
     assert clusters(harness) == clusters(reference)
 
 
-def test_removal_recomputes_clusters_before_and_after(
+def test_removal_recomputes_previous_and_new_clusters(
     make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], admin: Connection
 ):
     harness = make_harness(CASE)
@@ -264,7 +266,7 @@ def test_removal_is_delivered_to_previous_destinations(
 @pytest.mark.parametrize("removed", range(4))
 @pytest.mark.parametrize("matched", range(4))
 @pytest.mark.parametrize("matched_before", [True, False], ids=["matched before", "new"])
-def test_match_searched_before_removal_ignores_removed_document(
+def test_match_searched_before_removal_excludes_removed_document(
     matched: int, removed: int, matched_before: bool, database: Database, admin: Connection
 ):
     harness, reference = TenantHarness(database, admin, CASE), TenantHarness(database, admin, CASE)
@@ -288,7 +290,7 @@ def test_match_searched_before_removal_ignores_removed_document(
 def test_match_during_removal_is_decided_again(
     make_harness: Callable[[Sequence[SampleDocument]], TenantHarness],
 ):
-    """The removal cannot find the newcomer, because it has no keys yet."""
+    """The removal cannot find the new invoice, because the invoice has no keys yet."""
     harness = make_harness([order()])
     new_position = harness.file(invoice(po_reference="4711"))
     with harness.database.tenant(harness.tenant_id) as connection:
@@ -299,7 +301,7 @@ def test_match_during_removal_is_decided_again(
     assert harness.links() == set()
 
 
-def test_removal_waits_for_match_and_deletes_it(
+def test_removal_waits_for_concurrent_match_and_deletes_it(
     make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database: Database
 ):
     harness = make_harness([order()])
@@ -326,12 +328,12 @@ def test_removal_waits_for_match_and_deletes_it(
 
 
 def wait_until_blocked(admin: Connection) -> None:
-    """Wait until a session is blocked on an advisory lock."""
+    """Return once a session waits for an advisory lock."""
     while admin.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone() is None:
         pass
 
 
-def test_match_of_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
+def test_matching_a_removed_document_fails(make_harness: Callable[[Sequence[SampleDocument]], TenantHarness]):
     harness = make_harness(CASE)
     remove(harness, 0)
     with pytest.raises(PermanentError, match="no longer exists"):

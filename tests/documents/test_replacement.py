@@ -19,14 +19,14 @@ FILE = File("uploads", "uploads/acme/1/order.xml", None)
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """Tenant with the matched documents of CASE."""
+    """A tenant with the documents of CASE, matched."""
     harness = TenantHarness(database, admin, CASE)
     harness.match_all()
     return harness
 
 
 def requested_replacement(harness: TenantHarness, reason: str | None = None) -> Replacement:
-    """Request the replacement of the first document by FILE."""
+    """Request that FILE replaces the first document. Return the stored request."""
     with harness.database.tenant(harness.tenant_id) as connection:
         assert removal.request_replacement(
             connection, harness.tenant_id, harness.ids[0], FILE, NOW, by="ann", reason=reason
@@ -36,7 +36,7 @@ def requested_replacement(harness: TenantHarness, reason: str | None = None) -> 
     return replacement
 
 
-def test_new_document_replaces_an_old_one(harness: TenantHarness, admin: Connection):
+def test_new_document_replaces_an_earlier_document(harness: TenantHarness, admin: Connection):
     replacement = requested_replacement(harness, "typing error")
     assert verified_changes(admin, harness.tenant_id) == [
         ("ann", "document replacement requested", [str(harness.ids[0])])

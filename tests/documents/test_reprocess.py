@@ -1,4 +1,4 @@
-"""Reprocessing starts each document once, at the requested rate, despite failures."""
+"""Reprocessing starts each document once, at the requested rate, even if attempts fail."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ SHORT_LOCK_TIMEOUT = SQL(
     "BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),"
     " set_config('lock_timeout', '50ms', true)"
 )
-"""Transaction start with a short lock timeout."""
+"""SQL that starts a transaction with a lock timeout of 50 ms."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callable[..., Operation]:
-    """`make_operation(kind="match", rate=60, **more)` stores an operation."""
+    """`make_operation(kind="match", rate=60, **fields)` stores a running operation."""
 
     def make_operation(kind: Any = "match", rate: int = 60, **fields: Any) -> Operation:
         options = {"received_from": None, "received_before": None, "by": "ann", "now": clock(), **fields}
@@ -59,7 +59,7 @@ def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callabl
 
 @pytest.fixture
 def make_received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connection) -> Callable[..., list[UUID]]:
-    """`make_received(number, day=0)` creates processed documents, one per minute."""
+    """`make_received(number, day=0)` creates processed documents, received one minute apart."""
 
     def make(number: int, day: int = 0, **columns: Any) -> list[UUID]:
         values = {"matching_status": "succeeded", "matching_revision": 1, "tenant_id": tenant_id, **columns}
@@ -87,7 +87,7 @@ def _kill(_: Any) -> None:
 
 
 def started_ids(admin: Connection, worker: str = "matching") -> list[UUID]:
-    """Started documents, in the order of their outbox messages."""
+    """Return the ids of started documents, in the order of their outbox messages."""
     records = admin.execute("SELECT work_id FROM outbox WHERE worker = %s ORDER BY created_at, id", [worker]).fetchall()
     return [work for (work,) in records]
 
@@ -123,7 +123,7 @@ def test_documents_start_at_rate_in_receipt_order(
     assert states == [("pending", 2)]
 
 
-def test_messages_are_due_at_an_even_rate(
+def test_messages_are_scheduled_at_an_even_rate(
     make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
     make_received(3)
@@ -134,7 +134,7 @@ def test_messages_are_due_at_an_even_rate(
 
 
 @pytest.mark.parametrize("rate", [1, 7, 60, 450, 1000])
-def test_uneven_runs_keep_the_rate(rate: int):
+def test_irregular_runs_do_not_exceed_the_rate(rate: int):
     last_step_at, now, total = NOW, NOW, 0
     for run in range(600):
         now += timedelta(seconds=55 + run % 11)
@@ -175,7 +175,7 @@ def test_documents_received_after_request_are_skipped(
     assert started_ids(admin) == expected
 
 
-def test_extraction_starts_ingestion_except_for_covers(
+def test_extract_operation_starts_ingestion_except_for_covers(
     make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
     read, cover = make_received(1), make_received(1, day=1)
@@ -184,7 +184,7 @@ def test_extraction_starts_ingestion_except_for_covers(
     assert (started_ids(admin, "ingestion"), started_ids(admin)) == (read, [])
 
 
-def test_only_restarted_work_closes_its_dead_letter(
+def test_only_restarted_work_items_close_dead_letters(
     make_operation: Callable[..., Operation],
     make_received: Any,
     database: Database,
@@ -205,12 +205,12 @@ def test_only_restarted_work_closes_its_dead_letter(
     step(database, make_operation("extract"), clock)
     assert {(row["worker"], row["status"], row["resolved_by"]) for row in rows(admin, "dead_letter")} == {
         ("ingestion", "retried", "ann"),
-        ("matching", "pending", None),  # restarted when the extraction succeeds
+        ("matching", "pending", None),  # matching restarts when the extraction succeeds
     }
     assert len(rows(admin, "dead_letter_audit")) == 1
 
 
-def test_uncommitted_step_changes_nothing(
+def test_step_killed_before_commit_changes_nothing(
     make_operation: Callable[..., Operation],
     make_received: Any,
     database: Database,
@@ -309,7 +309,7 @@ def test_ended_operation_does_not_change(
     assert started_ids(admin) == []
 
 
-def test_operation_belongs_to_its_tenant(
+def test_other_tenants_operation_is_not_found(
     make_operation: Callable[..., Operation], database: Database, make_tenant: Callable[..., UUID], clock: Clock
 ):
     operation, other = make_operation(), make_tenant("zenith")
@@ -359,7 +359,7 @@ def test_locked_document_does_not_block_other_operations(
     make_operation(received_before=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)
-    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypasses the cache
+    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # statements must not be cached
     running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [locked])

@@ -1,4 +1,4 @@
-"""Review decisions: effects on edges, clusters, reviews and concurrent matches."""
+"""Review decisions change edges, clusters and reviews, and apply to concurrent matches."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -16,7 +16,7 @@ from tests.documents.matching.test_judge import TWICE, duplicate_of
 
 CLERK = DecisionContext("clerk", "checked the original")
 AMBIGUOUS = {2: [[0, 1]]}
-"""An invoice that fits either of two orders with the same number."""
+"""Reviews with an invoice that fits two orders with the same number."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 def act(
     harness: TenantHarness, action: str, *positions: int, context: DecisionContext = CLERK, exact: bool = False
 ) -> Answer:
-    """Apply a reviewer's action to documents of the office."""
+    """Apply a reviewer's action to the documents at these positions."""
     ids = [harness.ids[position] for position in positions]
     with harness.database.tenant(harness.tenant_id) as connection:
         if action == "confirm":
@@ -63,13 +63,13 @@ def decisions(harness: TenantHarness) -> list[tuple[int, int, str]]:
 
 
 def last_decision(harness: TenantHarness) -> int:
-    """Id of the last decision."""
+    """Return the id of the last decision."""
     row = harness.admin.execute("SELECT max(id) FROM match_decision").fetchone()
     assert row is not None
     return int(row[0])
 
 
-# The queue
+# The review queue
 
 
 def test_ambiguous_match_is_stored_with_evidence(harness: TenantHarness) -> None:
@@ -109,7 +109,7 @@ def test_review_reopens_when_ambiguity_returns(harness: TenantHarness) -> None:
     assert state(harness, 2) == "decided"
     harness.file(duplicate_of(2))
     harness.match(3)
-    assert state(harness, 2) == "decided"  # a reviewer has decided
+    assert state(harness, 2) == "decided"  # a reviewer's decision remains
     act(harness, "reject", 2, 0, context=DecisionContext("boss", None, [last_decision(harness)]))
     assert (set(harness.reviews()), state(harness, 2)) == ({2}, "open")
 
@@ -160,7 +160,7 @@ def test_rejecting_all_candidates_leaves_document_unmatched(harness: TenantHarne
     assert harness.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
 
 
-def test_changed_ambiguity_rematches_the_document(harness: TenantHarness) -> None:
+def test_rejecting_some_candidates_rematches_the_document(harness: TenantHarness) -> None:
     harness.match(harness.file(duplicate_of(2)))
     assert harness.reviews() == {2: [[0, 1, 3]]}
     decision_result = act(harness, "reject", 2, 1)
@@ -211,7 +211,7 @@ def test_confirmed_link_keeps_links_made_by_rules(database: Database, admin: Con
     assert harness.links() == before
 
 
-def test_rejected_duplicate_gets_its_own_matches(database: Database, admin: Connection) -> None:
+def test_rejected_duplicate_is_matched_like_an_original(database: Database, admin: Connection) -> None:
     documents = [
         order("4711"),
         invoice("R-1", 12, po_reference="4711"),
@@ -236,7 +236,7 @@ def test_confirmed_edge_survives_duplicate_detection(database: Database, admin: 
     assert {(0, 2), (2, 3)} <= harness.links()
 
 
-def test_removed_document_deletes_its_decisions(harness: TenantHarness) -> None:
+def test_removing_a_document_deletes_its_decisions(harness: TenantHarness) -> None:
     act(harness, "reject", 2, 0)
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
@@ -266,7 +266,7 @@ def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connect
     assert (harness.clusters(), (1, 3) in harness.links()) == ([0, 0, 0, 0], True)
 
 
-def test_split_document_stays_separate(database: Database, admin: Connection) -> None:
+def test_split_document_remains_separate(database: Database, admin: Connection) -> None:
     documents = [
         order("4711"),
         delivery("LS-1", po_reference="4711"),
@@ -288,7 +288,7 @@ def test_decisions_reach_the_audit_trail(harness: TenantHarness) -> None:
     first, second, invoice_id = (str(id_) for id_ in harness.ids)
     act(harness, "reject", 2, 1)
     act(harness, "split", 2)
-    act(harness, "split", 2)  # refused: it is alone now
+    act(harness, "split", 2)  # rejected, because the document is already alone
 
     assert verified_changes(harness.admin, harness.tenant_id) == [
         ("clerk", "match rejected", sorted([second, invoice_id])),
@@ -312,7 +312,7 @@ def test_decided_pair_requires_superseding_the_decision(harness: TenantHarness) 
     assert (harness.links(), decisions(harness)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
 
 
-def test_unrelated_pair_is_refused(harness: TenantHarness) -> None:
+def test_decision_about_unrelated_pair_is_rejected(harness: TenantHarness) -> None:
     harness.file(order("9", 300, seller={"name": "Far"}))
     harness.match(3)
     for action in ("confirm", "reject"):
@@ -326,14 +326,14 @@ def test_unrelated_pair_is_refused(harness: TenantHarness) -> None:
     assert decisions(harness) == []
 
 
-def test_one_invalid_rejection_refuses_all(harness: TenantHarness) -> None:
+def test_one_invalid_rejection_rejects_the_request(harness: TenantHarness) -> None:
     harness.file(order("9", 300, seller={"name": "Far"}))
     harness.match(3)
     assert isinstance(act(harness, "reject", 2, 0, 3), DecisionRejected)
     assert (harness.reviews(), decisions(harness)) == (AMBIGUOUS, [])
 
 
-def test_running_match_sees_concurrent_decision(database: Database, admin: Connection) -> None:
+def test_concurrent_decision_applies_to_a_running_match(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [*TWICE, duplicate_of(2)])
     harness.match_all([0, 1, 3])
     pending_match = harness.search(2)

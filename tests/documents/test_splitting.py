@@ -25,7 +25,7 @@ Texts = Sequence[Sequence[str]]
 
 
 def pages(*texts: Sequence[str]) -> bytes:
-    """PDF with these lines on each page. Lines that start with # are in large print."""
+    """Return a PDF with one page per sequence of lines. Lines that start with # are in large print."""
     document = FPDF()
     document.set_font("Helvetica")
     for lines in texts:
@@ -95,7 +95,7 @@ INVOICE_TEXTS = {
 
 
 def two_page_invoices(language: str, *, numbered: bool) -> list[list[str]]:
-    """Three two-page invoices, with or without page numbers."""
+    """Return the pages of three two-page invoices, with or without page numbers."""
     texts = [text for number in (1, 2, 3) for text in INVOICE_TEXTS[language] for number in [number]]
     numbers = [1, 1, 2, 2, 3, 3]
     numbered_lines = slice(None) if numbered else slice(-1)
@@ -110,7 +110,7 @@ def test_two_page_invoices_are_split_in_every_language(language: str, numbered: 
 
 
 @pytest.mark.parametrize("language", INVOICE_TEXTS)
-def test_page_numbers_alone_split_documents(language: str):
+def test_page_numbers_suffice_to_split_documents(language: str):
     texts = [[text[-1], "Lorem ipsum dolor sit amet"] for _ in range(3) for text in INVOICE_TEXTS[language]]
     assert split_pages(*texts).ranges == [(1, 2), (3, 4), (5, 6)]
 
@@ -126,7 +126,7 @@ def test_page_numbers_alone_split_documents(language: str):
         "Avis de réception n°",
     ],
 )
-def test_known_titles_start_documents(title: str):
+def test_page_with_known_title_starts_a_document(title: str):
     result = split_pages(*(["Nordwind GmbH", f"{title} A-{number}", "Datum: 01.03.2025", *TOTAL] for number in (1, 2)))
     assert result.ranges == [(1, 1), (2, 2)], result.boundaries
 
@@ -174,7 +174,7 @@ def test_references_do_not_join_documents():
 @pytest.mark.parametrize(
     "texts",
     [
-        pytest.param([["Guten Tag"], ["Bis bald"]], id="no indication"),
+        pytest.param([["Guten Tag"], ["Bis bald"]], id="nothing indicates a boundary"),
         pytest.param([["Lorem ipsum"], ["dolor sit"]], id="no number on any page"),
         pytest.param([[*FIRST, "Seite 1 von 3"], ["Schrauben", "Seite 3 von 3"]], id="a page is missing"),
         pytest.param(
@@ -216,7 +216,7 @@ def test_one_uncertain_boundary_prevents_the_split():
     page_ = split_pages(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
     assert (len(page_.parts), [boundary.page for boundary in page_.uncertain_boundaries]) == (1, [3])
     settled = page_.resolve({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
-    assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # certain boundaries stay
+    assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # certain boundaries are not changed
 
 
 # -- covers ---------------------------------------------------------------------------------------------------------
@@ -286,7 +286,11 @@ COUNTRIES = st.sampled_from(("DE", "FR", "IT", "NL", "GB"))
 rendering = bounded(
     max_examples=8,
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # no shrinking, which takes minutes at 2 s per example
+    phases=[
+        Phase.explicit,
+        Phase.reuse,
+        Phase.generate,
+    ],  # no shrinking, because it would take minutes at 2 s per example
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -372,21 +376,21 @@ def test_damaged_file_is_rejected():
         page.pages(b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF")
 
 
-def test_cutting_is_deterministic(invoices: list[Document]):
+def test_extracting_parts_is_deterministic(invoices: list[Document]):
     content = write_bundle(invoices)
     ranges = split(page.pages(content)).ranges
     assert len(ranges) == len(invoices)
     assert list(pdf.extract_pages(content, ranges)) == list(pdf.extract_pages(content, ranges))
 
 
-def test_cut_part_drops_embedded_files(invoices: list[Document]):
+def test_extracted_part_omits_embedded_files(invoices: list[Document]):
     assert [pdf.embedded_xml(part) for part in pdf.extract_pages(write_hybrid(invoices[0]), [(1, 1)])] == [[]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["1", "a", "A-1", "a1.", "DE89"])
-def test_long_word_takes_linear_time(part: str):
+def test_long_word_is_split_in_linear_time(part: str):
     word = Word(part * (50_000 // len(part)), 110, 10, 500, 20)
     before = process_time()
     split([Page(600, 800, (Word("Rechnungsnummer:", 10, 10, 100, 20), word))])
-    assert process_time() - before < 10  # takes 0.1 s; a quadratic search took 0.3 s for 4,000 letters
+    assert process_time() - before < 10  # linear: 0.1 s; quadratic: 0.3 s for only 4,000 letters

@@ -1,4 +1,4 @@
-"""Structured data models: normalization, and errors that never quote input."""
+"""Structured data is normalized and validated, with errors that never quote the input."""
 
 import pytest
 from pydantic import ValidationError
@@ -95,7 +95,7 @@ def test_role_fields_exist_in_the_model(document_type: DocumentType):
     assert {roles.number, roles.date, roles.seller, roles.buyer} <= set(MODELS[document_type].model_fields)
 
 
-def test_reference_may_be_a_value_or_list():
+def test_reference_is_a_value_or_a_list():
     several = Invoice(invoice_number="1", po_reference=("A", "B"))
     assert several.data()["po_reference"] == ["A", "B"]
     assert Invoice.model_validate({"invoice_number": "1", "po_reference": "A"}).po_reference == "A"

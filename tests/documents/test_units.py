@@ -1,4 +1,4 @@
-"""Known units have a code, and equivalent codes have one canonical form."""
+"""Known units have a code, and equivalent codes share one canonical form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each upload has one state, derived from the status of its work items."""
+"""Each upload has one state, which is derived from its work items."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -51,7 +51,7 @@ def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xm
 
 
 def make_acquired_document(admin: Connection, make_document: Callable[..., UUID], tenant: UUID, **columns: Any) -> UUID:
-    """Document with a pending ingestion."""
+    """Create an upload and its document, whose ingestion is pending."""
     document_id = make_document(tenant, **columns)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)", [document_id, tenant, NOW]
@@ -183,7 +183,7 @@ def test_erased_upload_is_neither_listed_nor_found(
         assert upload_list.list_unassigned(connection, limit=1).uploads == []
 
 
-def test_pages_follow_the_arrival_order(admin: Connection, database: Database, tenant: UUID):
+def test_uploads_are_listed_in_arrival_order(admin: Connection, database: Database, tenant: UUID):
     first, second = (upload(admin, tenant, created_at=NOW + timedelta(days=days)) for days in (0, 1))
     with database.tenant(tenant) as connection:
         (uploads, after) = upload_list.page(connection, tenant, "acme", limit=1)
@@ -192,7 +192,7 @@ def test_pages_follow_the_arrival_order(admin: Connection, database: Database, t
     assert ([upload.id for upload in rest], end) == ([second], None)
 
 
-def test_failed_replacement_explains_that_original_stays(
+def test_failed_replacement_explains_that_original_remains(
     list_uploads: ListUploads, admin: Connection, make_document: Callable[..., UUID], tenant: UUID
 ):
     old, new = make_document(tenant), make_acquired_document(admin, make_document, tenant)

@@ -1,1 +1,1 @@
-"""Fuzzing of every parser that reads untrusted bytes."""
+"""Fuzz tests for every parser of untrusted bytes."""

@@ -1,7 +1,7 @@
-"""Coverage-guided fuzzing with Atheris (libFuzzer), one process per parser.
+"""Fuzz parsers with coverage guidance by Atheris (libFuzzer), one process per parser.
 
-A crash, an input over 10 s, or memory over 512 MB fails the process and stores the input in `build/fuzz/TARGET/`.
-`python -m tests.fuzz TARGET --input FILE` replays it.
+A process fails if a parser crashes, takes over 10 s for an input or uses over 512 MB of memory. It stores the input in
+`build/fuzz/TARGET/`. `python -m tests.fuzz TARGET --input FILE` replays a stored input.
 """
 
 import argparse
@@ -16,12 +16,12 @@ FOLDER = Path("build") / "fuzz"
 
 
 def main() -> int:
-    """Fuzz the named targets, or all. Return 1 if any of them failed."""
+    """Fuzz the named targets, or all targets if none is named. Return 1 if any target failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=600, help="seconds per target")
-    parser.add_argument("--runs", type=int, help="inputs per target, instead of a time")
-    parser.add_argument("--input", type=Path, help="replay this file")
+    parser.add_argument("--runs", type=int, help="number of inputs per target, instead of a time limit")
+    parser.add_argument("--input", type=Path, help="parse this file once with the first target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -50,7 +50,7 @@ def _process(name: str, seconds: int, runs: int | None) -> int:
 
 
 def fuzz(name: str, seconds: int, runs: int | None) -> None:
-    """Fuzz in this process, which libFuzzer exits."""
+    """Fuzz one target. Does not return, because libFuzzer exits the process."""
     import atheris  # only available on Linux x86-64
 
     with atheris.instrument_imports(include=["counterfoil", "pypdf", "email", "zipfile"]):
@@ -72,7 +72,7 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
 
     def fuzz_input(content: bytes) -> None:
         if target.feed(content) == "":
-            raise AssertionError("rejected without a message")
+            raise AssertionError("the input was rejected without a message")
 
     atheris.Setup([sys.argv[0], *flags, str(corpus)], fuzz_input)
     atheris.Fuzz()

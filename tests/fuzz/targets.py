@@ -1,6 +1,7 @@
-"""Parsers of untrusted bytes: how to call each, expected errors, and seed files.
+"""Parsers of untrusted bytes: how to call each parser, which errors are expected, and seed files.
 
-Any other exception is a crash. Importing this module imports every parser, so that a fuzzer can instrument them first.
+Any other exception is a crash. Importing this module imports every parser, so that the fuzzer can instrument all of
+them.
 """
 
 import io
@@ -47,13 +48,13 @@ class Target:
     seeds: Callable[[], Iterator[bytes]]
     """Valid files for the fuzzer to mutate."""
     longest: int = 32 * 1024
-    """Maximum input size in bytes. Longer inputs are slow and find little more."""
+    """Maximum input size in bytes. Longer inputs are slow and rarely find more."""
 
     def feed(self, content: bytes) -> str | None:
         """Parse `content`. Return the error message if it was rejected, else None.
 
         Raises:
-            Exception: the parser has a bug.
+            Exception: the parser has a bug, if the exception is not in `EXPECTED_ERRORS`.
         """
         try:
             self.read(content)
@@ -110,7 +111,7 @@ def _images() -> Iterator[bytes]:
 
 
 def _sample_pages() -> Iterator[bytes]:
-    """Yield pages of the samples in the format of `_parse_pages`."""
+    """Yield the pages of each sample document in the format that `_parse_pages` reads."""
     for content in list(_samples_of_kind(FileKind.PDF))[:6]:
         lines = []
         for page in pages(content):
@@ -120,7 +121,7 @@ def _sample_pages() -> Iterator[bytes]:
 
 
 def _parse_pages(content: bytes) -> list[Page]:
-    """Parse pages: a line `left top right bottom text` per word, an empty line between pages."""
+    """Parse pages with a line `left top right bottom text` per word, and an empty line between pages."""
     parsed = []
     for page_text in content.decode(errors="replace").split("\n\n")[:20]:
         words = []
@@ -188,7 +189,7 @@ def _split(content: bytes) -> None:
     page_numbers = [
         number for part in split(page_list).parts for number in range(part.pages.first, part.pages.last + 1)
     ]
-    assert page_numbers == list(range(1, len(page_list) + 1)), "a page is missing or in two parts"
+    assert page_numbers == list(range(1, len(page_list) + 1)), "a page is missing, or is in two parts"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Short runs of `make fuzz`: each parser on damaged files, and earlier findings."""
+"""Parsers reject damaged files with known errors, including all files that crashed them before."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.fuzz.targets import TARGETS, Target
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 MAX_CPU_SECONDS = 10.0
-"""CPU time, because a busy machine does not increase it."""
+"""Maximum seconds per input, in CPU time because a busy machine does not increase it."""
 
 names = pytest.mark.parametrize("name", TARGETS)
 
@@ -41,22 +41,22 @@ def damaged_files(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 
 
 @names
-def test_seed_files_are_read(name: str) -> None:
+def test_seed_files_are_parsed_without_unknown_errors(name: str) -> None:
     seeds = list(TARGETS[name].seeds())
 
     assert seeds
     for seed in seeds:
-        assert TARGETS[name].feed(seed) != "", "rejected without a message"
+        assert TARGETS[name].feed(seed) != "", "the input was rejected without a message"
 
 
 @names
 def test_damaged_files_raise_only_known_errors(name: str) -> None:
-    # `print_blob` prints how to reproduce a failure.
+    # With `print_blob`, a failure prints how to reproduce it.
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True)
     @given(damaged_files(list(TARGETS[name].seeds())))
     def feed(content: bytes) -> None:
         started = time.process_time()
-        assert TARGETS[name].feed(content) != "", "rejected without a message"
+        assert TARGETS[name].feed(content) != "", "the input was rejected without a message"
         assert time.process_time() - started < MAX_CPU_SECONDS
 
     feed()
@@ -64,10 +64,10 @@ def test_damaged_files_raise_only_known_errors(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_earlier_crashes_are_fixed(path: Path) -> None:
-    assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "rejected without a message"
+    assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "the input was rejected without a message"
 
 
-def test_unknown_error_is_a_finding() -> None:
+def test_unknown_error_is_raised() -> None:
     broken = Target(lambda content: content.decode("ascii"), lambda: iter([b"x"]))
 
     with pytest.raises(UnicodeDecodeError):
@@ -75,7 +75,7 @@ def test_unknown_error_is_a_finding() -> None:
 
 
 @pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris requires Linux on x86-64")
-def test_fuzzer_stores_the_crashing_input(tmp_path: Path) -> None:
+def test_fuzzer_stores_the_input_of_a_crash(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
         "import tests.fuzz.__main__ as fuzz, tests.fuzz.targets as targets\n"
@@ -85,7 +85,7 @@ def test_fuzzer_stores_the_crashing_input(tmp_path: Path) -> None:
         "fuzz.fuzz('broken', seconds=60, runs=None)\n"
     )
     root = Path(__file__).parents[2]
-    # A shell forks the fuzzer, because the peak memory of a child includes that of the process which started it.
+    # A shell forks the fuzzer, because the peak memory of a child includes the memory of the process that forked it.
     process = subprocess.run(
         ["/bin/sh", "-c", '"$0" "$1"; exit $?', sys.executable, str(script)],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""Write the current golden values: `python -m tests.golden`."""
+"""Overwrite the golden files with current values: `python -m tests.golden`."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Values that must not change by accident.
+"""Compute the golden values, which must not change by accident.
 
-Stored ids and hashes, the API description, extraction and matching results. `python -m tests.golden` writes them.
-A commit that changes one explains why.
+They cover stored ids and hashes, the API description, and extraction and matching results. `python -m tests.golden`
+writes the golden files. A commit that changes a golden value must explain why.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def digest(value: object) -> str:
 
 
 def identities() -> Values:
-    """Return ids and hashes of stored rows."""
+    """Return derived ids and hashes that are stored in rows."""
     failure = FailureDetails("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
     dead_letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
     return {
@@ -70,7 +70,7 @@ def identities() -> Values:
 
 
 def openapi() -> Values:
-    """Return a digest of each API operation and schema."""
+    """Return a digest of each operation and schema in the API description."""
     description = document()
     operations = {
         f"{method.upper()} {path}": digest(operation)
@@ -82,20 +82,20 @@ def openapi() -> Values:
 
 
 def extraction() -> Iterator[tuple[str, Values]]:
-    """Yield field digests of each corpus file, with its XML and from its pages only."""
+    """Yield each corpus file with digests of its fields, read with its XML and from its pages only."""
     for file in FILES:
         content = file.read_bytes()
         digests: dict[str, str] = {}
         for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
             result = asdict(extract(content, text_only=text_only))
-            del result["unread"], result["split"]  # the files need no OCR and no splitting
+            del result["unread"], result["split"]  # empty, because the files need neither OCR nor splitting
             fields = {**(result.pop("structured_data") or {}), **result}
             digests |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
         yield str(file.relative_to(DATA)), digests
 
 
 def matching(name: str) -> Values:
-    """Return digests of edges, clusters and evidence of a labeled set."""
+    """Match a labeled set. Return counts and digests of edges, clusters, evidence and reasons."""
     labeled = read_set(DATA / name)
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     matched = match(order, Checklist())
@@ -110,6 +110,6 @@ def matching(name: str) -> Values:
 
 
 def read(name: str) -> Values:
-    """Return the stored values of one kind."""
+    """Return the contents of the golden file with this name."""
     values: Values = json.loads((FOLDER / f"{name}.json").read_text())
     return values

@@ -1,4 +1,4 @@
-"""A scripted model API, and an `Llm` that calls it on a fake clock."""
+"""Fixtures: a scripted model API, and an `Llm` that calls this API on a fake clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ KEY = "sk-s3cr3t"
 
 @dataclass
 class Time:
-    """A clock that advances only during waits."""
+    """A fake clock that advances only during waits. `wait` records each wait and returns immediately."""
 
     seconds_left: float = inf
     waits: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Time:
 
 @dataclass
 class Guards:
-    """Stub of the circuit breakers. Raises `error` if it is set."""
+    """Stub of the circuit breakers. `guard` raises `error` if it is set, else it records the call."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     error: CounterfoilError | None = None
@@ -99,7 +99,7 @@ def configure(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def model(configure: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
-    """`model(provider, **settings)`: the language model, with instant waits."""
+    """`model(provider, **settings)` returns an `Llm` that calls the scripted server and waits on `time`."""
 
     def make(provider: str, **fields: str) -> Llm:
         llm = Llm.from_settings(configure(provider, **fields), database, guards)

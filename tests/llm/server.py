@@ -1,8 +1,8 @@
-"""Scripted model API on loopback, for tests of its callers.
+"""Scripted model API on loopback, for tests of code that calls language models.
 
-The path selects the API: Anthropic Messages, OpenAI chat completions and embeddings, Bedrock Converse and Titan
+The request path selects the API: Anthropic Messages, OpenAI chat completions and embeddings, Bedrock Converse and Titan
 embeddings. For embeddings, an answer's text is the vector as JSON. Each request takes the next step of the script.
-After the last step, `otherwise` answers. All other paths support raw steps only.
+After the last step, `respond` answers. All other paths support raw steps only.
 """
 
 import json
@@ -37,7 +37,7 @@ class Request:
     api: Api
     path: str
     headers: Mapping[str, str]
-    """Keys are lower case."""
+    """Header values by lower-case name."""
     body: Any
 
     @property
@@ -51,14 +51,14 @@ class Request:
 
     @property
     def user(self) -> str:
-        """The last user message, or the text to embed."""
+        """Text of the last user message, or the text to embed."""
         if self.api in ("openai-embeddings", "bedrock-embeddings"):
             return str(self.body["input" if self.api == "openai-embeddings" else "inputText"])
         return self.conversation[-1][1]
 
     @property
     def conversation(self) -> list[tuple[str, str]]:
-        """The conversation as (role, text), without the system prompt."""
+        """All messages as pairs of role and text, without the system prompt."""
         text = (lambda content: content[0]["text"]) if self.api == "bedrock" else str
         turns = [(str(message["role"]), str(text(message["content"]))) for message in self.body["messages"]]
         return [turn for turn in turns if turn[0] != "system"]
@@ -71,16 +71,16 @@ class Answer:
     text: str
     truncated: bool = False
     refused: bool = False
-    """The model or its content filter declined."""
+    """True if the model or its content filter declined to answer."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A literal HTTP response, or a misbehaving one.
+    """A literal HTTP response, sent correctly or as `behavior` says.
 
-    `slow_headers` and `slow_body` send byte by byte until the client disconnects. `reset` sends half of the body and
-    resets the connection. `stalled` sends the body with a larger Content-Length. `silent` reads the request and never
-    responds.
+    `slow_headers` and `slow_body` send that part byte by byte until the client disconnects. `reset` sends half of the
+    body and resets the connection. `stalled` sends the body with a Content-Length that is too large. `silent` reads the
+    request and never responds.
     """
 
     status: int = 200
@@ -91,12 +91,12 @@ class Raw:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error response with a real body of the provider."""
+    """An error response with the body that the provider really sends."""
 
     status: int
     retry_after: str | None = None
     too_long: bool = False
-    """With 400: the prompt exceeds the context window."""
+    """With status 400: the error is that the prompt exceeds the context window."""
 
 
 Step = Answer | Raw | Failure
@@ -114,11 +114,14 @@ class Server:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Serve `script`, then answers of `otherwise`. A share of `failing` (0 to 1) of these fails."""
+        """Serve the steps of `script`, then the answers that `respond` returns.
+
+        Of the requests after the script, a share of `failure_rate` (0 to 1) fails, at random but determined by `seed`.
+        """
         self.script = list(script)
         self.requests: list[Request] = []
         self.max_concurrent_requests = 0
-        """Maximum number of concurrent requests."""
+        """Highest number of concurrent requests so far."""
         self._in_progress = 0
         self._otherwise = respond
         self._failing = failure_rate
@@ -148,7 +151,7 @@ class Server:
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def url_for(self, provider: str) -> str:
-        """Return the value of LLM_URL for a provider."""
+        """Return the LLM_URL with which `provider` calls this server."""
         return f"{self.url}/v1" if provider == "openai" else self.url
 
     def add_steps(self, *steps: Step) -> None:
@@ -157,7 +160,7 @@ class Server:
             self.script += steps
 
     def next(self, request: Request) -> Step:
-        """Return the step for a request."""
+        """Record a request and return the step that answers it."""
         with self._lock:
             self.requests.append(request)
             if self.script:
@@ -183,7 +186,7 @@ class Server:
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore disconnects because slow answers provoke them."""
+        """Log nothing, because slow responses cause expected disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -234,14 +237,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif raw.behavior == "reset":
             self.wfile.write(top + raw.body[: len(raw.body) // 2])
             self.wfile.flush()
-            # Only lingering for 0 seconds makes close() send a reset.
+            # close() sends a reset only with a linger time of 0 seconds.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
         else:
             self.wfile.write(top + raw.body)
 
     def _drip(self, data: bytes) -> None:
-        """Send `data` byte by byte, then spaces until the server stops."""
+        """Send `data` byte by byte, then spaces until the client disconnects or the server stops."""
         position = 0
         while not self._scripted.ended.wait(PAUSE):
             self.wfile.write(data[position : position + 1] or b" ")
@@ -385,5 +388,5 @@ _ENCODERS: Mapping[str, Callable[[Answer | Failure], Raw]] = {
 
 
 def answers(contents: Iterable[Any]) -> list[Answer]:
-    """Return answers with these contents as JSON."""
+    """Return one answer for each of `contents`, serialized as JSON."""
     return [Answer(json.dumps(content)) for content in contents]

@@ -1,4 +1,4 @@
-"""Parsing a model's answer into the requested schema."""
+"""A model's answer is parsed and validated against the requested schema."""
 
 from typing import Literal
 

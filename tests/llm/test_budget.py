@@ -30,7 +30,7 @@ class Form(BaseModel):
 
 @pytest.fixture
 def ask(model: Callable[..., Llm], model_server: Server, question: LlmRequest) -> Ask:
-    """`ask(about=..., at=..., **settings)`: ask one question of a model that always answers."""
+    """`ask(about=..., at=..., **settings)` requests JSON at a given time from a model that always answers."""
     model_server._otherwise = lambda _: GOOD
 
     def attempt(about: LlmRequest = question, at: datetime = NOW, **fields: str) -> Any:
@@ -52,7 +52,7 @@ def call_counts(admin: Connection) -> list[Any]:
 
 @pytest.fixture
 def say(model: Callable[..., Llm], question: LlmRequest, ask: Ask) -> Ask:
-    """`say(**settings)`: send the same chat message."""
+    """`say(**settings)` sends the same chat message each time."""
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
     def attempt(**fields: str) -> Any:
@@ -82,7 +82,7 @@ def test_documents_have_separate_budgets(ask: Ask, question: LlmRequest, admin: 
     with pytest.raises(BudgetExceededError, match=r"today's budget of 1 questions for one document is used up"):
         ask(LLM_CALLS_PER_DOCUMENT="1")
     ask(other_work(admin, question), LLM_CALLS_PER_DOCUMENT="1")
-    assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call did not count for the tenant
+    assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call is not counted for the tenant
 
 
 def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Connection):
@@ -103,7 +103,7 @@ def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Con
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (4,)
 
 
-def test_document_budget_does_not_limit_chat_attempts(say: Ask, model_server: Server):
+def test_document_budget_does_not_limit_chat_messages(say: Ask, model_server: Server):
     for _ in range(3):
         say(LLM_CALLS_PER_DOCUMENT="1")
     assert len(model_server.requests) == 3
@@ -136,7 +136,7 @@ def test_zero_budget_allows_no_call(ask: Ask, model_server: Server):
     assert model_server.requests == []
 
 
-def test_failed_calls_count(ask: Ask, model_server: Server, admin: Connection):
+def test_failed_calls_count_toward_the_budget(ask: Ask, model_server: Server, admin: Connection):
     model_server.add_steps(Failure(503), Answer("no JSON"))
     ask()
     assert call_counts(admin) == [(NOW.date(), 3)]
@@ -164,7 +164,7 @@ def test_concurrent_calls_never_exceed_the_budget(
     assert (sum(answered), len(model_server.requests), call_counts(admin)) == (7, 7, [(NOW.date(), 7)])
 
 
-def test_refused_question_does_not_affect_the_breaker(
+def test_call_over_budget_does_not_affect_breaker(
     configure: Callable[..., Settings], database: Database, question: LlmRequest, model_server: Server
 ):
     now = [NOW]
@@ -186,7 +186,7 @@ def test_refused_question_does_not_affect_the_breaker(
         ask(make_llm())
     now[0] += timedelta(seconds=31)
     with pytest.raises(BudgetExceededError):
-        ask(make_llm(LLM_CALLS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
+        ask(make_llm(LLM_CALLS_PER_DAY="1"))  # the refused call gives its half-open trial back to the breaker
     model_server.add_steps(Answer(GOOD))
     assert ask(make_llm()) == Form(matches=[1])
 

@@ -51,7 +51,7 @@ def for_providers(*names: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, time: Time) -> Callable[..., Form]:
-    """`ask(*script, **settings)`: ask one question that is answered by the script."""
+    """`ask(*script, **settings)` requests JSON once, while the server answers with `script`."""
 
     def attempt(*script: Step, **fields: str) -> Form:
         model_server.add_steps(*script)
@@ -122,7 +122,7 @@ def test_context_overflow_is_not_retried(failure: Step, ask: Any, model_server: 
     assert model_server.script == [GOOD]
 
 
-def test_missing_answer_is_not_an_empty_list(ask: Any, model_server: Server):
+def test_empty_response_is_not_an_empty_list(ask: Any, model_server: Server):
     assert ask(Answer('{"matches": []}')) == Form(matches=[])
     for empty_response in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
         with pytest.raises((InvalidLlmResponseError, ServiceUnavailableError)):
@@ -154,7 +154,7 @@ def test_chat_returns_the_model_text(
         (Failure(400), PromptRejectedError),
     ],
 )
-def test_unanswerable_chat_is_not_retried(
+def test_rejected_chat_message_is_not_retried(
     failure: Step,
     error: type[Exception],
     model: Make,
@@ -170,13 +170,15 @@ def test_unanswerable_chat_is_not_retried(
 
 
 @pytest.mark.parametrize("text", [GOOD.text, "", "I would rather not."])
-def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], model_server: Server, admin: Connection):
+def test_text_of_a_refusal_is_not_an_answer(
+    text: str, ask: Callable[..., Form], model_server: Server, admin: Connection
+):
     with pytest.raises(PromptRejectedError, match="declined to answer"):
         ask(Answer(text, refused=True))
     assert [outcome for outcome, *_ in recorded_calls(admin)] == ["rejected"]
 
 
-# Delays, on a fake clock
+# Delays between attempts, on a fake clock
 
 
 @for_providers("anthropic")
@@ -200,7 +202,7 @@ def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, mo
 
 @for_providers("openai")
 @pytest.mark.parametrize(("left", "attempts"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
-def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, model_server: Server):
+def test_attempt_requires_enough_remaining_time(left: float, attempts: int, ask: Any, time: Time, model_server: Server):
     time.seconds_left = left
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503))
@@ -209,18 +211,20 @@ def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: 
 
 @for_providers("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
-def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, model_server: Server, admin: Connection):
+def test_call_is_not_made_after_the_deadline(
+    left: float, ask: Any, time: Time, model_server: Server, admin: Connection
+):
     time.seconds_left = left
     with pytest.raises(CancelledError):
         ask(GOOD)
     assert (model_server.requests, recorded_calls(admin)) == ([], [])
 
 
-def test_own_time_limit_is_not_a_provider_failure(
+def test_deadline_during_call_is_not_a_provider_failure(
     provider: str, model: Make, question: LlmRequest, guards: Guards, model_server: Server, admin: Connection
 ):
     model_server.add_steps(Raw(behavior="silent"))
-    left = iter([1.0, 0.2, -0.1, -0.1])  # before, for and after the call
+    left = iter([1.0, 0.2, -0.1, -0.1])  # remaining seconds when read before, for and after the call
     with pytest.raises(CancelledError):
         model(provider).complete_json(question, Form, Deadline(lambda: next(left)))
     assert guards.calls == [(f"llm:{provider}", "CancelledError")]
@@ -254,7 +258,7 @@ def test_cancellation_ends_a_real_wait(
     checks = count(1)
 
     def time_left() -> float:
-        if next(checks) == 3:  # the last check before the delay
+        if next(checks) == 3:  # the third check is the last one before the delay
             canceled.set()
         return inf
 
@@ -266,7 +270,7 @@ def test_cancellation_ends_a_real_wait(
 # Circuit breaker
 
 
-def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards: Guards):
+def test_calls_use_their_providers_breaker(provider: str, ask: Any, guards: Guards):
     ask(Failure(503), Answer("?"), GOOD)
     name = f"llm:{provider}"
     assert guards.calls == [(name, "ServiceUnavailableError"), (name, "InvalidLlmResponseError"), (name, "ok")]
@@ -301,7 +305,7 @@ def test_breaker_opening_between_attempts_raises_last_error(
 
 
 @for_providers("openai")
-def test_failure_opens_breaker_for_the_next_question(
+def test_failures_open_breaker_for_next_request(
     provider: str, configure: Any, database: Database, question: LlmRequest, model_server: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
@@ -348,17 +352,17 @@ def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin
 
 
 @for_providers("openai")
-def test_answer_survives_a_failed_record_update(
+def test_answer_is_returned_despite_failed_record_update(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
     assert ask(GOOD) == Form(matches=[1])
     assert "was not recorded" in capsys.readouterr().out + caplog.text
-    assert recorded_calls(admin) == [(None, None, None)]  # the call itself is recorded
+    assert recorded_calls(admin) == [(None, None, None)]  # the call is recorded, but not its outcome
 
 
 @for_providers("openai")
-def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, model_server: Server):
+def test_failed_recording_prevents_the_call(ask: Any, admin: Connection, model_server: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
         ask(GOOD)
@@ -375,12 +379,12 @@ def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_serv
 
     model_server._otherwise = look
     ask()
-    assert during == [(None, None, None)]  # counted even if the process crashes now
+    assert during == [(None, None, None)]  # a call is counted even if the process crashes before it ends
 
 
 @for_providers("openai")
 @pytest.mark.parametrize("which", ["_begin", "_end"])
-def test_unknown_commit_writes_the_record_once(
+def test_record_with_unknown_commit_is_written_once(
     which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     written: list[Any] = []
@@ -399,7 +403,7 @@ def test_unknown_commit_writes_the_record_once(
     assert admin.execute("SELECT calls FROM llm_daily_usage").fetchall() == [(1,)]
 
 
-def test_logs_omit_question_answer_and_key(
+def test_logs_omit_prompt_answer_and_key(
     provider: str, ask: Any, question: LlmRequest, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     caplog.set_level(logging.INFO)
@@ -418,7 +422,7 @@ def test_probe_is_one_small_guarded_call(
 ):
     model_server.add_steps(Answer("", truncated=True))
     llm = model(provider)
-    llm._database = maintenance_database  # the role of the watchdog
+    llm._database = maintenance_database  # connects with the watchdog's role
     llm.probe()
     body = model_server.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]
@@ -462,7 +466,7 @@ def test_missing_model_error_names_the_variable(database: Database):
 
 
 @pytest.mark.parametrize("key", [None, "", "sk-\N{EN DASH}1", "sk-1\n"])
-def test_unusable_key_is_a_service_failure(key: str | None, database: Database):
+def test_invalid_key_means_the_service_is_unavailable(key: str | None, database: Database):
     environment = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"} | ({} if key is None else {"LLM_API_KEY": key})
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
         Llm.from_settings(Settings.from_environment(environment), database, Guards())

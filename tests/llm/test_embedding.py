@@ -1,4 +1,4 @@
-"""Embedding providers, which are called like language models."""
+"""Embedding providers are called with the retries, breakers and records of language models."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def settings(provider: str, model_server: Server, configure: Callable[..., Setti
 def embed(
     settings: Settings, model_server: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
 ) -> Callable[..., list[float]]:
-    """`embed(*script)`: the vector of TEXT, with instant waits."""
+    """`embed(*script)` embeds TEXT with instant waits, while the server answers with `script`."""
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:
@@ -104,12 +104,12 @@ def test_failed_attempt_is_retried(embed: Any, model_server: Server):
         (Answer(json.dumps([0.1] * 16_001)), InvalidLlmResponseError),
     ],
 )
-def test_failures_raise_product_errors(step: Step, error: type[Exception], embed: Any):
+def test_provider_failure_raises_the_matching_error(step: Step, error: type[Exception], embed: Any):
     with pytest.raises(error):
         embed(*[step] * 3)
 
 
-def test_unit_vector_keeps_the_direction():
+def test_normalized_vector_keeps_its_direction():
     assert Vector(vector=[3.0, -4.0]).unit() == [0.6, -0.8]
 
 

@@ -1,4 +1,4 @@
-"""The LLM judge stub, which runs as a separate process."""
+"""The stub of the LLM judge answers as a separate process."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A question that always fails is dead-lettered, even if it opens the breaker."""
+"""A work item whose model calls always fail is dead-lettered, even if the calls open the breaker."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ class Form(BaseModel):
 
 
 class Failing:
-    """A provider that always fails."""
+    """A provider that is always unavailable."""
 
     name = "anthropic"
     model = "m"
@@ -38,7 +38,7 @@ class Failing:
 
 
 class Malformed(Failing):
-    """A provider whose replies fail the schema."""
+    """A provider whose replies never match the schema."""
 
     def reply(self, system: str, user: str, *, history: object = (), max_tokens: int, total: float) -> Reply:
         self.calls += 1
@@ -78,7 +78,7 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
     assert dead_letter["metadata"]["last_error"]["type"] == "InvalidLlmResponseError"
 
 
-def test_failing_question_exhausts_attempts_and_dead_letters(
+def test_failing_call_exhausts_attempts_and_is_dead_lettered(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ):
     message, failing, started = pending(), Failing(), clock.now

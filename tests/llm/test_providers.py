@@ -1,4 +1,4 @@
-"""The three providers, each against a scripted API that also misbehaves."""
+"""Each provider is tested against a scripted API, which can also misbehave."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def reply(provider: str, configure: Configure, model_server: Server) -> Callable[..., Reply]:
-    """`reply(*script, total=5.0, **settings)`: make one call."""
+    """`reply(*script, total=5.0, **settings)` calls the provider once and returns its reply."""
 
     def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
         model_server.add_steps(*script)
@@ -66,7 +66,7 @@ def test_request_matches_the_provider_api(provider: str, reply: Any, model_serve
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
-def test_history_precedes_the_question(provider: str, configure: Configure, model_server: Server):
+def test_history_precedes_the_user_message(provider: str, configure: Configure, model_server: Server):
     model_server.add_steps(Answer("yes"))
     llm = _provider(configure(provider))
     assert llm is not None
@@ -87,11 +87,11 @@ def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, model_ser
         assert headers["authorization"].startswith("AWS4-HMAC-SHA256")
 
 
-def test_truncated_answer_is_marked(reply: Any):
+def test_truncated_answer_is_incomplete(reply: Any):
     assert not reply(Answer('{"a"', truncated=True)).is_complete
 
 
-def test_declined_answer_is_marked(reply: Any):
+def test_declined_answer_is_marked_as_refused(reply: Any):
     assert reply(Answer("I", refused=True)).is_refused
     assert not reply(Answer("I")).is_refused
 
@@ -178,13 +178,13 @@ def test_connection_reset_is_transient(reply: Any):
 
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
 def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any):
-    # botocore treats an unreadable response as no response.
+    # botocore treats an unreadable response like a missing one.
     with pytest.raises(InvalidLlmResponseError if provider != "bedrock" else TransientError):
         reply(Raw(body=body))
 
 
 @OVER_HTTP
-def test_missing_model_is_permanent_missing_key_transient(provider: str, configure: Configure):
+def test_missing_model_is_permanent_and_missing_key_transient(provider: str, configure: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
         _provider(configure(provider, LLM_MODEL=""))
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
@@ -263,7 +263,7 @@ def test_bedrock_model_error_is_transient(reply: Any):
 def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
-    assert len(model_server.requests) == 1  # retries by botocore would not be counted
+    assert len(model_server.requests) == 1  # the budget would not count retries by botocore
 
 
 @for_providers("bedrock")
@@ -305,5 +305,5 @@ def test_context_overflow_messages_are_recognized(message: str):
         "The provided model identifier is invalid.",
     ],
 )
-def test_other_messages_are_not_context_overflows(message: str):
+def test_unrelated_messages_are_not_context_overflows(message: str):
     assert not is_context_overflow(message)

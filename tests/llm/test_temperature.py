@@ -1,4 +1,4 @@
-"""Questions use a low temperature unless the model only supports its default."""
+"""Calls use a low temperature, unless the model supports only its default temperature."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -87,5 +87,5 @@ def test_temperature_refusals_are_recognized(message: str):
 
 
 @pytest.mark.parametrize("message", ["Invalid value for temperature", "This model does not support tools.", ""])
-def test_other_refusals_are_not_about_temperature(message: str):
+def test_unrelated_refusals_are_not_temperature_refusals(message: str):
     assert not is_temperature_error(message)

@@ -1,4 +1,4 @@
-"""A day with people, jobs and shards, stored as pinning stores them."""
+"""Create a day's users, jobs and shards in the form in which pinning stores them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ ZONE = "Europe/Berlin"
 
 
 def user(number: int) -> UUID:
-    """Return the id of a test person."""
+    """Return the id of a test user."""
     return UUID(int=(number << 64) + 1)
 
 
 def make_people(admin: Connection, tenant_id: UUID, numbers: Sequence[int], **columns: Any) -> list[UUID]:
-    """Create profiles of these people."""
+    """Create profiles for the users with these numbers. Return their ids."""
     return [make_profile(admin, tenant_id, user_id=user(number), **columns) for number in numbers]
 
 
@@ -37,7 +37,7 @@ def pin(
     zone: str = ZONE,
     **columns: Any,
 ) -> list[UUID]:
-    """Pin a day's pool of these people. Return the ids of its shards."""
+    """Pin a pool of these users for `day`. Return the ids of the pool's shards."""
     shard_size = -(-len(users) // shards)
     parts = [sorted(users)[first : first + shard_size] for first in range(0, len(users), shard_size)]
     packed = [_packed_rows(admin, part) for part in parts]
@@ -62,7 +62,7 @@ def pin(
 def queue(
     admin: Connection, tenant_id: UUID, users: Sequence[UUID], shard_id: UUID, *, day: date = DAY, zone: str = ZONE
 ) -> None:
-    """Create jobs for these users in a shard."""
+    """Create pending jobs for these users in a shard."""
     admin.execute(
         "INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id) "
         "SELECT %s, %s, u, 'pending', %s, %s FROM unnest(%s::uuid[]) AS u",
@@ -79,7 +79,7 @@ def _packed_rows(admin: Connection, users: Sequence[UUID]) -> bytes:
 def results(
     offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()
 ) -> ShardResults:
-    """Return results with these offers in order, with made-up scores and ids."""
+    """Return results with these offers in order, and with arbitrary scores and ids."""
     offer_rows = [
         (user_id, candidate, rank) for user_id, user_ids in offered for rank, candidate in enumerate(user_ids, 1)
     ]
@@ -102,7 +102,7 @@ def _ids(ids: Sequence[UUID]) -> Any:
 
 
 def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str | None]]:
-    """Return status, offers and error of the day's job, by user."""
+    """Return the status, offers and error message of each user's job for `day`."""
     records = admin.execute(
         "SELECT user_id, status, offers, error_message FROM matchmaking_jobs WHERE date = %s", [day]
     ).fetchall()
@@ -110,7 +110,7 @@ def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str |
 
 
 def offered_candidates(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
-    """Return each user's offered candidates, in order."""
+    """Return each user's offered candidates for `day`, best first."""
     candidates_by_user: dict[UUID, list[UUID]] = {}
     rows = admin.execute("SELECT user_id, candidate_id FROM offers WHERE date = %s ORDER BY user_id, rank", [day])
     for user_id, candidate in rows:

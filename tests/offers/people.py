@@ -1,4 +1,4 @@
-"""Test people, packed as the database packs them."""
+"""Test users, packed as the database packs profiles."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ WOMAN, MAN, NONBINARY = 1, 2, 4
 
 @dataclass(frozen=True)
 class Person:
-    """A person with the fields of the packed row; places in degrees."""
+    """A user with the fields of a packed row. Latitude and longitude are in degrees."""
 
     id: UUID
     latitude: float = 52.5
@@ -42,7 +42,7 @@ class Person:
 
 
 def pack_people(people: Iterable[Person]) -> bytes:
-    """Return the packed rows of people."""
+    """Return the concatenated packed rows of these users."""
     rows = [
         (
             p.id.bytes,

@@ -1,4 +1,4 @@
-"""Generated pools: people around cities, most of them in the largest ones.
+"""Generate pools of users around cities, most of them around the largest.
 
 `python -m tests.offers.profile_generator` prints the digest of the golden pool's offers.
 """
@@ -23,7 +23,10 @@ POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
 def generate_profiles(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
-    """Return people ordered by id; about a fifth of neighbors suit each other."""
+    """Return users ordered by id. About a fifth of all pairs of neighbors suit each other.
+
+    `away_km` is the mean distance from a user to the city center.
+    """
     random = np.random.default_rng(seed)
     rows = np.zeros(count, PACKED_ROW)
     ids = random.integers(0, 256, (count, 16), dtype=np.uint8)
@@ -56,7 +59,7 @@ def no_exclusions() -> np.ndarray:
 
 
 def offer_texts(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
-    """Return each user's offers as stored, including ids."""
+    """Return each user's offers, including ids, as the JSON that is stored."""
     computed_ = compute(pool, users, no_exclusions(), rules)
     candidates = pool.people.ids[computed_.candidates]
     external_ids = pool.people.external_ids[computed_.candidates]
@@ -65,7 +68,7 @@ def offer_texts(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[
 
 
 def digest(texts: Iterable[bytes]) -> str:
-    """Return one hash of many texts."""
+    """Return one SHA-256 hash of all texts."""
     return hashlib.sha256(b"\n".join(texts)).hexdigest()
 
 

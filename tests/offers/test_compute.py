@@ -1,4 +1,4 @@
-"""Offers: eligibility, scores and order."""
+"""Offers depend on preferences, distance, age and traits, and are ordered by score."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def compute_offers(
     rules: Rules = RULES,
     day: date = DAY,
 ) -> list[list[tuple[UUID, int]]]:
-    """Return each user's offers with their scores."""
+    """Return the ids offered to each user, with scores."""
     pool_ = Pool(people(*pool), day)
     rows = np.array([(user, candidate.bytes) for user, candidate in excluded], PACKED_EXCLUSION)
     users = pool if users is None else users
@@ -45,7 +45,7 @@ def compute_offers(
 
 
 def offered_ids(*pool: Person, **fields: Any) -> list[list[int]]:
-    """Return each user's offered ids as numbers."""
+    """Return the ids offered to each user, as numbers."""
     return [[candidate.int for candidate, _ in user_offers] for user_offers in compute_offers(pool, **fields)]
 
 
@@ -87,18 +87,18 @@ def test_offers_equal_the_reference_implementation(
         assert result[number] == reference_offers.offers(pool, user, not_to, rules, DAY)
 
 
-def test_lower_id_wins_among_equal_scores():
+def test_equal_scores_are_ordered_by_id():
     persons = [Person(UUID(int=number)) for number in (7, 3, 5, 1, 6, 2, 4)]
 
     assert offered_ids(*persons)[0] == [1, 2, 3, 4, 5]
     assert offered_ids(*persons)[3] == [2, 3, 4, 5, 6]
 
 
-def test_only_person_of_a_pool_gets_no_offers():
+def test_only_user_in_a_pool_gets_no_offers():
     assert offered_ids(Person(UUID(int=1))) == [[]]
 
 
-def test_preferences_of_user_exclude_candidates():
+def test_users_preferences_exclude_candidates():
     woman, user = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
@@ -115,7 +115,7 @@ def test_preferences_must_match_both_ways():
     assert offered_ids(man, woman, nonbinary) == [[2], [1], []]
 
 
-def test_person_with_invalid_trait_is_excluded():
+def test_user_with_invalid_trait_is_excluded():
     invalid_person = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
     pool = people(Person(UUID(int=1)), invalid_person, Person(UUID(int=3)))
 
@@ -150,15 +150,15 @@ def test_neighbors_across_the_antimeridian_are_near():
 
 
 @pytest.mark.parametrize(("max_distance_km", "combined"), [(111, False), (112, True)])
-def test_smaller_reach_of_two_people_applies(max_distance_km: int, combined: bool):
-    # A degree of latitude is 111.195 km.
+def test_smaller_maximum_distance_of_two_users_applies(max_distance_km: int, combined: bool):
+    # One degree of latitude is 111.195 km.
     near = Person(UUID(int=1), 50, 8, max_distance_km=max_distance_km)
     far = Person(UUID(int=2), 51, 8, max_distance_km=ANYWHERE)
 
     assert offered_ids(near, far) == ([[2], [1]] if combined else [[], []])
 
 
-def test_unlimited_reach_spans_the_globe():
+def test_unlimited_distance_spans_the_globe():
     near = Person(UUID(int=1), 40.4, -3.7, max_distance_km=ANYWHERE)
     far = Person(UUID(int=2), -40.4, 176.3, max_distance_km=ANYWHERE)
 
@@ -173,11 +173,11 @@ def test_equal_traits_score_highest_and_opposites_lowest():
     assert compute_offers([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
-def test_users_of_another_pool_are_offered_its_people():
+def test_user_outside_the_pool_is_offered_its_users():
     assert compute_offers([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 
-def test_duplicate_person_in_pool_is_rejected():
+def test_duplicate_user_in_pool_is_rejected():
     with pytest.raises(ValueError, match="twice"):
         Pool(people(Person(UUID(int=1)), Person(UUID(int=1))), DAY)
 
@@ -187,7 +187,7 @@ def test_chord_lengths_agree_with_trigonometry(km: int):
     assert squared_line(km) == pytest.approx((2 * UNIT * math.sin(km / EARTH_KM / 2)) ** 2, rel=1e-9, abs=1)
 
 
-def test_longer_reach_is_a_longer_chord():
+def test_longer_distance_is_a_longer_chord():
     lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
 
     assert all(first < second or second == UNLIMITED_REACH for first, second in pairwise(lines))

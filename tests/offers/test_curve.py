@@ -1,4 +1,4 @@
-"""Positions on the space-filling curve."""
+"""The space-filling curve visits every place once, and neighboring places close together."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ def test_finer_curve_preserves_coarser_cell_order():
 
     coarser = position(cells // 4, 2)[order]
 
-    # The curve finishes each of the 64 coarse cells before it enters the next.
+    # The curve leaves each of the 64 coarse cells only when it has visited all fine cells inside.
     assert np.count_nonzero(np.diff(coarser)) == 63
 
 
@@ -36,7 +36,7 @@ def test_poles_and_edges_have_a_position(latitude: float, longitude: float):
     assert 0 <= location < 1 << 48
 
 
-def test_both_sides_of_the_antimeridian_are_one_place():
+def test_longitudes_180_and_minus_180_share_a_position():
     east, west = people(Person(UUID(int=1), 10, 180), Person(UUID(int=2), 10, -180)).rows["place"]
 
     assert curve_positions(np.array([east])) == curve_positions(np.array([west]))

@@ -1,4 +1,4 @@
-"""Due dates: from 9:00 local time, for a day, until they are queued."""
+"""A date is due from 9:00 local time for one day, or until its offers are queued."""
 
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -22,7 +22,7 @@ def test_zone_is_due_from_nine_oclock():
     assert dates(utc("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
 
 
-def test_date_follows_the_zones_calendar():
+def test_due_date_follows_the_local_calendar():
     zones = ("Pacific/Kiritimati", "UTC", "Pacific/Pago_Pago")
     assert dates(utc("2026-01-05T19:30:00"), *zones) == [
         ("Pacific/Kiritimati", "2026-01-06"),
@@ -71,7 +71,7 @@ def test_unknown_zone_is_due_at_nine_utc():
     assert due(now, ["Mars/Olympus"], set()) == [Due("Mars/Olympus", date(2026, 1, 5), now, now + timedelta(days=1))]
 
 
-def test_dates_are_contiguous_in_any_query_order(monkeypatch: pytest.MonkeyPatch):
+def test_due_dates_do_not_depend_on_query_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(due_module, "_latest", {})
     hours = [utc("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
     forward = [current_due("America/New_York", hour) for hour in hours]

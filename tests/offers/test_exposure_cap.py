@@ -1,4 +1,4 @@
-"""The exposure cap limits how often one person is offered."""
+"""The exposure cap limits how often one user is offered to others."""
 
 from dataclasses import replace
 from datetime import date, timedelta
@@ -16,15 +16,15 @@ from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
 
 Scores = list[list[int]]
-"""Score by user and candidate; negative if they do not suit each other."""
+"""Score of each candidate for each user. Negative if they do not suit each other."""
 
 
 def propose_sequentially(
     scores: Scores, previous_counts: list[int], offers: int, most: int, random: Random
 ) -> list[list[int]]:
-    """Return offers by user if users propose one at a time in random order.
+    """Return each user's offers if users propose one at a time, in random order.
 
-    `already` counts by candidate how often each was already offered.
+    `previous_counts` contains how often each candidate was already offered. `most` is the exposure cap.
     """
     preferences = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
     accepted: list[list[int]] = [[] for _ in scores[0]]
@@ -72,7 +72,7 @@ def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, m
     )
 
 
-def test_popular_person_is_offered_to_best_scores():
+def test_capped_user_is_offered_where_scores_are_highest():
     rules = Rules(max_offers=5, max_candidates=1000, max_exposure=2, repeat_interval_days=30)
     women = [
         Person(UUID(int=number), 50 + far, 13.0, seeks_genders=MAN)

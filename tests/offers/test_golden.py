@@ -1,4 +1,4 @@
-"""Offers are reproducible across machines, shards, input order and time."""
+"""Offers are the same on every machine, for any shards and input order."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from counterfoil.offers.schedule import VERSION
 from tests.offers.profile_generator import DAY, POOL, RULES, digest, generate_profiles, offer_texts
 
 GOLDEN = json.loads((POOL.parent / "offers.json").read_text())
-"""For `VERSION`: the offers of some users of a fixed pool, and the digest of all."""
+"""Offers of the first users of a fixed pool, and digests of all offers, computed with `VERSION`."""
 
 
 @pytest.fixture(scope="module")

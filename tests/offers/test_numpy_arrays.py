@@ -1,4 +1,4 @@
-"""Arrays built with numpy arrive in PostgreSQL with their types."""
+"""PostgreSQL receives numpy arrays with the right element type."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Packed people of a pool."""
+"""Packed profiles are read into arrays."""
 
 from datetime import date
 from uuid import UUID
@@ -12,7 +12,7 @@ from counterfoil.offers.pool import PACKED_ROW, UNIT, ProfileArrays
 from tests.offers.people import Person, pack_people, people
 
 
-def test_row_of_76_bytes_is_read_as_packed(admin: psycopg.Connection):
+def test_packed_row_is_read_field_by_field(admin: psycopg.Connection):
     user, external_id = UUID("ffeeddcc-bbaa-9988-7766-554433221100"), UUID(int=1 << 120)
     row = admin.execute(
         "SELECT pack_profile(%s, %s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
@@ -34,7 +34,7 @@ def test_row_of_76_bytes_is_read_as_packed(admin: psycopg.Connection):
     assert read.rows.tobytes() == row[0]
 
 
-def test_fixture_people_are_packed_like_database_rows(admin: psycopg.Connection):
+def test_user_fixture_is_packed_like_database_rows(admin: psycopg.Connection):
     person = Person(UUID(int=7), 52.5, -13.4, 1990_06_05, 2, 3, 20, 50, 80)
 
     row = admin.execute(
@@ -45,7 +45,7 @@ def test_fixture_people_are_packed_like_database_rows(admin: psycopg.Connection)
     assert row == (pack_people([person]),)
 
 
-def test_id_order_equals_database_order():
+def test_ids_sort_as_in_the_database():
     ids = [UUID(int=0), UUID(int=1), UUID(int=256), UUID(int=1 << 127), UUID(int=(1 << 128) - 1)]
 
     read = people(*map(Person, ids))
@@ -53,7 +53,7 @@ def test_id_order_equals_database_order():
     assert (read.ids[1:] > read.ids[:-1]).all()
 
 
-def test_invalid_trait_is_reported_for_its_person():
+def test_invalid_trait_is_reported_for_its_user():
     read = people(Person(UUID(int=1)), Person(UUID(int=2), traits=(0,) * 15 + (-128,)))
 
     assert read.faults == {1: "A trait of the profile is not a number"}
@@ -83,7 +83,7 @@ def test_age_changes_on_the_birthday(birth_date: date, day: date, age: int):
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 20) | st.integers(1 << 100, (1 << 100) + 9)), st.lists(st.integers(0, 20)))
-def test_people_are_found_by_similar_ids(numbers: set[int], wanted: list[int]):
+def test_users_are_found_among_similar_ids(numbers: set[int], wanted: list[int]):
     people_ = people(*(Person(UUID(int=number)) for number in sorted(numbers))).find(
         people(*(Person(UUID(int=number)) for number in wanted)).ids
     )

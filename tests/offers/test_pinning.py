@@ -1,4 +1,4 @@
-"""Pinning a pool in PostgreSQL: each person once, with a job, despite concurrency."""
+"""Pinning a pool stores each user once, with one job, even if transactions are concurrent."""
 
 import hashlib
 import threading
@@ -35,7 +35,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 class PinningHarness:
-    """A tenant's people, and the scheduler's transactions on them."""
+    """A tenant's users, and the scheduler's transactions for them."""
 
     def __init__(self, database: Database, admin: Connection, tenant_id: UUID) -> None:
         self.database, self.admin, self.tenant_id = database, admin, tenant_id
@@ -69,7 +69,7 @@ def harness(database: Database, admin: Connection, tenant: UUID) -> PinningHarne
 
 
 def make_people(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
-    """Create varied people in Berlin. Return their ids in order."""
+    """Create users in Berlin with varied profiles. Return their ids in order."""
     records = admin.execute(
         """
         INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age,
@@ -84,7 +84,7 @@ def make_people(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
     return sorted(user_id for (user_id,) in records)
 
 
-def test_twenty_thousand_people_are_pinned_in_shards(harness: PinningHarness, admin: Connection, tenant: UUID):
+def test_twenty_thousand_users_are_pinned_in_shards(harness: PinningHarness, admin: Connection, tenant: UUID):
     user_ids = make_people(admin, tenant, 20_000)
     packed: dict[UUID, bytes] = dict(admin.execute("SELECT user_id, packed_row FROM profile").fetchall())
 
@@ -110,7 +110,7 @@ def test_twenty_thousand_people_are_pinned_in_shards(harness: PinningHarness, ad
     assert {message.message.work_id for message in messages} == {id_ for id_, *_ in shards}
 
 
-def test_bounded_pool_has_its_own_shard_size(
+def test_capped_pool_has_its_own_shard_size(
     harness: PinningHarness, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(pinning, "CAPPED_POOL_SHARD_SIZE", 400)
@@ -154,7 +154,7 @@ def test_pool_is_pinned_once(harness: PinningHarness):
     assert harness.counts() == before
 
 
-def test_concurrent_pins_pin_a_pool_once(harness: PinningHarness):
+def test_concurrent_transactions_pin_a_pool_once(harness: PinningHarness):
     for _ in range(25):
         harness.add_person()
     barrier = threading.Barrier(4)
@@ -171,7 +171,10 @@ def test_concurrent_pins_pin_a_pool_once(harness: PinningHarness):
 def run_concurrently(
     harness: PinningHarness, first: Due, between: Callable[[], None], second: Due
 ) -> tuple[Sequence[OutboxMessage], Sequence[OutboxMessage]]:
-    """Pin two pools. The second starts before the first commits, after `between`."""
+    """Pin two pools in concurrent transactions. Return the messages of both.
+
+    `between` runs after the first pool is pinned. Then the second transaction starts and waits for the first one.
+    """
     with ThreadPoolExecutor(1) as thread:
         with harness.database.tenant(harness.tenant_id) as connection:
             messages = pin(connection, harness.tenant_id, first, RULES, 10, NOW)
@@ -182,7 +185,7 @@ def run_concurrently(
         return messages, other.result(timeout=30)
 
 
-def test_moving_during_pinning_yields_one_job(harness: PinningHarness):
+def test_user_moving_during_pinning_gets_one_job(harness: PinningHarness):
     moving_user, staying_user, other = harness.add_person(), harness.add_person(), harness.add_person("Europe/Lisbon")
 
     run_concurrently(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
@@ -193,7 +196,7 @@ def test_moving_during_pinning_yields_one_job(harness: PinningHarness):
 
 
 def test_unique_constraint_prevents_second_job_per_date(harness: PinningHarness, monkeypatch: pytest.MonkeyPatch):
-    """The unique constraint alone separates concurrent pins."""
+    """Without its lock, pinning relies on the unique constraint."""
     monkeypatch.setattr(pinning, "_LOCK", "SELECT %(tenant)s::uuid, %(date)s::date")
     moving_user = harness.add_person()
 
@@ -221,7 +224,7 @@ def test_user_deleted_during_pinning_is_excluded(harness: PinningHarness):
     assert message.message.revision == 1
 
 
-def test_waiting_query_reads_no_jobs_of_other_days(harness: PinningHarness, admin: Connection):
+def test_pending_pool_query_ignores_jobs_of_other_dates(harness: PinningHarness, admin: Connection):
     make_people(admin, harness.tenant_id, 300)
     admin.execute(
         """
@@ -239,10 +242,10 @@ def test_waiting_query_reads_no_jobs_of_other_days(harness: PinningHarness, admi
         total = connection.execute("SELECT pg_stat_get_xact_tuples_returned('matchmaking_jobs'::regclass)").fetchone()
 
     assert waits.people == 300
-    assert total == (0,)  # rows read sequentially
+    assert total == (0,)  # number of rows read by sequential scans
 
 
-def test_pool_without_remaining_people_is_not_pinned(harness: PinningHarness):
+def test_pool_without_remaining_users_is_not_pinned(harness: PinningHarness):
     moving_user = harness.add_person()
 
     _, messages = run_concurrently(harness, BERLIN, lambda: harness.move(moving_user, "Europe/Lisbon"), LISBON)
@@ -251,7 +254,7 @@ def test_pool_without_remaining_people_is_not_pinned(harness: PinningHarness):
     assert harness.counts() == [1, 1, 1, 1]
 
 
-def test_no_active_people_yield_no_pool(harness: PinningHarness):
+def test_zone_without_active_users_gets_no_pool(harness: PinningHarness):
     harness.add_person(is_active=False)
     harness.add_person("Europe/Lisbon")
     assert harness.pin() == []
@@ -264,7 +267,7 @@ def test_late_user_gets_a_late_shard(harness: PinningHarness, admin: Connection)
         harness.add_person(is_active=False),
         harness.add_person("Asia/Tokyo"),
     )
-    assert harness.pin(by=pin_late) == []  # no late shard before a pool exists
+    assert harness.pin(by=pin_late) == []  # a date gets no late shard before its pool exists
     harness.pin()
     new = harness.add_person()
     admin.execute("UPDATE profile SET is_active = true WHERE user_id = %s", [inactive])
@@ -327,7 +330,7 @@ def test_each_tenant_has_its_own_pool(harness: PinningHarness, admin: Connection
     assert sorted(users for _, users in harness.shards()) == sorted([[own], [foreign]])
 
 
-def test_zones_are_distinct_zones_of_active_people(harness: PinningHarness):
+def test_zones_of_active_users_are_listed_once(harness: PinningHarness):
     with harness.database.tenant(harness.tenant_id) as connection:
         assert pinning.zones(connection, harness.tenant_id) == []
     for zone in ("Europe/Berlin", "UTC", "Asia/Tokyo", "Europe/Berlin", "Mars/Olympus"):
@@ -339,7 +342,7 @@ def test_zones_are_distinct_zones_of_active_people(harness: PinningHarness):
     assert set(zones_) == {"Europe/Berlin", "UTC", "Asia/Tokyo", "Mars/Olympus"}
 
 
-def test_waiting_people_are_counted_per_zone(harness: PinningHarness):
+def test_pending_users_are_counted_per_zone(harness: PinningHarness):
     for _ in range(3):
         harness.add_person()
     harness.add_person("Europe/Lisbon")

@@ -1,4 +1,4 @@
-"""Shards are read as pinned, and their results are written once."""
+"""Shards are loaded with the users that were pinned, and their results are written once."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -24,7 +24,7 @@ ALL = range(1, 7)
 
 @pytest.fixture
 def shards(admin: Connection, tenant: UUID) -> list[UUID]:
-    """Six people in two shards of three."""
+    """Ids of two shards with three users each."""
     return pin(admin, tenant, make_people(admin, tenant, ALL), shards=2)
 
 
@@ -41,7 +41,7 @@ def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.Shard
         return store.write(connection, shard, outcome, NOW)
 
 
-def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards: list[UUID]):
+def test_shard_is_loaded_with_users_and_times(database: Database, tenant: UUID, shards: list[UUID]):
     shard = read_shard(database, tenant, shards[1])
 
     assert (shard.name, shard.date, shard.timezone, shard.pool_people) == ("1", DAY, "Europe/Berlin", 6)
@@ -52,7 +52,7 @@ def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards:
     assert not shard.is_quarantine
 
 
-def test_shard_of_another_tenant_is_not_found(
+def test_other_tenants_shard_is_not_found(
     database: Database, admin: Connection, shards: list[UUID], make_tenant: object
 ):
     other = make_tenant("other")  # type: ignore[operator]
@@ -60,7 +60,7 @@ def test_shard_of_another_tenant_is_not_found(
         assert store.load_shard(connection, shards[0]) is None
 
 
-def test_pool_people_follow_the_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_pool_users_follow_the_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     first, second = (read_shard(database, tenant, id_) for id_ in shards)
     make_shard(admin, tenant, [user(0)], pool_id=first.pool_id, name="late/now/0")
     with database.tenant(tenant) as connection:
@@ -75,7 +75,7 @@ def test_deleted_users_are_excluded_on_reread(database: Database, admin: Connect
     assert [people[:16], people[76:92]] == [user(1).bytes, user(3).bytes]
 
 
-def test_blocked_and_recently_offered_people_are_excluded(
+def test_blocked_and_recently_offered_users_are_excluded(
     database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
 ):
     def block(blocker: int, blocked: int) -> None:
@@ -86,8 +86,8 @@ def test_blocked_and_recently_offered_people_are_excluded(
 
     block(1, 9)
     block(5, 2)
-    block(4, 6)  # in the other shard
-    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # -1 and -3: later dates that were served first
+    block(4, 6)  # user 4 is in the other shard
+    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # -1 and -3 are later dates, computed first
         day = DAY - timedelta(days=days)
         (earlier,) = pin(admin, tenant, [user(1)], day=day)
         write(database, tenant, earlier, results([(user(1), [user(candidate)])]))
@@ -112,7 +112,9 @@ def test_stale_attempt_pins_no_exclusions(database: Database, admin: Connection,
         assert store.load_excluded(connection, shards[0]) is None
 
 
-def test_offers_of_other_dates_do_not_count(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_offers_for_other_dates_are_not_counted(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
     (yesterday,) = pin(admin, tenant, [user(1)], day=DAY - timedelta(days=1))
     write(database, tenant, yesterday, results([(user(1), [user(5), user(6)])]))
     write(database, tenant, shards[0], results([(user(1), [user(5)])]))
@@ -124,13 +126,15 @@ def test_offers_of_other_dates_do_not_count(database: Database, admin: Connectio
 
 
 def hold(connection: Connection, shard: ShardInput) -> None:
-    """Lock the shard's pool, or fail immediately."""
+    """Lock the exposure counts of the shard's pool, or fail after 10 ms."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
     store.reserve_exposure(connection, shard, candidates, numbers, max_users=1)
 
 
-def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):
+def test_shards_of_a_pool_are_written_sequentially(
+    database: Database, database_url: str, tenant: UUID, shards: list[UUID]
+):
     first, second = (read_shard(database, tenant, id_) for id_ in shards)
     with closing(Database(database_url)) as other, database.tenant(tenant) as connection:
         hold(connection, first)
@@ -183,7 +187,7 @@ def test_deleted_user_gets_no_offers(database: Database, admin: Connection, tena
     assert offered_candidates(admin) == {user(2): [user(5)]}
 
 
-def test_failed_users_are_quarantined_and_others_served(
+def test_failed_users_are_quarantined_and_others_completed(
     database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
 ):
     outcome = results([(user(1), [user(5)])], [(user(3), "A trait is not a number"), (user(2), "There is no age")])
@@ -205,7 +209,9 @@ def test_failed_users_are_quarantined_and_others_served(
     assert [(row["work_id"], row["revision"]) for row in rows(admin, "outbox")] == [(str(quarantined.id), 1)]
 
 
-def test_quarantined_jobs_follow_their_shard(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_quarantined_jobs_follow_their_quarantine_shard(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
     write_result = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
     (message,) = write_result.messages
     admin.execute(
@@ -218,7 +224,7 @@ def test_quarantined_jobs_follow_their_shard(database: Database, admin: Connecti
     assert jobs(admin)[user(1)] == ("completed", [str(user(1)), 1], None)
 
 
-def test_shard_serves_no_user_of_another_tenant(
+def test_shard_writes_no_offers_for_another_tenant(
     database: Database, admin: Connection, tenant: UUID, make_tenant: object
 ):
     other = make_tenant("other")  # type: ignore[operator]

@@ -1,6 +1,6 @@
-"""Ten years of hourly ticks in every time zone, with outages and moving users.
+"""Users get one timely job per date in every time zone, over ten years with outages and moves.
 
-Local time is computed independently of the code: from UTC, in steps of a quarter of an hour.
+The expected local time is computed independently of the code, from UTC in steps of a quarter of an hour.
 """
 
 import random
@@ -23,14 +23,18 @@ HOURS = int((END - BEGIN) / timedelta(hours=1))
 EPOCH = date(1970, 1, 1)
 
 Changes = tuple[tuple[int, int], ...]
-"""Pairs of a quarter hour after BEGIN and the offset from UTC from then on, in quarter hours."""
+"""Pairs of a time and the UTC offset that applies from then on, both in quarter hours.
+
+Times count from BEGIN.
+"""
 
 
 @dataclass(frozen=True)
 class LocalDays:
-    """Dates of a zone, and the quarter hour in which each reaches 9:00.
+    """All dates of a time zone, and the quarter hour at which each date reaches 9:00.
 
-    Dates count days since 1970, and quarter hours count from BEGIN. If clocks skip 9:00, the first later one counts.
+    Dates are days since 1970. Quarter hours count from BEGIN. If clocks skip 9:00, the next quarter hour
+    is used.
     """
 
     dates: Any
@@ -45,16 +49,16 @@ class LocalDays:
         day, of_day = np.divmod(local_quarters, QUARTERS_PER_DAY)
         late = of_day >= NINE
         dates, first = np.unique(day[late], return_index=True)
-        return cls(dates[1:], quarters[late][first][1:])  # the first date may have begun before BEGIN
+        return cls(dates[1:], quarters[late][first][1:])  # the first date may have reached 9:00 before BEGIN
 
     def at(self, hour: int) -> int | None:
-        """Return the date of the last 9:00 before this hour; None in the first days."""
+        """Return the date of the most recent 9:00 at this hour, or None before the first date."""
         location = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
         return None if location < 0 else int(self.dates[location])
 
 
 def changes_of(zone: str) -> Changes:
-    """Return a zone's clock changes: steps of five days, then bisection."""
+    """Return a zone's clock changes, found in steps of five days and by bisection."""
 
     def ahead(quarter: int) -> int:
         offset = (BEGIN + timedelta(minutes=15 * quarter)).astimezone(info).utcoffset()
@@ -77,7 +81,7 @@ def changes_of(zone: str) -> Changes:
 
 @pytest.fixture(scope="module")
 def zones_by_changes() -> dict[Changes, list[str]]:
-    """Zones by clock changes. All zones of a group always have the same local time."""
+    """Time zones by clock changes. Zones with equal clock changes always have the same local time."""
     result = defaultdict(list)
     for zone in sorted(zone_names()):
         result[changes_of(zone)].append(zone)
@@ -93,24 +97,24 @@ def test_nine_oclock_is_correct_in_every_zone(
         days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
         expected = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
         for number, zone in enumerate(zones):
-            # Check all dates of the first zone, and every seventh date of the others.
+            # Check all dates of the first zone, and every seventh date of each other zone.
             sampled = slice(number % 7, None, 7 if number else 1)
             assert [nine_am(zone, day) for day in days[sampled]] == expected[sampled], zone
 
 
 class Simulation:
-    """People in zones, and an hourly scheduler with outages."""
+    """Users in time zones, and an hourly scheduler with outages."""
 
     def __init__(self, years: dict[str, LocalDays], rng: random.Random) -> None:
         self.years = years
         self.rng = rng
         self.zones = sorted(years)
         self.homes = [zone for zone in self.zones for _ in range(3)]
-        """The zone of each user, by number. Every third user moves occasionally."""
+        """Current time zone of each user. Every third user moves occasionally."""
         self.moved: set[int] = set()
         self.queued: set[tuple[str, date]] = set()
         self.jobs = [bytearray(HOURS // 24 + 4) for _ in self.homes]
-        """Number of jobs of each user, by days since BEGIN plus one."""
+        """Number of jobs of each user by date. Index 1 is the date of BEGIN."""
         self.is_alive = np.array(list(self._outages()))
 
     def _outages(self) -> Iterator[bool]:
@@ -163,8 +167,8 @@ class Simulation:
 
 
 def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
-    """Simulates one random zone of each group with equal clocks."""
-    rng = random.Random(random.getrandbits(32))  # pytest-randomly seeds and reports it
+    """Simulates one random zone from each group of zones with equal clock changes."""
+    rng = random.Random(random.getrandbits(32))  # pytest-randomly sets and reports the seed
     world = Simulation({rng.choice(zones): LocalDays.of(changes) for changes, zones in zones_by_changes.items()}, rng)
 
     world.run()
@@ -175,7 +179,7 @@ def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, 
         if user % 3 == 0:
             continue
         years = world.years[zone]
-        first, last = -(-years.nines // 4), years.nines // 4 + 24  # hours of ticks that may queue the date
+        first, last = -(-years.nines // 4), years.nines // 4 + 24  # hours in which a tick may queue the date
         behind = np.minimum(last + 1, np.append(-(-years.nines[1:] // 4), HOURS))
         served = ticks[np.minimum(behind, HOURS)] > ticks[np.minimum(first, HOURS)]
         days = years.dates + (EPOCH - BEGIN.date()).days + 1

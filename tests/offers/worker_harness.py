@@ -1,4 +1,4 @@
-"""A tenant's people for one day, and the worker that serves their shards."""
+"""Create a tenant's users for one day, and run the worker that computes their offers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +29,7 @@ NO_NUMBER = [float("nan")]
 
 
 class OffersHarness:
-    """A tenant's people, and the worker that serves them."""
+    """A tenant's users, and the worker that computes their offers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
@@ -37,14 +37,14 @@ class OffersHarness:
         make_people(admin, tenant_id, PEOPLE)
 
     def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
-        """Pin the day's pool, by default of all people. Return its shards' messages."""
+        """Pin a pool of the users with these numbers, by default all. Return the messages of its shards."""
         users = [user(number) for number in numbers or PEOPLE]
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
         self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, seconds_left: float = 300
     ) -> list[str]:
-        """Send each message in its own batch. Return the ids of failed messages."""
+        """Deliver each message to the worker in its own batch. Return the ids of failed messages."""
         consumer = make_consumer(
             self.database,
             action or partial(compute_shard, pools=self.pools),
@@ -79,7 +79,7 @@ class OffersHarness:
         return {number: stored_jobs[user(number)][0] for number in PEOPLE if user(number) in stored_jobs}
 
     def invalidate_profiles(self, *numbers: int) -> None:
-        """Give these people an invalid trait."""
+        """Set an invalid trait in the profiles of these users."""
         self.admin.execute(
             "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
         )

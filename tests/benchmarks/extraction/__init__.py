@@ -1,1 +1,1 @@
-"""Accuracy of text extraction, compared with the XML of hybrid invoices."""
+"""Measure the accuracy of text extraction against the XML in hybrid invoices."""

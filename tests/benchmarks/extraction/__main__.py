@@ -1,6 +1,6 @@
-"""Extract hybrid PDFs from their text only, and compare with their embedded XML.
+"""Extract data from the text of hybrid PDFs, and compare it with the embedded XML.
 
-Run `make bench-extraction`. DATA=... selects another folder than the sibling `../shared/data/zugferd`.
+Run `make bench-extraction`. DATA=... selects a folder other than the sibling `../shared/data/zugferd`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.documents.reference_reader import read_reference, xml_of_pdf
 from tests.documents.test_extraction_corpus import as_reference
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"
-"""The ZUGFeRD corpus, half of https://github.com/ZUGFeRD/corpus."""
+"""Folder with the ZUGFeRD corpus, which is half of https://github.com/ZUGFeRD/corpus."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     files = sorted(options.folder.rglob("*.pdf"))
     if not files:
-        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or give another folder.")
+        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or name another folder.")
         return 1
     figures = measure(files, Path(options.folder), show=None if options.brief else typer.echo)
     _show(figures)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass
 class Figures:
-    """Results of a folder: counts of header fields, line fields and files."""
+    """Results for a folder: counts of header fields, line item fields and files."""
 
     heads: Counts = field(default_factory=Counts)
     lines: Counts = field(default_factory=Counts)
@@ -54,7 +54,7 @@ class Figures:
 
 
 def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | None = None) -> Figures:
-    """Extract the hybrid files from their text and compare. `show` receives every miss."""
+    """Extract each hybrid PDF from its text, and compare the result with its XML. `show` gets every miss."""
     figures = Figures()
     for file in files:
         content = file.read_bytes()
@@ -94,7 +94,7 @@ def _matches_reference(content: bytes, truth: ExtractionResult) -> bool:
 
 
 def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Counts, body: Counts) -> Iterator[str]:
-    yield f"\n{file}: {head.right} right in the header, {body.right} in lines"
+    yield f"\n{file}: {head.right} right in the header, {body.right} in line items"
     if read.type != truth.type:
         yield f"  type: expected {truth.type}, got {read.type} ({read.reason})"
     for name, expected, got in head.misses + body.misses:
@@ -106,7 +106,7 @@ def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Co
 def _show(figures: Figures) -> None:
     typer.echo(
         f"\n{figures.hybrids} hybrid PDFs extracted from text in {figures.seconds:.1f} s;"
-        f" type right in {figures.right_types}"
+        f" {figures.right_types} with the right type"
     )
     typer.echo(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
     for name, counts in (("header", figures.heads), ("lines", figures.lines)):
@@ -115,10 +115,10 @@ def _show(figures: Figures) -> None:
                 f"{title:8}{row.precision:10.4f}{row.recall:8.4f}{row.f1:8.4f}{row.right:7}{row.false:7}{row.missed:8}"
             )
         typer.echo(
-            f"{'':8}counted only in `strict`: {counts.not_on_page} in the XML but on no page"
-            f" ({counts.not_on_page_but_read} of them read differently), {counts.beyond} not in the XML"
+            f"{'':8}counted only in `strict`: {counts.not_on_page} values in the XML but on no page"
+            f" ({counts.not_on_page_but_read} of them extracted differently), {counts.beyond} not in the XML"
         )
-    typer.echo(f"with XML: {figures.exact} of {figures.hybrids} files match a second reader of their XML")
+    typer.echo(f"with XML: {figures.exact} of {figures.hybrids} files match the independent XML reader")
 
 
 if __name__ == "__main__":

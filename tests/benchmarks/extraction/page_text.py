@@ -1,4 +1,4 @@
-"""Search pages for values of structured data, in any written form."""
+"""Search pages for values from structured data, in any written form."""
 
 import datetime as dt
 import re
@@ -22,7 +22,7 @@ def letters(text: str) -> str:
 
 
 class PageText:
-    """Text of a document's pages, searchable for values of structured data."""
+    """Text of a document's pages, searchable for values from structured data."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self.text = "\n".join(page.text for page in pages)
@@ -30,7 +30,10 @@ class PageText:
         self._in_lines = letters(self.text)
 
     def states(self, field: str, value: str) -> bool:
-        """Return whether the pages show `value`. Unit codes always count as shown."""
+        """Return whether the pages show `value`. Unit codes always count as shown.
+
+        `field` is the dotted path of the field, which decides how the value is compared.
+        """
         name = field.rpartition(".")[2]
         if _is_number(name):
             return abs(Decimal(value)) in self._numbers
@@ -49,12 +52,12 @@ class PageText:
 
     @cached_property
     def _beginnings(self) -> set[str]:
-        """First word of every line, which may be a position number."""
+        """First word of every text line, which may be a position number."""
         return {line.split()[0].strip(".") for line in self.text.splitlines() if line.strip()}
 
     @cached_property
     def _numbers(self) -> set[Decimal]:
-        """All numbers on the pages, with either decimal mark."""
+        """All numbers on the pages, each read with a dot and with a comma as decimal mark."""
         numbers = {Decimal(0)}
         for written in _NUMBER.findall(self.text):
             for part in {written, *written.split()}:

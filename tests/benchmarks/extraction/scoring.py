@@ -1,12 +1,12 @@
 """Compare text extraction with the XML field by field, and count the results.
 
-A value is right if it is equal: numbers by value, texts without case and spaces, ids by letters and digits only. A
-description needs 90 % equal letters. The unit codes C62 (one) and H87 (piece) are equal to a reader. A price basis of 1
-equals a missing one. A wrong value counts as a miss and a false positive.
+An extracted value is right if it equals the value in the XML. Numbers are compared by value, texts without case and
+spaces, and ids by letters and digits only. Descriptions must be 90% similar. The unit codes C62 (one) and H87 (piece)
+count as equal. A missing price basis counts as 1. A wrong value counts as a miss and a false positive.
 
-Fields in the XML but on no page are excluded. So are fields that the XML lacks, because nothing can confirm them. The
-strict count includes both as errors. Lines are paired by most equal fields. All fields of an unpaired line are misses
-or false positives.
+Fields that are in the XML but on no page are excluded. Fields that are not in the XML are also excluded, because
+nothing can confirm them. The strict counts include both as errors. Line items are paired so that the most fields are
+equal. All fields of an unpaired line item are misses or false positives.
 """
 
 import re
@@ -29,7 +29,7 @@ Fields = list[tuple[str, str]]
 
 @dataclass
 class Counts:
-    """Right values, false positives, misses, and fields excluded for either reason."""
+    """Counts of right values, false positives, misses and excluded fields."""
 
     right: int = 0
     false: int = 0
@@ -41,7 +41,7 @@ class Counts:
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
-        """Add the counts of another comparison."""
+        """Add another comparison's counts to these."""
         self.right += other.right
         self.false += other.false
         self.missed += other.missed
@@ -52,17 +52,17 @@ class Counts:
         self.unjudged += other.unjudged
 
     def strict(self) -> "Counts":
-        """Return the counts with excluded fields as errors."""
+        """Return the counts with excluded fields counted as errors."""
         return Counts(self.right, self.false + self.beyond + self.not_on_page_but_read, self.missed + self.not_on_page)
 
     @property
     def precision(self) -> float:
-        """Share of read values that are right."""
+        """Share of extracted values that are right."""
         return self.right / max(self.right + self.false, 1)
 
     @property
     def recall(self) -> float:
-        """Share of values in both XML and pages that were read."""
+        """Share of the values in the XML and on a page that were extracted correctly."""
         return self.right / max(self.right + self.missed, 1)
 
     @property
@@ -72,7 +72,7 @@ class Counts:
 
 
 def header(data: Mapping[str, Any]) -> Fields:
-    """Return a document's fields without lines, flattened. Each list value is a field."""
+    """Return a document's fields except line items, flattened. Each value of a list is a field."""
     flat: Fields = []
     for name, value in data.items():
         if isinstance(value, Mapping):
@@ -85,7 +85,7 @@ def header(data: Mapping[str, Any]) -> Fields:
 
 
 def is_same(name: str, a: str, b: str) -> bool:
-    """Return whether two values of a field are equal to a reader."""
+    """Return whether two values of the field `name` mean the same to a human reader."""
     own = name.rpartition(".")[2]
     if own in _IDS:
         return letters(a) == letters(b)
@@ -102,7 +102,7 @@ def is_same(name: str, a: str, b: str) -> bool:
 
 
 def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
-    """Count the fields of a header or line pair.
+    """Compare the fields of a header or of two paired line items, and count the results.
 
     `on_page(name, value)` returns whether a page shows the value.
     """
@@ -139,7 +139,7 @@ def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
 
 
 def compare_lines(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], on_page: Any) -> Counts:
-    """Pair lines by equal fields, and count their fields."""
+    """Pair line items by equal fields, compare each pair, and count the results."""
     truth, read = [list(map(_without_basis_of_one, lines)) for lines in (truth, read)]
     counts = Counts()
     pairs = dict(_pairs(truth, read))
@@ -164,7 +164,7 @@ def _without_basis_of_one(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
-    """Yield the assignment with the most equal fields. Lines without any stay unpaired."""
+    """Yield the pairing with the most equal fields. Line items without equal fields stay unpaired."""
     weights = {
         (row, column): weight
         for row, line in enumerate(truth)

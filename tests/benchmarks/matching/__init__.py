@@ -1,1 +1,1 @@
-"""Benchmarks of matching: quality, other libraries, text similarity and LLM latency."""
+"""Matching benchmarks: quality, comparison with other libraries, text similarity and LLM latency."""

@@ -1,11 +1,12 @@
 """Measure matching on labeled sets, compare it with other libraries, and time LLM calls.
 
-Run `make bench-matching`. DATA=... selects another folder than the sibling `../shared/data`. To pass options, run
-`.venv/bin/python -m tests.benchmarks.matching`: `--only` selects parts, `--errors` and `--json` write files.
+Run `make bench-matching`. DATA=... selects a folder other than the sibling `../shared/data`. To pass options, run
+`.venv/bin/python -m tests.benchmarks.matching`: `--only` selects parts; `--errors` and
+`--json` write files.
 
-Sets are folders with documents.jsonl, edges.csv and clusters.csv. Weights are never scored on their training data. The
-comparison uses the candidate pairs of linked-office and linked-hostile. Text similarity uses er/abt-buy and
-er/dblp-acm. The other libraries require `.venv/bin/uv sync --frozen --group benchmark`.
+A labeled set is a folder with documents.jsonl, edges.csv and clusters.csv. Weights are never scored on their training
+data. The comparison uses the candidate pairs from linked-office and linked-hostile. Text similarity uses er/abt-buy
+and er/dblp-acm. The other libraries require `.venv/bin/uv sync --frozen --group benchmark`.
 """
 
 import argparse
@@ -89,7 +90,7 @@ def _quality(folder: Path, errors: Path | None) -> Report:
             for mistake in scored.mistakes
         )
         count = write_mistakes(errors, rows)
-        typer.echo(f"{count} false and missed links are in {errors}, with their evidence.")
+        typer.echo(f"{count} false and missed links were written to {errors}, with their evidence.")
     typer.echo("")
     return report
 

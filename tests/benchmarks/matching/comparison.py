@@ -1,7 +1,7 @@
-"""Comparison of all methods on the same candidate pairs: quality, time and memory.
+"""Compare all methods on the same candidate pairs: quality, time and memory.
 
-Each method trains on one set, if it is trainable, and scores the other. Its threshold has the best F1 on the training
-set.
+Each trainable method trains on one set and scores the other. The score threshold is the one with the best F1 on the
+training set.
 """
 
 import json
@@ -24,7 +24,7 @@ INSTALL = ".venv/bin/uv sync --frozen --group benchmark"
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one peer. Agreement covers the candidate pairs."""
+    """Result of one method. `agreement` covers the candidate pairs only."""
 
     peer: str
     agreement: Agreement
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Absent:
-    """A peer that could not run."""
+    """A method that could not run."""
 
     peer: str
     reason: str
@@ -44,16 +44,19 @@ class Absent:
 
 @dataclass(frozen=True)
 class Reach:
-    """Candidate pairs of a set, and the links that they cover at most."""
+    """Counts of a set's candidate pairs and true links."""
 
     pairs: int
     true_pairs: int
     true_links: int
-    """Without links of duplicates."""
+    """True links, except between duplicates."""
 
 
 def reach(folder: Path) -> Reach:
-    """Count a set's candidate pairs and true links. Some links follow from others."""
+    """Count a set's candidate pairs and true links.
+
+    True links without a candidate pair follow from other links, or their documents share no blocking key.
+    """
     half = read_half(folder)
     types = {document.id: document.type for document in half.labeled.documents}
     links = sum(len({types[end] for end in edge}) > 1 for edge in half.labeled.edges or ())
@@ -61,7 +64,7 @@ def reach(folder: Path) -> Reach:
 
 
 def compare(training: Path, test: Path) -> Iterator[Result | Absent]:
-    """Train every peer on the first set and test it on the second."""
+    """Train every method on `training` and test it on `test`."""
     for peer in PEERS:
         process = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.matching.peers", peer, str(training), str(test)],
@@ -94,7 +97,7 @@ def _result(peer: str, output: Mapping[str, Any]) -> Result:
 
 
 def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    """Return the score threshold with the best F1. Of several, the highest."""
+    """Return the score threshold with the best F1. If several are equally good, return the highest."""
     ranked = sorted(zip(scores, truth, strict=True), key=itemgetter(0), reverse=True)
     best, threshold, both, true = 0.0, inf, 0, sum(truth)
     for found, (score, is_true) in enumerate(ranked, start=1):

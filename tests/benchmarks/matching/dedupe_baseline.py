@@ -1,6 +1,6 @@
-"""dedupe 3 on given pairs: its distances and classifier, without its blocking."""
+"""Score given pairs with the distances and classifier of dedupe 3, without its blocking."""
 
-# The libraries of this benchmark may be missing.
+# The libraries that this benchmark imports may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ _SETS = ("others", "seller_ids", "buyer_ids", "articles", "words", "prices", "qu
 
 
 def train(training: Half) -> Callable[[Half], list[float]]:
-    """Train a classifier on labels. Return a function that scores pairs."""
+    """Train a classifier on labeled pairs. Return a function that scores pairs."""
     linker = dedupe.RecordLink(_variables(), num_cores=1)
     linker.classifier.n_jobs = 1  # a single process, because its memory is measured
     linker.classifier.fit(linker.data_model.distances(_pairs(training)), training.truth)

@@ -1,4 +1,4 @@
-"""False and missed links, each with its evidence."""
+"""List false and missed links with their evidence."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from csv import writer
@@ -31,18 +31,18 @@ class Mistake:
     parent: str
     parent_type: str
     rule: str
-    """Rule of a false link. Empty for a missed link."""
+    """Rule that made a false link. Empty for a missed link."""
     probability: float | None
-    """Stored probability of a false link. For a missed link, computed without other candidates."""
+    """Match probability. Stored for a false link; for a missed link, computed as if there were one candidate."""
     bits: float | None
     waterfall: str
-    """Features with levels and bits. Empty for document types that cannot match."""
+    """Features with levels and bits. Empty for a missed link between document types that cannot match."""
     reason: str
     """Reason why the child has no match or needs review."""
 
 
 def mistakes(labeled: LabeledSet, matched: MatchingResult) -> Iterator[Mistake]:
-    """Every false and every missed link, under the current weights."""
+    """Yield every false link, then every missed link. Missed links are scored with the current weights."""
     assert labeled.edges is not None
     known = {found.id: found for found in labeled.documents}
     ids = document_ids(labeled.documents)
@@ -107,7 +107,7 @@ def _missed_link(
 
 
 def child_first(a: Document, b: Document) -> tuple[Document, Document]:
-    """Return child and parent. Of two documents of the same kind, the later is the child."""
+    """Return child and parent. If both documents are of the same kind, the later one is the child."""
     if a.kind == b.kind:
         first, second = sorted((a, b), key=arrival_order_key)
         return second, first
@@ -119,7 +119,7 @@ def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
 
 
 def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:
-    """Write a row per mistake with its set and the origin of weights. Return the row count."""
+    """Write a CSV row per mistake, with its set and the origin of the weights. Return the row count."""
     count = 0
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = writer(file, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Labeled sets in a folder."""
+"""Read labeled sets from a folder."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from pathlib import Path
 from tools.evaluation.labeled_set import CLUSTERS, DOCUMENTS, EDGES, LabeledSet, read_set
 
 MIN_TENANTS = 2
-"""Minimum tenants of a training set, because a single tenant is not representative."""
+"""Minimum number of tenants in a training set, because a single tenant is not representative."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A labeled set and the origin of its documents."""
+    """A labeled set, and whether its documents are generated or real."""
 
     labeled: LabeledSet
     origin: str
@@ -20,7 +20,7 @@ class Sample:
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
+        """Folder name of the set."""
         return self.labeled.name
 
     @property
@@ -30,7 +30,7 @@ class Sample:
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """Return all sets in the folder with links and clusters."""
+    """Return all sets in `folder` that have labeled links and clusters."""
     return [
         Sample(read_set(found), origin(found))
         for found in sorted(folder.iterdir())
@@ -39,14 +39,14 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def origin(folder: Path) -> str:
-    """Return the origin in the set's README: `Generated data` or `Real data`."""
+    """Return the origin stated in the set's README as `Generated data` or `Real data`."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8").casefold() if readme.is_file() else ""
     return next((word for word in ("generated", "real") if f"{word} data" in text), "unknown")
 
 
 def by_tenant(labeled: LabeledSet) -> list[LabeledSet]:
-    """The set as one for each of its tenants."""
+    """Split a set into one set per tenant."""
     assert labeled.edges is not None
     assert labeled.clusters is not None
     documents = defaultdict(list)

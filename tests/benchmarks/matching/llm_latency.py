@@ -1,4 +1,4 @@
-"""Duration of an invocation whose documents all wait for a slow language model."""
+"""Measure an invocation in which every document waits for a slow language model."""
 
 import json
 import logging
@@ -46,13 +46,13 @@ class LatencyResult:
     """Results of one invocation."""
 
     permits: int
-    """Documents that are matched concurrently."""
+    """Maximum number of documents matched concurrently."""
     seconds: float
     matched: int
-    """Documents matched by the model."""
+    """Number of matches that the model decided."""
     questions: int
     concurrent: int
-    """Maximum number of concurrent questions."""
+    """Maximum number of concurrent model calls."""
 
 
 _ROW = next(row for row in WORKERS if row.name == "matching")
@@ -83,7 +83,10 @@ def measure() -> LatencyResult:
 
 
 def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
-    """Create invoices without lines whose order number fits two purchase orders."""
+    """Create pending invoices without line items, and return their ids.
+
+    The order number of each invoice fits two purchase orders.
+    """
     documents: list[Paper] = []
     for number, firm in enumerate(_FIRMS):
         seller = SELLER | {"name": f"{firm} GmbH", "vat_id": None}

@@ -1,4 +1,4 @@
-"""Candidate pairs of a labeled set, and their documents as normalized records."""
+"""Read a labeled set's candidate pairs, and convert their documents to normalized records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ class Half:
     labeled: LabeledSet
     tenants: tuple[Tenant, ...]
     by_tenant: tuple[tuple[Pair, ...], ...]
-    """All candidate pairs, true or not. Duplicates are excluded because they have no links."""
+    """All candidate pairs, true and false. Duplicate documents are excluded because they have no links."""
 
     @property
     def pairs(self) -> list[Pair]:
-        """Pairs of all tenants."""
+        """Candidate pairs of all tenants."""
         return [pair for pairs in self.by_tenant for pair in pairs]
 
     @property
     def truth(self) -> list[bool]:
-        """Ground truth of each pair."""
+        """Return whether each pair is a true match, in the order of `pairs`."""
         return [pair.is_match for pair in self.pairs]
 
 
 def read_half(folder: Path) -> Half:
-    """Read a set and its pairs in deterministic order."""
+    """Read a labeled set and its candidate pairs, in deterministic order."""
     labeled = read_set(folder)
     known = tenants(labeled)
     return Half(labeled, tuple(known), tuple(tuple(tenant.pairs()) for tenant in known))
@@ -45,8 +45,8 @@ def read_half(folder: Path) -> Half:
 def records(pair: Pair) -> tuple[Record, Record]:
     """Return both documents of a pair as records with the same fields.
 
-    `number` is the child's reference and the parent's own number. Of several references, the most similar counts.
-    Missing values are None.
+    `number` is the reference for the child and the document number for the parent. If the child has several references,
+    the most similar one is used. Missing values are None.
     """
     child, parent = pair.child, pair.parent
     own = _canonical(parent.number)
@@ -98,7 +98,7 @@ def _canonical(reference: Reference | None) -> str | None:
 
 
 def whole_text(data: Any) -> str:
-    """Return all text of a document as normalized words."""
+    """Return all text in a document's data as normalized words."""
     if isinstance(data, dict):
         return " ".join(map(whole_text, data.values()))
     if isinstance(data, list):

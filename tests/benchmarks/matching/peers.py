@@ -1,11 +1,11 @@
-"""Methods that score candidate pairs, ours and other libraries, each in a separate process.
+"""Score candidate pairs with our methods and other libraries, each in a separate process.
 
-`python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` trains on the first set and scores the pairs of both. It
+`python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` trains on the first set and scores the pairs in both. It
 prints scores, ground truth, seconds and peak memory as JSON. Only this benchmark requires Splink, dedupe and
 scikit-learn.
 """
 
-# The libraries of this benchmark may be missing.
+# The libraries that this benchmark imports may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import json
 import re
@@ -25,13 +25,13 @@ from tools.training.learning import fit_weights
 
 Scores = list[float]
 Peer = Callable[[Half], Callable[[Half], Scores]]
-"""Trains on a labeled set. Returns a function that scores pairs: higher is more likely."""
+"""Trains on a labeled set. Returns a function that scores pairs: a higher score is a more likely match."""
 MISSING = 3
-"""Exit code if a library is not installed."""
+"""Exit code if a required library is not installed."""
 
 
 def ours(taught: Half) -> Callable[[Half], Scores]:
-    """Match weights, with each pair scored independently."""
+    """Score with our match weights, each pair independently of other candidates."""
     weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
@@ -42,7 +42,7 @@ def ours(taught: Half) -> Callable[[Half], Scores]:
 
 
 def ours_decided(taught: Half) -> Callable[[Half], Scores]:
-    """Match weights and matching rules: 1 for pairs that the rules link, else 0."""
+    """Score with our match weights and matching rules: 1 for pairs that the rules link, else 0."""
     weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
@@ -60,7 +60,7 @@ def ours_decided(taught: Half) -> Callable[[Half], Scores]:
 
 
 def number_only(_: Half) -> Callable[[Half], Scores]:
-    """Equal numbers, ignoring prefixes, separators and leading zeros."""
+    """Score equal numbers, ignoring prefixes, separators and leading zeros."""
 
     def scores(half: Half) -> Scores:
         return [
@@ -77,7 +77,7 @@ def number_only(_: Half) -> Callable[[Half], Scores]:
 
 
 def tf_idf(_: Half) -> Callable[[Half], Scores]:
-    """TF-IDF cosine of all words of both documents."""
+    """Score by the TF-IDF cosine of all words in both documents."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     def scores(half: Half) -> Scores:
@@ -92,14 +92,14 @@ def tf_idf(_: Half) -> Callable[[Half], Scores]:
 
 
 def splink(_: Half) -> Callable[[Half], Scores]:
-    """Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
+    """Score with a Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
     from tests.benchmarks.matching import splink_baseline
 
     return splink_baseline.train_unlabeled
 
 
 def splink_labeled(training: Half) -> Callable[[Half], Scores]:
-    """Fellegi-Sunter model with m and u counted from labels."""
+    """Score with a Fellegi-Sunter model whose m and u are counted from labels."""
     from tests.benchmarks.matching import splink_baseline
 
     estimates = splink_baseline.estimate_from_labels(training)
@@ -107,7 +107,7 @@ def splink_labeled(training: Half) -> Callable[[Half], Scores]:
 
 
 def dedupe(training: Half) -> Callable[[Half], Scores]:
-    """Distances and classifier of dedupe, trained with labels."""
+    """Score with dedupe's distances and classifier, trained on labeled pairs."""
     from tests.benchmarks.matching import dedupe_baseline
 
     return dedupe_baseline.train(training)
@@ -125,7 +125,7 @@ PEERS: dict[str, Peer] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the results of one peer on two sets. Return MISSING without its library."""
+    """Print one method's results on two sets. Return `MISSING` if its library is not installed."""
     name, *folders = arguments
     training, test = (read_half(Path(folder)) for folder in folders)
     began = time.perf_counter()
@@ -149,10 +149,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def peak_megabytes() -> float:
-    """Return the peak memory of this process."""
+    """Return the peak memory of this process, in MiB."""
     status = Path("/proc/self/status")
     if status.is_file() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"))):
-        return int(found[1]) / 1024  # ru_maxrss would include the parent process
+        return int(found[1]) / 1024  # ru_maxrss can include the parent process
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 

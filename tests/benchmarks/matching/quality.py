@@ -1,7 +1,8 @@
-"""Quality of links, clusters and probabilities on labeled sets, with weights from other data.
+"""Measure links, clusters and probabilities on labeled sets, with weights trained on other data.
 
-Each set is matched with product code on an embedded PostgreSQL. Weights come from the other sets first. Then each
-tenant is matched with weights from the other tenants of its set. Weights never come from the scored data.
+The product code matches each set on an embedded PostgreSQL. First, each set is matched with weights trained on the
+other sets. Then each tenant is matched with weights trained on the other tenants of the same set. Weights are never
+trained on the data that they are scored on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,13 +28,13 @@ from tools.training.learning import calibration_error, fit_weights
 
 @dataclass(frozen=True)
 class Figures:
-    """Results of a set, or the average of several."""
+    """Results for one set, or the average over several sets."""
 
     edges: Agreement
     edges_copies_as_one: Agreement
-    """With duplicates of an invoice counted as one document."""
+    """Agreement of links if an invoice and its duplicates count as one document."""
     clusters: Agreement
-    """Pairs of documents in the same cluster. Contracts do not connect documents."""
+    """Agreement of document pairs in the same cluster. Contracts do not connect documents."""
     calibration_error: float
     """Expected calibration error of the best candidate's probability, in bins of 0.1."""
     documents: int
@@ -42,7 +43,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Scored:
-    """A set or one of its tenants, matched with weights from other data."""
+    """A set, or one tenant of a set, matched with weights trained on other data."""
 
     name: str
     origin: str
@@ -52,7 +53,7 @@ class Scored:
 
 
 def across(samples: Sequence[Sample]) -> Iterator[Scored]:
-    """Yield each set with weights from the others."""
+    """Yield the result for each set, with weights trained on the other sets."""
     for sample in samples:
         others = [other for other in samples if other is not sample and other.can_train]
         if others:
@@ -61,7 +62,7 @@ def across(samples: Sequence[Sample]) -> Iterator[Scored]:
 
 
 def within(sample: Sample) -> Iterator[Scored]:
-    """Yield each tenant of a set with weights from the other tenants."""
+    """Yield the result for each tenant of a set, with weights trained on the other tenants."""
     known = {f"{sample.name}/{tenant.name}": tenant for tenant in tenants(sample.labeled)}
     for part in by_tenant(sample.labeled):
         training = [tenant for name, tenant in known.items() if name != part.name]
@@ -69,7 +70,7 @@ def within(sample: Sample) -> Iterator[Scored]:
 
 
 def average(scored: Iterable[Scored]) -> Figures:
-    """Return the mean of each figure, with total documents and seconds."""
+    """Return the mean of each figure, and the sums of documents and seconds."""
     found = [item.figures for item in scored]
     return Figures(
         _mean([item.edges for item in found]),
@@ -82,7 +83,7 @@ def average(scored: Iterable[Scored]) -> Figures:
 
 
 def _mean(agreements: Sequence[Agreement]) -> Agreement:
-    """Average precision, recall and F1 separately, and add up counts."""
+    """Average precision, recall and F1 separately, and add up the counts."""
     return Agreement(
         fmean(one.precision for one in agreements),
         fmean(one.recall for one in agreements),
@@ -114,7 +115,7 @@ def _score_set(labeled: LabeledSet, origin: str, learned_from: str, taught: Sequ
 
 
 def calibration(known: Iterable[Tenant]) -> float:
-    """Return the calibration error of the current weights."""
+    """Return the expected calibration error of the current weights."""
     seen = []
     for tenant in known:
         for group in tenant.groups():

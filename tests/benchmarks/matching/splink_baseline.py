@@ -1,6 +1,6 @@
-"""Splink 5 on given pairs: tables of children and parents, joined by pair number."""
+"""Score given pairs with Splink 5: tables of children and parents, joined by pair number."""
 
-# The libraries of this benchmark may be missing.
+# The libraries that this benchmark imports may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import logging
 from collections import Counter
@@ -19,14 +19,15 @@ _ROUNDS = 3
 _OVERLAPS = (0.99, 0.5, 0.01)
 _LIST = "len(list_intersect({0}_l, {0}_r)) >= {1} * len({0}_l)"
 Estimates = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""m and u of the levels, by comparison."""
+"""m and u probabilities of the agreement levels, by comparison name."""
 
 
 def train_unlabeled(half: Half) -> list[float]:
     """Return match weights estimated by expectation maximization, without labels.
 
-    u is estimated on the same pairs because they share a key. Splink's usual source of u, random pairs, lowers F1 by
-    0.1 to 0.2 (measured). After more rounds, some u would be 0, which Splink rejects.
+    u is estimated on the candidate pairs, which share a blocking key. Estimating u from random pairs, as Splink usually
+    does, lowers F1 by 0.1 to 0.2 (measured). With more than `_ROUNDS` iterations, some u would become 0, which Splink
+    rejects.
     """
     linker = _linker(half, {})
     linker.training.estimate_u_using_random_sampling(max_pairs=_SAMPLE, seed=1)
@@ -35,12 +36,12 @@ def train_unlabeled(half: Half) -> list[float]:
 
 
 def scores(half: Half, estimates: Estimates) -> list[float]:
-    """Return match weights with given m and u."""
+    """Return match weights computed from the given m and u."""
     return _match_weights(_linker(half, estimates), half)
 
 
 def estimate_from_labels(half: Half) -> Estimates:
-    """Count m and u from labels, with half a pair added at each level."""
+    """Count m and u from labels. Add half a pair to each level, so that no probability is 0."""
     truth = half.truth
     rows = _linker(half, {}, retain=True).inference.predict().as_record_list()
     found = {}
@@ -114,7 +115,7 @@ def _agreement_levels() -> dict[str, list[Any]]:
             levels.CustomLevel("net_l < net_r"),
         ],
     }
-    # One comparison per party and one for lines, because dependent comparisons would count evidence twice.
+    # Each party and the line items have one comparison each, because dependent comparisons would count evidence twice.
     for side in ("seller", "buyer"):
         found[side] = [
             levels.CustomLevel(f"{side}_vat_l = {side}_vat_r"),

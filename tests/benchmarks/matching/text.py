@@ -1,9 +1,9 @@
-"""Untrained text similarity on two public entity resolution benchmarks.
+"""Measure untrained text similarity on two public entity resolution benchmarks.
 
-Two tables describe the same things, once each. A row is its full text, normalized by `normalize.words`. Similarity is
-the cosine of letter sequences, weighted by their rarity in both tables. The assignment with the greatest total
-similarity pairs rows one to one. A pair counts if at least one of its rows has no better partner. This removes leftover
-pairs without a threshold.
+Two tables describe the same items, each at most once. Each row becomes one text, normalized by `normalize.words`. The
+similarity of two texts is the cosine of their letter sequences, weighted by rarity in both tables. Rows are assigned
+one to one, so that the total similarity is greatest. A pair counts if at least one of its rows has no better partner.
+This removes leftover pairs without a threshold.
 """
 
 import csv
@@ -21,7 +21,7 @@ from counterfoil.documents.matching.normalize import words
 from tools.evaluation.agreement import Agreement
 
 LENGTHS = (3, 4, 5)
-"""Letters per sequence: long enough for word stems, and short enough for parts of model numbers."""
+"""Letters per sequence: long enough to capture word stems, short enough to capture parts of model numbers."""
 _EQUAL = 1e-9
 _Rows = list[dict[str, str]]
 _Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -29,7 +29,7 @@ _Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Task:
-    """Two tables and their true pairs."""
+    """A benchmark of two tables with their true pairs."""
 
     name: str
     goal: float
@@ -47,7 +47,7 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Similarity:
-    """Results of a task."""
+    """Results for one task."""
 
     task: str
     goal: float
@@ -58,7 +58,7 @@ class Similarity:
 
 
 def measure(folder: Path, task: Task) -> Similarity:
-    """Pair the rows of a task and compare them with the true pairs."""
+    """Pair the rows of a task's tables, and compare the pairs with the true pairs."""
     left, right = (_read(folder / task.name / file, task.delimiter) for file in task.files)
     true = {(row["D1"], row["D2"]) for row in _read(folder / task.name / "gt.csv", task.delimiter)}
     began = time.perf_counter()
@@ -74,7 +74,7 @@ def measure(folder: Path, task: Task) -> Similarity:
 
 
 def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
-    """Return the cosine, 0 to 1, of each left text with each right text."""
+    """Return the cosine similarity, 0 to 1, of each left text with each right text."""
     grams = [Counter(_grams(text)) for text in (*left, *right)]
     seen = Counter(gram for found in grams for gram in found)
     columns = {gram: column for column, gram in enumerate(seen)}
@@ -89,7 +89,7 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
 
 
 def assign_pairs(alike: _Table) -> Iterator[tuple[int, int, bool]]:
-    """Yield row, column, and whether one of them has no better partner."""
+    """Yield each assigned row and column, and whether at least one of them has no better partner."""
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(alike, maximize=True)

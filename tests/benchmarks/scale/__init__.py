@@ -1,5 +1,5 @@
-"""Matching in large archives: search time, recall and throughput.
+"""Measure matching in large archives: search time, recall and throughput.
 
-The archive is generated: purchase orders and their follow-up documents, for many tenants of very different sizes, with
-typos in names and references. It measures indexes and query plans, not the quality of decisions.
+The generated archive contains purchase orders and their follow-up documents, with typos in names and references. Its
+many tenants have very different sizes. It serves to measure indexes and query plans, not the quality of decisions.
 """

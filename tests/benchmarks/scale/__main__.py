@@ -1,7 +1,8 @@
-"""Search and matching in archives of several sizes: `python -m tests.benchmarks.scale`.
+"""Measure search and matching in archives of several sizes: `python -m tests.benchmarks.scale`.
 
-Goals for a million documents on two cores: search p95 within 30 times `SELECT 1`, recall 0.998, 300 documents per
-second, and 15 ms p95 for a single document. A document must cost less than 1.5 times as much as with 100,000.
+Goals for a million documents on two cores: a search p95 within 30 times `SELECT 1`, a recall of 0.998, 300 documents
+per second, and a p95 of 15 ms for a single document. Matching a document must take less than 1.5 times as long as in an
+archive of 100,000.
 """
 
 from collections.abc import Iterator
@@ -30,28 +31,28 @@ _LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text))
 
 @dataclass(frozen=True)
 class Measurements:
-    """Results of one archive."""
+    """Results for one archive."""
 
     documents: int
     search: Search
     speeds: tuple[Speed, ...]
-    """With one process and with two."""
+    """Matching speed with one process, then with two."""
     megabytes: dict[str, float]
-    """Size by table or index."""
+    """Size of each table and index, by name."""
     built: dict[str, float]
-    """Seconds to rebuild, by index."""
+    """Seconds to rebuild each index."""
     levels: dict[str, int]
-    """Pages between root and leaf, by index."""
+    """Levels above the leaf pages of each index."""
 
 
 def scale(
     documents: Annotated[
         list[int] | None,
-        typer.Option(help="Documents in the archive. Repeat for several sizes. Default: 100,000 and 1,000,000."),
+        typer.Option(help="Archive size in documents. Repeat for several sizes. Default: 100,000 and 1,000,000."),
     ] = None,
     tenants: Annotated[int, typer.Option(help="Number of tenants.")] = 40,
-    new: Annotated[int, typer.Option(help="Number of the largest tenant's newest documents to match.")] = 6_000,
-    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk with fsync.")] = None,
+    new: Annotated[int, typer.Option(help="Number of documents to match: the newest of the largest tenant.")] = 6_000,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk that supports fsync.")] = None,
 ) -> None:
     """Measure matching in large generated archives."""
     found = []
@@ -71,16 +72,16 @@ def scale(
 
 @contextmanager
 def _running_server(embedded: PostgresServer) -> Iterator[Server]:
-    """Start a server with fsync and the shared buffers of the deployed RDS instance (`data.py`).
+    """Start a server with fsync and with the shared buffers of the deployed RDS instance (`data.py`).
 
-    RDS uses a quarter of the memory, in huge pages. The kind of pages is printed.
+    RDS gives a quarter of its memory to shared buffers, in huge pages. Print whether this server has huge pages.
     """
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
     pages = int(_setting(_restart(embedded), "shared_memory_size_in_huge_pages"))
     with huge_pages.reserve(pages):
         server = _restart(embedded)
-        kind = "huge" if _setting(server, "huge_pages_status") == "on" else "small (root can reserve huge ones)"
+        kind = "huge" if _setting(server, "huge_pages_status") == "on" else "small (run as root to reserve huge pages)"
         print(f"PostgreSQL: shared_buffers {_setting(server, 'shared_buffers')}, in {kind} pages")  # noqa: T201
         yield server
         embedded.stop()
@@ -111,7 +112,7 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measurem
     sample = Random(1).sample(settled, min(1_000, len(settled)))  # reproducible
     measure.search(worker, sample)  # warms up the cache
     search = measure.search(worker, sample)
-    half = len(arriving) // 2  # in order of arrival, so that most children follow their parents
+    half = len(arriving) // 2  # by arrival, so that most children follow their parents
     speeds = measure.throughput(worker, arriving[:half], 1), measure.throughput(worker, arriving[half:], 2)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION pageinspect")
@@ -136,7 +137,7 @@ def _report(found: Measurements) -> None:
     print(f"recall: {search.recall:.4f} among {search.candidates:.0f} candidates")  # noqa: T201
     for processes, speed in enumerate(found.speeds, 1):
         print(  # noqa: T201
-            f"{processes} processes: {speed.per_second:.0f} documents/s; p95 of a single document: claim to settlement"
+            f"{processes} processes: {speed.per_second:.0f} documents/s; p95 for a single document: claim to settlement"
             f" {speed.p95_ms:.1f} ms, whole invocation {speed.invocation_p95_ms:.1f} ms"
         )
     for name, size in found.megabytes.items():
@@ -146,18 +147,18 @@ def _report(found: Measurements) -> None:
 
 
 def _compare(small: Measurements, large: Measurements) -> None:
-    """Print how costs grow with the archive, and project them to ten times its size."""
+    """Print how costs grow from one archive to the other, and project them to ten times the larger size."""
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio
     print(  # noqa: T201
-        f"from {small.documents} to {large.documents}: a match takes {times[0]:.2f} times as long with one worker and"
+        f"from {small.documents} to {large.documents}: matching takes {times[0]:.2f} times as long with one worker and"
         f" {times[1]:.2f} with two, the p95 of a search {search:.2f} times (in units of SELECT 1)"
     )
     size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * max(1.0, search)
     print(  # noqa: T201
         f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1."
         " Each key of a search is one index lookup, and ten times as many keys add less than one index level. The"
-        " number of documents per key is bounded, and does not grow for a tenant's supplier."
+        " number of documents per key is bounded."
     )
 
 

@@ -1,4 +1,4 @@
-"""Generated archive: tenants of very different sizes, suppliers and their deals."""
+"""Generate an archive of documents for tenants of very different sizes, deal by deal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 LARGEST_SHARE = 0.2
-"""Share of documents in the largest tenant."""
+"""Share of all documents that belong to the largest tenant."""
 TYPOS = 0.2
 """Share of names and references with a typo."""
 _FROM = date(2024, 1, 1)
@@ -34,7 +34,7 @@ class Firm:
 
 @dataclass(frozen=True)
 class ArchiveDocument:
-    """A generated document with its tenant's number, data and purchase order."""
+    """A generated document. `order` is the id of its purchase order, or None for an order itself."""
 
     id: UUID
     tenant: int
@@ -45,7 +45,10 @@ class ArchiveDocument:
 
 
 def sizes(documents: int, tenants: int) -> list[int]:
-    """Return the documents per tenant: a fifth for the first, the rest by Zipf's law."""
+    """Return the number of documents of each tenant.
+
+    The first tenant gets a fifth of all documents. The others share the rest by Zipf's law.
+    """
     first = int(documents * LARGEST_SHARE)
     weights = [1 / rank for rank in range(2, tenants + 1)]
     rest = [int((documents - first) * weight / sum(weights)) for weight in weights]
@@ -53,7 +56,7 @@ def sizes(documents: int, tenants: int) -> list[int]:
 
 
 class Tenant:
-    """A tenant's suppliers and their articles. Deterministic by seed and number."""
+    """A tenant with suppliers and their articles, determined by seed and tenant number."""
 
     def __init__(self, number: int, size: int, seed: int = 0) -> None:
         """Generate suppliers and articles."""
@@ -72,7 +75,7 @@ class Tenant:
         self._deals = 0
 
     def documents(self) -> Iterator[ArchiveDocument]:
-        """Yield all documents, deal by deal."""
+        """Yield the tenant's documents, deal by deal."""
         while self._made < self.size:
             for doc in self._deal():
                 if self._made < self.size:
@@ -137,7 +140,7 @@ class Tenant:
         return " ".join("".join(self._random.choices(_SYLLABLES, k=2)) for _ in range(3))
 
     def _typo(self, text: str) -> str:
-        """Return the text, at times with a character lost, doubled, swapped or replaced."""
+        """Return the text. With probability `TYPOS`, drop, double, swap or replace a character."""
         random = self._random
         if random.random() >= TYPOS:
             return text

@@ -1,4 +1,4 @@
-"""Bulk load of an archive with documents, keys, matches and clusters."""
+"""Load an archive in bulk, with documents, keys, matches and clusters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -36,12 +36,12 @@ COPY document_match (tenant_id, document_a_id, document_b_id, score, confidence,
 
 
 def tenant_id(number: int) -> UUID:
-    """Return a tenant's id."""
+    """Return the id of the tenant with this number."""
     return uuid5(NAMESPACE, f"tenant/{number}")
 
 
 def prepare(server: Server, name: str, tenants: int) -> str:
-    """Create the database and its tenants. Return the superuser's URL."""
+    """Create a database with this number of tenants. Return its URL for the superuser."""
     url = server.create_database(name)
     apply(url, MIGRATIONS)
     now = datetime.now(UTC)
@@ -67,13 +67,16 @@ def prepare(server: Server, name: str, tenants: int) -> str:
 
 
 def load(url: str, tenants: Sequence[Tenant], unmatched: frozenset[UUID], processes: int = 2) -> float:
-    """Load all documents, without keys of those in `unmatched`. Return the seconds."""
+    """Load all documents of the tenants. Return the seconds it took.
+
+    Documents whose id is in `unmatched` are pending, without keys, matches and cluster.
+    """
     began = perf_counter()
     with ProcessPoolExecutor(processes) as pool:
         for done in [pool.submit(_load, url, tenant, unmatched) for tenant in tenants]:
             done.result()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")  # otherwise autovacuum runs during the measurement
+        connection.execute("VACUUM ANALYZE")  # otherwise autovacuum would run during the measurement
         connection.execute("CHECKPOINT")
     return perf_counter() - began
 
@@ -82,7 +85,7 @@ def _load(url: str, tenant: Tenant, unmatched: frozenset[UUID]) -> None:
     chunk: list[ArchiveDocument] = []
     with psycopg.connect(url) as connection:
         for doc in tenant.documents():
-            if doc.order is None and len(chunk) >= _CHUNK:  # a new deal
+            if doc.order is None and len(chunk) >= _CHUNK:  # an order starts a new deal
                 _copy(connection, chunk, unmatched)
                 chunk = []
             chunk.append(doc)
@@ -124,13 +127,13 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """Return stated keys, and search keys unless the reference decides the match."""
+    """Return the stated keys, and search keys for the parent types that the reference leaves open."""
     named = [order] if order is not None and rules.references(child, order) else []
     return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 
 
 def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, MatchMethod]]:
-    """Yield the links of a deal: to the purchase order, and through it to deliveries."""
+    """Yield a deal's links: to the purchase order, and through it to deliveries."""
     for child in children:
         yield child, order, "reference" if rules.references(child, order) else "content"
         if rules.has_transitive_matches(child):

@@ -1,4 +1,4 @@
-"""Huge pages for the server's memory, as on all but the smallest RDS classes."""
+"""Reserve huge pages for PostgreSQL, which RDS uses on all but the smallest instance classes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,10 @@ RESERVED = Path("/proc/sys/vm/nr_hugepages")
 
 @contextmanager
 def reserve(number: int) -> Iterator[None]:
-    """Reserve additional huge pages temporarily, if the kernel has any. Requires root."""
+    """Reserve `number` additional huge pages until the context exits.
+
+    Does nothing on systems other than Linux, or if the process is not root.
+    """
     try:
         before = int(RESERVED.read_text())
         RESERVED.write_text(str(before + number))

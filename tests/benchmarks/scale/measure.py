@@ -33,29 +33,29 @@ from tests.delivery.harness import Context, FakeSqs, event, make_consumer, recor
 _ROW = next(row for row in WORKERS if row.name == "matching")
 _WORKER = {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")}
 _WARM_UP = 60
-"""Maximum number of uncounted documents per process."""
+"""Maximum number of documents per process that are matched first and not counted."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Search:
-    """Milliseconds, recall and candidates of searches."""
+    """Duration in milliseconds, recall and mean number of candidates of the searches."""
 
     select_1_p50: float
     p50: float
     p95: float
     recall: float
     candidates: float
-    """Mean."""
+    """Mean number of candidates per search."""
 
     @property
     def ratio(self) -> float:
-        """Ratio of the p95 to the median of `SELECT 1` on the same connection."""
+        """Ratio of the p95 to the median duration of `SELECT 1` on the same connection."""
         return self.p95 / self.select_1_p50
 
 
 def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
-    """Search the partners of one tenant's documents, with one round trip each."""
+    """Search for the partners of each document, in one round trip. All documents belong to one tenant."""
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
@@ -97,9 +97,9 @@ class Speed:
     documents: int
     seconds: float
     p95_ms: float
-    """For a single document, from claim to settlement."""
+    """p95 for a single document, from claim to settlement, in milliseconds."""
     invocation_p95_ms: float
-    """For the whole invocation of a single document, including log and metrics."""
+    """p95 of the whole invocation for a single document, including logs and metrics, in milliseconds."""
 
     @property
     def per_second(self) -> float:
@@ -109,21 +109,21 @@ class Speed:
 
 @dataclass(frozen=True)
 class _MatchResult:
-    """Results of one process after its first batches, in seconds of a shared clock."""
+    """Results of one process after warm-up. All processes share the clock, which counts seconds."""
 
     documents: int
     began: float
     ended: float
     took: Sequence[float]
-    """By batch, as measured by the caller."""
+    """Seconds per batch, measured by the caller."""
     settled: Sequence[float]
-    """By document, from before its claim to after its settlement."""
+    """Seconds per document, from before its claim to after its settlement."""
 
 
 def throughput(url: str, ids: Sequence[UUID], processes: int) -> Speed:
-    """Match pending documents in batches of ten, and the last fifth one by one.
+    """Match pending documents in batches of ten, and the last fifth of them one by one.
 
-    The first batches of a process are excluded, because it connects and PostgreSQL plans its statements.
+    The first batches of each process are excluded, because the process connects and PostgreSQL plans its statements.
     """
     cut = len(ids) * 4 // 5
     parts = [ids[number:cut:processes] for number in range(processes)]
@@ -142,7 +142,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _MatchResult:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     raise_gc_threshold()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        os.dup2(log.fileno(), 1)  # in this separate process, the engine's log has the time of each stage
+        os.dup2(log.fileno(), 1)  # the log has the time of each stage; this is a separate process
         consumer = make_consumer(
             database, BatchWorker(match, match_together), lambda: datetime.now(UTC), worker=_WORKER
         )
@@ -155,7 +155,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _MatchResult:
         log.seek(0)
         settled = list(map(_seconds, filter(None, (json.loads(line).get("stages") for line in log))))
         if len(settled) != len(ids):
-            message = f"The log has {len(settled)} documents instead of {len(ids)}"
+            message = f"The log has {len(settled)} documents, expected {len(ids)}"
             raise RuntimeError(message)
         return _MatchResult(len(ids) - first, began, ended, took, settled[first:])
 
@@ -168,7 +168,7 @@ def _handle(consumer: Consumer, batch: Sequence[UUID]) -> float:
     messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in batch]
     seconds, response = _time_call(partial(consumer.handle, event(*messages), Context()))
     if response["batchItemFailures"]:
-        raise RuntimeError(f"Not matched: {response}")
+        raise RuntimeError(f"The documents were not matched: {response}")
     return seconds
 
 

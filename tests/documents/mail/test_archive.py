@@ -1,4 +1,4 @@
-"""ZIP archives are unpacked within limits, whatever their headers claim."""
+"""ZIP archives are unpacked within limits, even if their headers are false."""
 
 import io
 import struct
@@ -42,7 +42,7 @@ def overwrite(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
 LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 
 
-def test_files_keep_order_without_folders():
+def test_files_are_returned_in_order_without_folders():
     attachments = list(archive_attachments(Archive(zip_of(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
 
     assert [(item.name, item.content) for item in attachments if isinstance(item, Attachment)] == [
@@ -90,7 +90,7 @@ def test_too_compressed_or_large_file_is_skipped():
 def test_file_is_read_up_to_declared_size():
     bomb = overwrite(zip_of(("a.xml", XML + bytes(30_000_000))), CENTRAL, 24, struct.pack("<I", len(XML)))
 
-    assert reasons(bomb) == ["It is damaged."]  # the checksum also covers the undeclared bytes
+    assert reasons(bomb) == ["It is damaged."]  # the checksum covers more bytes than the declared size
 
 
 def test_files_beyond_total_size_limit_are_skipped(monkeypatch: pytest.MonkeyPatch):
@@ -126,7 +126,7 @@ def test_archive_with_too_many_files_is_rejected():
 def test_oversized_central_directory_is_rejected():
     entry = struct.pack("<4s4B4HL2L5H2L", CENTRAL, 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     directory = entry * 30_000
-    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 4, 0)  # it claims one entry
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 4, 0)  # the header claims one entry
 
     with pytest.raises(InvalidDocumentError, match="damaged or too large"):
         Archive(LOCAL + directory + end)

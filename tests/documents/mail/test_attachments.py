@@ -1,4 +1,4 @@
-"""Mails and archives yield files or a known error, within resource limits."""
+"""Emails and archives yield files or a known error, within resource limits."""
 
 import io
 import subprocess
@@ -90,7 +90,7 @@ def test_file_type_is_detected_from_content():
     ]
 
 
-def test_mail_body_pdf_is_an_attachment():
+def test_pdf_as_mail_body_is_an_attachment():
     wrapped = EmailMessage()
     wrapped["From"] = "scanner@acme.example"
     wrapped.set_content(PDF, "application", "pdf")
@@ -128,7 +128,7 @@ TOKENS = [
 
 @st.composite
 def mutations(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """Seed with random pieces removed, repeated, overwritten or inserted."""
+    """Draw a seed file with random pieces removed, repeated, overwritten or inserted."""
     content = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 8))):
         at = draw(st.integers(0, len(content)))
@@ -244,4 +244,4 @@ def test_container_is_detected_from_first_bytes():
     assert attachments.is_container(ARCHIVE)
     assert attachments.is_container(SEEDS[0])
     assert not attachments.is_container(PDF)
-    assert message.HEAD_BYTES <= 1024 * 1024  # bytes read before the whole file
+    assert message.HEAD_BYTES <= 1024 * 1024  # only these bytes are read to detect the type

@@ -1,4 +1,4 @@
-"""SPF, DKIM and DMARC results are read only from Amazon SES headers."""
+"""SPF, DKIM and DMARC results are read only from the headers that Amazon SES adds."""
 
 import pytest
 
@@ -13,14 +13,14 @@ def results(content: bytes) -> SenderAuthentication:
 
 
 @pytest.mark.parametrize("dmarc", ["pass", "fail", "none", "temperror"])
-def test_results_of_ses_are_read(dmarc: str) -> None:
+def test_authentication_results_from_ses_are_read(dmarc: str) -> None:
     auth_results = results(received_mail(mail(), results=authentication_results("softfail", "none", dmarc)))
 
     assert auth_results == SenderAuthentication("softfail", "none", dmarc)
     assert auth_results.is_failed == (dmarc == "fail")
 
 
-def test_one_valid_signature_of_several_passes() -> None:
+def test_one_valid_signature_among_several_is_sufficient() -> None:
     stated = authentication_results().replace(" dkim=pass", " dkim=fail header.i=@a.example;\r\n dkim=pass")
 
     assert results(received_mail(mail(), results=stated)) == SenderAuthentication("pass", "pass", "pass")
@@ -43,7 +43,7 @@ def test_forged_results_are_ignored(forged: str) -> None:
         "Authentication-Results: \r\n",
     ],
 )
-def test_results_of_another_authority_are_ignored(stated: str) -> None:
+def test_results_from_another_authority_are_ignored(stated: str) -> None:
     assert results(received_mail(mail(), results=stated)) == NO_RESULTS
 
 
@@ -57,20 +57,20 @@ def test_results_of_another_authority_are_ignored(stated: str) -> None:
         "a(b@attacker.example",
     ],
 )
-def test_text_chosen_by_the_sender_cannot_pass(envelope: str) -> None:
+def test_text_from_the_sender_cannot_pass_authentication(envelope: str) -> None:
     stated = authentication_results(dmarc="fail").replace("buchhaltung@nordwind.example", envelope)
 
     assert results(received_mail(mail(), results=stated)).is_failed
 
 
-def test_overlong_field_fails() -> None:
+def test_overlong_header_fails_authentication() -> None:
     many = "".join(f" dkim=fail header.i=@a{number}.example;\r\n" for number in range(200))
     stated = authentication_results(dmarc="fail").replace(" dmarc=", f"{many} dmarc=")
 
     assert results(received_mail(mail(), results=stated)).is_failed
 
 
-def test_results_of_another_server_are_ignored() -> None:
+def test_results_from_another_server_are_ignored() -> None:
     content = received_mail(mail()).replace(b"inbound-smtp.eu-west-1.amazonaws.com", b"mx.attacker.example")
 
     assert results(content) == NO_RESULTS

@@ -1,4 +1,4 @@
-"""Mail headers and file names are decoded, including malformed ones."""
+"""Email headers and file names are decoded, even if they are malformed."""
 
 import base64
 
@@ -61,7 +61,7 @@ def test_missing_headers_are_empty():
     ("spam", "virus", "word"),
     [("PASS", "FAIL", "virus"), ("FAIL", "PASS", "spam"), ("GRAY", "PROCESSING_FAILED", None)],
 )
-def test_ses_verdicts_set_the_refusal(spam: str, virus: str, word: str | None):
+def test_ses_verdict_decides_the_refusal(spam: str, virus: str, word: str | None):
     refusal = envelope(parse(received_mail(mail(), spam=spam, virus=virus))).refusal
 
     assert (refusal is None) if word is None else word in (refusal or "")
@@ -87,7 +87,7 @@ def test_mail_is_detected_by_its_header(content: bytes):
     assert is_mail(content)
 
 
-def test_long_header_is_detected_by_its_start():
+def test_mail_with_long_header_is_detected():
     long = b"Received: x\r\n" + b"".join(b"X-Field-%d: %s\r\n" % (n, b"y" * 60) for n in range(2000))
 
     assert is_mail(b"From: a@b.example\r\n" + long)
@@ -180,7 +180,7 @@ def test_mail_above_ses_size_limit_is_rejected():
         parse(HEAD + b"\r\n" + bytes(MAX_MAIL_BYTES))
 
 
-def test_check_callback_can_cancel_parsing():
+def test_callback_can_cancel_parsing():
     def check() -> None:
         raise CancelledError("Stopped")
 

@@ -89,7 +89,7 @@ def test_recipients_are_limited_to_the_maximum():
     assert len(parse_recipients(f"To: {many}")) == MAX_RECIPIENTS
 
 
-def test_truncated_header_returns_recipients_so_far():
+def test_recipients_of_a_truncated_header_are_returned():
     assert recipients(b"To: a@x.example, b@x.example\r\nCc: c@x.exam") == ("a@x.example", "b@x.example", "c@x.exam")
 
 

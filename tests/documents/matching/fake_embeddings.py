@@ -1,4 +1,4 @@
-"""Scripted embedding model for two languages, and documents to match with it."""
+"""A scripted embedding model for two languages, and documents that match by its embeddings."""
 
 import json
 from collections.abc import Callable
@@ -21,19 +21,19 @@ _CONCEPTS = {"sechskantschraube": "bolt", "sicherungsscheibe": "washer", "farbe"
 
 
 def vector_of(text: str) -> list[float]:
-    """Return the sum of one direction per word; synonyms share a direction."""
+    """Return the sum of one vector per word. Synonyms and translations share a vector."""
     words = text.lower().split() or [text]
     directions = [Random(_CONCEPTS.get(word, word)) for word in words]
     return [sum(direction.gauss(0, 1) for direction in directions) for _ in range(DIMENSIONS)]
 
 
 def answer(request: Request) -> str:
-    """Return the model's answer to a request."""
+    """Return the embedding of the requested text, as JSON."""
     return json.dumps(vector_of(request.user))
 
 
 def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalize.Embedding:
-    """Return the embedding of a document as the database stores it."""
+    """Return a document's embedding as the database stores it."""
     text = normalize.embedded_text(sample.data)
     return normalize.Embedding(
         normalize.text_hash(text), model, normalize.signature(Vector(vector=vector_of(text)).unit())
@@ -41,7 +41,7 @@ def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalize.E
 
 
 def settings_for(server: Server, **fields: str) -> Settings:
-    """Return settings for the scripted model."""
+    """Return settings that select the scripted model on `server`."""
     defaults = {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": f"{server.url}/v1"}
     return Settings.from_environment(defaults | {"EMBEDDING_API_KEY": "k"} | fields)
 
@@ -80,7 +80,7 @@ def _line(description: str, quantity: str, price: str) -> dict[str, str]:
 def english_order(
     make: Callable[..., SampleDocument] = order, number: str = "4711", when: int = 0, **fields: Any
 ) -> SampleDocument:
-    """Return an order of bolts and washers in English, with the supplier's English name."""
+    """Return an English order for bolts and washers, with the supplier's English name."""
     lines = [_line("hexagon bolt", "10", "4.20"), _line("lock washer", "5", "12.50")]
     return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
 
@@ -88,14 +88,14 @@ def english_order(
 def german_invoice(
     make: Callable[..., SampleDocument] = invoice, number: str = "R-9", when: int = 10, **fields: Any
 ) -> SampleDocument:
-    """Return an invoice in German for the same goods, without references, with the supplier's German name."""
+    """Return a German invoice for the same goods, without references, with the supplier's German name."""
     lines = [_line("Sechskantschraube", "10", "4.20"), _line("Sicherungsscheibe", "5", "12.50")]
     seller = _SELLER | {"name": "Nordverbinder Handels GmbH"}
     return make(number, when, seller=seller, buyer=_BUYER, lines=lines, **fields)
 
 
 def two_languages(seed: int, size: int) -> list[SampleDocument]:
-    """Return random documents plus eight that match only by their embeddings."""
+    """Return random documents, and eight documents that match only by their embeddings."""
     return [
         *random_samples(seed, size),
         english_order(),

@@ -1,6 +1,6 @@
-"""Reference implementation of matching: decides all documents of a tenant together.
+"""Reference implementation of matching, which decides all of a tenant's documents together.
 
-The matcher decides one document at a time and reuses earlier decisions. Its result must equal this one.
+The matcher decides one document at a time and reuses earlier decisions. Both results must be equal.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from counterfoil.documents.matching.score import Score, score
 
 
 class ReferenceMatching:
-    """All documents of a tenant by blocking key, with reviewers' decisions about pairs."""
+    """A tenant's documents by blocking key, with reviewers' decisions about pairs."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ReferenceMatching:
         self._choices = {document.id: self._choose(document) for document in documents}
 
     def links(self) -> list[ProposedMatch]:
-        """Return every link. Decisions of reviewers override the rules."""
+        """Return every link. Reviewers' decisions override the rules."""
         direct_links = [link for choice in self._choices.values() for link in choice.links]
         result = direct_links + [
             link for document in self._documents.values() for link in self._transitive_matches(document)
@@ -95,7 +95,7 @@ class ReferenceMatching:
         )
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the child's parents, including those that a reviewer confirmed."""
+        """Return the ids of the child's parents of type `kind`, including parents that a reviewer confirmed."""
         confirmed = self._others(self._documents[child], self._confirmed)
         return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 

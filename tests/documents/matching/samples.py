@@ -1,4 +1,4 @@
-"""Small sample documents for matching tests."""
+"""Build small sample documents for matching tests."""
 
 from datetime import UTC, date, datetime, timedelta
 from random import Random
@@ -35,12 +35,12 @@ class SampleDocument(NamedTuple):
 
 
 def day(number: int) -> str:
-    """Return the date `number` days after the start."""
+    """Return the ISO date `number` days after the samples' first day."""
     return (_START + timedelta(days=number)).isoformat()
 
 
 def line(article: str, quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
-    """Return a line item; its amount is quantity times price."""
+    """Return a line item. Its net amount is quantity times price."""
     item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
         item |= {"unit_price": price, "net_amount": f"{float(quantity) * float(price):.2f}"}
@@ -114,8 +114,8 @@ def read(sample: SampleDocument, id_: int = 1) -> Document:
 def random_samples(seed: int, size: int) -> list[SampleDocument]:
     """Return documents that share many numbers, articles, parties and days.
 
-    They include duplicates, and wrong or missing references. They have no ground truth: use them to compare two
-    results.
+    They include duplicates, and wrong or missing references. They have no ground truth, and serve only to compare two
+    matching results.
     """
     random = Random(seed)
     numbers = ["4711", "4712", "PO-4711", "0815", "8150"]

@@ -1,4 +1,4 @@
-"""Documents of a tenant in a real database, with matching as in the worker."""
+"""A tenant's documents in a real database, matched like in the worker."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ _tenants = count(1)
 
 
 class TenantHarness:
-    """A tenant whose documents are identified by their position among its samples."""
+    """A tenant whose documents are identified by their position in the order of storing."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TenantHarness:
                 continue
 
     def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.PendingMatch:
-        """Search and decide without writing the result."""
+        """Search for candidates and decide, without writing the result."""
         decision = self._search(position, judge)
         assert isinstance(decision, matching.PendingMatch)
         return decision
@@ -83,7 +83,7 @@ class TenantHarness:
     def decide(
         self, first: int, second: int, decision: sql.Verdict, by: str = "clerk"
     ) -> manual_decisions.ManualDecisionResult:
-        """Record a reviewer's decision about two documents."""
+        """Record a reviewer's decision about the pair of documents at these positions."""
         pair = Pair.of(self.ids[first], self.ids[second])
 
         def settle() -> manual_decisions.ManualDecisionResult:
@@ -93,7 +93,7 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def write(self, pending_match: matching.PendingMatch) -> matching.MatchResult:
-        """Write a decision and settle the document."""
+        """Write the result of a search and settle the document."""
 
         def settle() -> matching.MatchResult:
             with self.database.tenant(self.tenant_id) as connection:
@@ -107,9 +107,9 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
-        """Match documents in one transaction. Return the positions that were written.
+        """Match documents in one transaction. Return the positions of the written documents.
 
-        `between` runs between search and write.
+        The other documents were omitted, and must be matched alone. `between` runs between search and write.
         """
         ids = [self.ids[position] for position in positions]
 
@@ -131,7 +131,7 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
-        """Match in groups, `concurrency` at a time, then each remaining document alone."""
+        """Match in groups of `size`, `concurrency` groups at a time. Match omitted documents alone."""
 
         def match(group: Sequence[int]) -> None:
             for position in set(group) - self.match_together(group):
@@ -141,12 +141,12 @@ class TenantHarness:
             list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
 
     def match_all(self, order: Iterable[int] | None = None, concurrency: int = 1) -> None:
-        """Match documents in this order, `concurrency` at a time."""
+        """Match documents in this order, by default all in order of storing, `concurrency` at a time."""
         with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 
     def edges(self) -> dict[tuple[int, int], tuple[str | None, float]]:
-        """Return rule and score of each edge, by its pair of positions."""
+        """Return the rule and score of each edge, by pair of positions."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT document_a_id, document_b_id, evidence ->> 'by', score FROM document_match WHERE tenant_id = %s",
@@ -155,11 +155,11 @@ class TenantHarness:
         return {(names[a], names[b]): (by, round(score, 6)) for a, b, by, score in rows}
 
     def links(self) -> set[tuple[int, int]]:
-        """Return the edges as pairs of positions."""
+        """Return the pairs of positions that an edge links."""
         return set(self.edges())
 
     def clusters(self) -> list[int]:
-        """Return each document's cluster id, as a position."""
+        """Return each document's cluster, as the position of the document whose id it has."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]

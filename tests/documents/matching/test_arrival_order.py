@@ -1,4 +1,4 @@
-"""Matching gives the same result in any order, concurrently and repeatedly."""
+"""Matching gives the same result in any arrival order, also concurrently and repeatedly."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ from tests.documents.matching.samples import (
 from tests.documents.matching.tenant_harness import TenantHarness
 
 ORDERS = int(os.environ.get("COUNTERFOIL_ORDERS") or 8)
-"""Number of arrival orders to test; `make soak` raises it."""
+"""Number of arrival orders to test. `make soak` increases it."""
 CONCURRENCY = (1, 2, 8)
 
 CASE = [
     order("4711", 0),
-    order("4711", 3, lines=[line("A-100", "20")]),  # a change of the order
+    order("4711", 3, lines=[line("A-100", "20")]),  # changes the first order
     confirmation("AB-1", 1, po_reference="4711"),
     delivery("LS-1", 6, po_reference="PO 4711", lines=[line("A-100")]),
     delivery("LS-2", 8, po_reference="4711", lines=[line("A-200", "5", "12.50")]),
@@ -41,11 +41,11 @@ CASE = [
     invoice("R-1", 12, po_reference="004711"),
     invoice("R-1", 12, po_reference="004711", received=11),  # received twice; the duplicate is stored later
     credit("G-1", 20, invoice_reference="R-1"),
-    order("5000", 30),  # the same goods again, and an invoice that fits either order
+    order("5000", 30),  # the same goods again; invoice R-2 fits both orders
     order("5001", 30),
     invoice("R-2", 35),
     order("6000", 60, lines=[line("B-7", "3", "99.00")]),
-    invoice("R-3", 66, lines=[line("B-7", "3", "99.00")]),  # names no order, and only one fits
+    invoice("R-3", 66, lines=[line("B-7", "3", "99.00")]),  # has no reference, and only order 6000 fits
     contract("RV-60", -30, lines=[line("C-1", "1", "250.00")]),
     invoice("R-4", 31, lines=[line("C-1", "1", "250.00")]),
 ]
@@ -74,7 +74,7 @@ def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Co
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(2))
-def test_random_documents_match_alike_in_any_order(
+def test_random_documents_match_equally_in_any_order(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = random_samples(seed, 30)
@@ -100,7 +100,7 @@ Decision = tuple[int, int, sql.Verdict]
 
 
 def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -> list[Decision]:
-    """Return random decisions: likely and unlikely pairs, each decided once."""
+    """Return random decisions about links, ambiguous matches and arbitrary pairs, one per pair."""
     random = Random(seed)
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     links = [(link.child.int - 1, link.parent.int - 1) for link in ReferenceMatching(documents).links()]
@@ -117,7 +117,7 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
 
 
 def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
-    """Match and decide in this order; numbers beyond the documents are decisions."""
+    """Match and decide in this order. Numbers after the last document's position are decisions."""
 
     def run_step(number: int) -> None:
         if number < len(harness.ids):
@@ -139,7 +139,7 @@ def expected_matching(samples: Sequence[SampleDocument], decisions_: Sequence[De
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(300, 303))
-def test_decisions_at_any_time_hold_at_the_end(
+def test_decisions_hold_whenever_they_are_made(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = random_samples(seed, 30)

@@ -1,4 +1,4 @@
-"""Matching in groups gives the same result as matching one by one."""
+"""Matching documents in groups gives the same result as matching one by one."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +20,13 @@ NUMBERS = [str(number) for number in range(4711, 4717)]
 
 
 def cases() -> list[SampleDocument]:
-    """Return documents of one supplier, with one surplus order."""
+    """Return one supplier's documents, including a second order with a reused number."""
     samples = [sample for number in NUMBERS for sample in (order(number), invoice(po_reference=number))]
     return [*samples, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
 
 
 def unrelated_documents(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
-    """Return documents of suppliers without common numbers or articles."""
+    """Return one document per supplier, without common numbers or articles."""
     return [
         kind(
             seller={"name": f"{word} KG", "city": word, "country": "DE"},
@@ -76,7 +76,7 @@ def test_invoices_of_one_supplier_are_written_together(database: Database, admin
     assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
-def test_documents_overcrowding_a_key_are_omitted(
+def test_documents_beyond_a_keys_limit_are_omitted(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -85,7 +85,7 @@ def test_documents_overcrowding_a_key_are_omitted(
     assert harness.match_together(range(5)) == {0, 1, 2}
 
 
-def test_overcrowding_a_key_in_groups_removes_its_match(
+def test_group_exceeding_a_keys_limit_removes_its_match(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
@@ -105,7 +105,7 @@ def test_overcrowding_a_key_in_groups_removes_its_match(
 
 
 @pytest.mark.parametrize(("other_count", "needs_new_decision"), [(2, False), (3, True)])
-def test_crowding_before_write_forces_new_decision(
+def test_key_limit_exceeded_before_write_forces_new_decision(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, other_count: int, needs_new_decision: bool
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -116,7 +116,7 @@ def test_crowding_before_write_forces_new_decision(
     assert harness.write(pending_match).was_repeated is needs_new_decision
 
 
-def test_invoice_grouped_with_its_order_is_omitted(database: Database, admin: Connection) -> None:
+def test_invoice_grouped_with_referenced_order_is_omitted(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
 
     assert harness.match_together([0, 1]) == {0}

@@ -1,4 +1,4 @@
-"""Cache of documents between calls."""
+"""The document cache is bounded by the size of its documents."""
 
 from psycopg.types.json import Jsonb
 
@@ -19,7 +19,7 @@ def test_document_cache_evicts_least_recently_read(database: Database, admin: Co
         }
         assert sizes[a] == sizes[b] == sizes[c] < sizes[long] < 2 * sizes[a]
         cache = reading.DocumentCache(sizes[a] + sizes[b] + sizes[long])
-        for _ in range(2):  # a second read is not counted twice
+        for _ in range(2):  # the size of a cached document is counted once
             cache.load(connection, [a, b, long])
         assert set(cache._entries) == {a, b, long}
         cache.load(connection, [a])

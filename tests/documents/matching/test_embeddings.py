@@ -1,4 +1,4 @@
-"""Matching by embeddings: stored once per text, optional if the model fails."""
+"""Embeddings match documents across languages, and matching works without them if the model fails."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -49,12 +49,12 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, model: Server) -> TenantHarness:
-    """An order in English and its invoice in German, not matched yet."""
+    """A tenant with an English order and its German invoice, not matched yet."""
     return TenantHarness(database, admin, PAIR, embedder=embedder(database, model))
 
 
 def stored_embeddings(harness: TenantHarness) -> dict[int, normalize.Embedding]:
-    """Return the stored embeddings by position."""
+    """Return the stored embeddings by document position."""
     rows = harness.admin.execute(
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
         [harness.tenant_id],
@@ -72,7 +72,7 @@ def keys_by_vector(harness: TenantHarness, position: int) -> set[str]:
 def expected_edges(
     samples: Sequence[SampleDocument], embeddings: dict[int, normalize.Embedding]
 ) -> dict[tuple[int, int], tuple[str, float]]:
-    """Return the edges by definition, given these stored embeddings."""
+    """Return the edges of the reference implementation, given these stored embeddings."""
     read = [
         document(UUID(int=number + 1), sample.received_at, sample.kind, sample.data, embeddings.get(number))
         for number, sample in enumerate(samples)
@@ -119,7 +119,7 @@ def test_arrival_order_does_not_change_embedding_matches(
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(3))
-def test_edges_follow_the_embeddings_stored_so_far(
+def test_edges_depend_only_on_stored_embeddings(
     seed: int, concurrency: int, database: Database, admin: Connection
 ) -> None:
     samples = two_languages(seed, 16)
@@ -138,7 +138,7 @@ def test_edges_follow_the_embeddings_stored_so_far(
     assert harness.edges() == expected_edges(samples, stored_embeddings(harness))
 
 
-def test_stored_embeddings_count_without_a_model(harness: TenantHarness):
+def test_stored_embeddings_are_used_without_a_model(harness: TenantHarness):
     harness.match_all()
     harness.embedder = None
     harness.match_all([1, 0])
@@ -165,7 +165,7 @@ def test_embedding_added_after_search_forces_new_decision(database: Database, ad
 
 def test_embedding_of_unmatched_document_forces_no_new_decision(harness: TenantHarness):
     pending_match = harness.search(0)
-    harness.search(1)  # stores its embedding
+    harness.search(1)  # stores the invoice's embedding
     assert not harness.write(pending_match).was_repeated
 
 
@@ -263,7 +263,7 @@ def test_model_failure_does_not_fail_the_document(
     assert len(model.requests) == len(steps)
     assert '"EmbeddingsSkipped": [1.0]' in capsys.readouterr().out
     assert (stored_embeddings(harness), keys_by_vector(harness, 0)) == ({}, set())
-    harness.match_all([0, 1])  # the next match calls the model again
+    harness.match_all([0, 1])  # matching again calls the model again
     assert harness.links() == {(0, 1)}
 
 
@@ -288,7 +288,7 @@ def test_open_breaker_or_missing_key_skips_the_call(database: Database, harness:
     assert (model.requests, stored_embeddings(harness)) == ([], {})
 
 
-def test_embedding_counts_against_daily_budget(
+def test_embedding_call_counts_toward_the_daily_budget(
     database: Database, harness: TenantHarness, model: Server, admin: Connection
 ):
     harness.embedder = embedder(database, model, LLM_CALLS_PER_DAY="1")
@@ -298,7 +298,9 @@ def test_embedding_counts_against_daily_budget(
     assert admin.execute(calls).fetchall() == [("embedding", "openai-embeddings", "m", "answered", 40)]
 
 
-def test_canceled_attempt_raises_canceled_error(database: Database, harness: TenantHarness, model: Server):
+def test_embedding_in_canceled_attempt_raises_cancelled_error(
+    database: Database, harness: TenantHarness, model: Server
+):
     stop_event = Event()
     stop_event.set()
     harness.embedder = embedder(database, model, deadline=Deadline(canceled=stop_event))

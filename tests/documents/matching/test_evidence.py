@@ -1,4 +1,4 @@
-"""Evidence in words, and the running total of its weights."""
+"""Evidence is explained in words and added up."""
 
 import pytest
 
@@ -17,12 +17,12 @@ def test_each_level_has_a_distinct_phrase():
     assert not any(set("{}_+") & set(text) for _, text in rendered)
 
 
-def test_two_values_render_as_one_phrase():
+def test_level_with_two_values_has_one_phrase():
     assert label("same_vat_id+different_legal_form") == "same VAT ID, same name, different legal form"
     assert label("all+two") == "all of two"
 
 
-def test_waterfall_sums_stored_evidence():
+def test_evidence_steps_have_a_running_total():
     first, second = evidence_steps([["number", "same+long", 9.5], ["total", "less", -0.25]])
     assert (first.feature, first.label, first.level, first.text) == (
         Feature.NUMBER,
@@ -65,7 +65,7 @@ def test_reasoning_counts_the_agreeing_lines():
         (Feature.DATE, "within_three_weeks", "Date: within three weeks."),
     ],
 )
-def test_each_feature_has_its_sentence(feature: Feature, level: str, sentence: str):
+def test_each_feature_has_a_sentence(feature: Feature, level: str, sentence: str):
     assert _sentence(feature, level, read(invoice()), read(order("4711"))) == sentence
 
 
@@ -83,7 +83,7 @@ def test_reasoning_begins_with_the_strongest_support():
     assert reasoning(found, billed, ordered) == "Clearly the best candidate. Same net total. Same prices."
 
 
-def test_rounding_is_not_a_larger_quantity():
+def test_rounded_quantity_is_not_larger():
     ordered = order(lines=[line("A-1", "1000"), line("A-2", "5")])
     billed = invoice(lines=[line("A-1", "1000.0005"), line("A-2", "4")])
     assert FeatureLevel.of(Feature.QUANTITIES, Values.NONE_MORE) in compare(read(billed), read(ordered)).levels

@@ -1,4 +1,4 @@
-"""Any history of a tenant's documents has the same result as matching all of them together."""
+"""Any history of a tenant's documents leads to the result of matching all of them together."""
 
 from collections.abc import Iterator
 from random import Random
@@ -18,7 +18,7 @@ from tests.documents.matching.samples import SampleDocument, random_samples, rea
 from tests.documents.matching.tenant_harness import NOW, TenantHarness
 
 PILE = 60
-"""Number of documents that a history draws from. Most are related: they share numbers, parties and articles."""
+"""Number of documents from which a history draws. Most of them share numbers, parties and articles."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ class History(RuleBasedStateMachine):
         self.pile = random_samples(seed, PILE)
         self.samples: dict[int, SampleDocument] = {}
         self.pending: set[int] = set()
-        """Documents that still have to be matched."""
+        """Positions of documents that are not matched yet."""
         self.decisions: dict[frozenset[int], Verdict] = {}
 
     @rule(index=st.integers(0, PILE - 1))
@@ -75,7 +75,7 @@ class History(RuleBasedStateMachine):
     def decide_pair(self, random: Random, decision: Verdict) -> None:
         pair = random.sample(sorted(self.samples), 2)
         ambiguous_matches = {(a, b) for a, groups in self.harness.reviews().items() for b in groups[0]}
-        # The review of a removed candidate stays until the document is matched again.
+        # A review still contains a removed candidate until the document is matched again.
         linked = sorted(pair for pair in self.harness.links() | ambiguous_matches if self.samples.keys() >= set(pair))
         if linked and random.random() < 0.7:
             pair = list(random.choice(linked))
@@ -103,7 +103,7 @@ class History(RuleBasedStateMachine):
         self.pending.discard(position)
 
     def teardown(self) -> None:
-        """Match all pending documents and compare the result with the definition."""
+        """Match all pending documents and compare the result with the reference implementation."""
         if not hasattr(self, "samples"):
             return
         while self.pending:
@@ -125,7 +125,7 @@ class History(RuleBasedStateMachine):
         }
 
 
-def test_any_history_equals_matching_all_together(database: Database, admin: Connection) -> None:
+def test_any_history_equals_reference_matching(database: Database, admin: Connection) -> None:
     machine = type("Histories", (History,), {"database": database, "admin": admin})
     run_state_machine_as_test(
         machine,

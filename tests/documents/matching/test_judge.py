@@ -1,4 +1,4 @@
-"""A language model judges ambiguous matches and answers in a fixed schema."""
+"""A language model judges ambiguous matches, with answers in a fixed schema."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ MakeJudge = Callable[[], matching.Judge]
 
 
 def duplicate_of(when: int, **fields: Any) -> SampleDocument:
-    """Return an order with a reused number, for other goods."""
+    """Return an order with the number 4711, for goods that depend on `when`."""
     return order("4711", when=when, lines=[goods_line(when)], **fields)
 
 
 def sample_invoice(index: int) -> SampleDocument:
-    """Return an invoice for that number, without line items."""
+    """Return an invoice without line items that references order 4711."""
     return invoice(f"R-{1000 + index}", 10 + index, po_reference="4711", lines=[], total_gross=f"{200 + 7 * index}.00")
 
 
@@ -43,7 +43,7 @@ def goods_line(index: int) -> dict[str, str]:
 
 
 TWICE = [duplicate_of(0), duplicate_of(1), invoice(po_reference="4711", lines=[])]
-"""An invoice without lines for one of two orders."""
+"""Two orders with the same number, and an invoice without line items that references this number."""
 CHOICE = {"candidate": "A1", "confidence": "high", "reasoning": "Both lines are the same."}
 
 
@@ -55,7 +55,7 @@ def model_server() -> Iterator[Server]:
 
 @pytest.fixture
 def make_judge(model_server: Server, database: Database) -> MakeJudge:
-    """Factory of judges that call the scripted model without waiting."""
+    """Factory of judges that call the scripted model, with instant waits."""
     settings = Settings.from_environment(
         {"LLM_PROVIDER": "openai", "LLM_MODEL": "the-model", "LLM_URL": f"{model_server.url}/v1", "LLM_API_KEY": "k"}
     )
@@ -80,7 +80,7 @@ def stored_answers(admin: Connection) -> list[Any]:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
-    """Two matched orders with one number, and their invoice, not matched yet."""
+    """A tenant with two matched orders with the same number, and an invoice that is not matched yet."""
     harness = TenantHarness(database, admin, TWICE, make_judge)
     harness.match_all([0, 1])
     return harness
@@ -97,7 +97,7 @@ def test_without_model_match_stays_ambiguous(database: Database, admin: Connecti
     assert stored_answers(admin) == []
 
 
-def test_decided_invoice_skips_the_judge(harness: TenantHarness, model_server: Server):
+def test_invoice_with_a_confirmed_match_skips_the_judge(harness: TenantHarness, model_server: Server):
     note = harness.file(delivery(po_reference="4711", lines=[line("A-100")]))
     harness.match(note)
     harness.decide(2, note, "confirmed")
@@ -107,7 +107,9 @@ def test_decided_invoice_skips_the_judge(harness: TenantHarness, model_server: S
     assert model_server.requests == []
 
 
-def test_choice_becomes_an_edge_with_reasoning(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_chosen_candidate_becomes_an_edge_with_reasoning(
+    harness: TenantHarness, model_server: Server, admin: Connection
+):
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     row = admin.execute("SELECT confidence, decided_by, reasoning, evidence FROM document_match").fetchone()
@@ -119,7 +121,7 @@ def test_choice_becomes_an_edge_with_reasoning(harness: TenantHarness, model_ser
     assert harness.reason(2) is None
 
 
-def test_no_choice_leaves_match_ambiguous(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_answer_without_choice_leaves_match_ambiguous(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(answer())
     harness.match(2)
     assert harness.links() == set()
@@ -150,9 +152,9 @@ def test_low_confidence_choice_creates_no_match(
         Answer("A1"),
     ],
 )
-def test_answer_outside_offered_candidates_is_retried(invalid: Answer, harness: TenantHarness, model_server: Server):
+def test_invalid_answer_is_retried(invalid: Answer, harness: TenantHarness, model_server: Server):
     model_server.add_steps(invalid, answer(CHOICE))
-    harness.match(2)  # the bad answer is retried, and the next one counts
+    harness.match(2)  # the invalid answer is retried, and the second answer is used
     assert (harness.links(), model_server.script) == ({(0, 2)}, [])
 
 
@@ -167,7 +169,7 @@ def test_document_id_is_not_a_valid_candidate(harness: TenantHarness, model_serv
 @pytest.mark.parametrize(
     ("failure", "error"), [(Failure(503), ServiceUnavailableError), (Failure(401), RejectedRequestError)]
 )
-def test_failing_model_decides_nothing_and_raises(
+def test_model_failure_raises_and_stores_nothing(
     failure: Failure, error: type[Exception], harness: TenantHarness, model_server: Server, admin: Connection
 ):
     model_server.add_steps(failure, failure, failure)
@@ -186,16 +188,16 @@ def test_model_text_is_cleaned_before_storage(harness: TenantHarness, model_serv
     assert len(reasoning) == 600
 
 
-def test_model_cannot_mark_a_question_as_refused(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_model_cannot_mark_a_prompt_as_refused(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(Answer(json.dumps({"matches": [CHOICE], "refused": "by me"})))
     harness.match(2)
     assert (stored_answers(admin), harness.links()) == ([{"matches": [CHOICE]}], {(0, 2)})
 
 
-# Contents of a question
+# Contents of a prompt
 
 
-def test_one_question_covers_all_ambiguities_of_a_document(
+def test_one_call_covers_all_of_a_documents_ambiguities(
     database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge
 ):
     double = [
@@ -271,7 +273,7 @@ def test_rejected_candidate_is_not_offered(harness: TenantHarness, model_server:
     assert harness.links() == {(1, 2)}
 
 
-def test_rejected_answer_is_removed_and_judged_again(harness: TenantHarness, model_server: Server):
+def test_rejected_judgment_is_removed_and_judged_again(harness: TenantHarness, model_server: Server):
     third = harness.file(duplicate_of(2))
     harness.match(third)
     model_server.add_steps(answer(CHOICE))
@@ -303,7 +305,7 @@ def test_document_text_cannot_close_the_case_tag(
     assert "4711" not in request.system
 
 
-def test_question_length_is_bounded(database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge):
+def test_prompt_length_is_bounded(database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge):
     long = invoice(po_reference="4711", lines=[], notes="x" * 1_000_000, remarks=[{"text": "y" * 500}] * 10_000)
     harness = TenantHarness(database, admin, [*TWICE[:2], long], make_judge)
     harness.match_all([0, 1])
@@ -315,7 +317,7 @@ def test_question_length_is_bounded(database: Database, admin: Connection, model
 # Sent once
 
 
-def test_same_question_is_sent_once(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_same_prompt_is_sent_once(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(answer(CHOICE))
     for _ in range(3):
         harness.match(2)
@@ -324,7 +326,7 @@ def test_same_question_is_sent_once(harness: TenantHarness, model_server: Server
     assert harness.links() == {(0, 2)}
 
 
-def test_stored_answer_counts_without_the_model(
+def test_stored_answer_is_used_without_a_model(
     harness: TenantHarness, model_server: Server, database: Database, admin: Connection
 ):
     model_server.add_steps(answer(CHOICE))
@@ -334,7 +336,7 @@ def test_stored_answer_counts_without_the_model(
     assert harness.links() == {(0, 2)}
 
 
-def test_new_candidate_makes_a_new_question(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_new_candidate_is_judged_with_a_new_prompt(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     harness.file(duplicate_of(2))
@@ -345,7 +347,7 @@ def test_new_candidate_makes_a_new_question(harness: TenantHarness, model_server
     assert harness.links() == {(2, 3)}
 
 
-def test_changed_data_makes_a_new_question(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_changed_data_is_judged_with_a_new_prompt(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     admin.execute(
@@ -357,11 +359,11 @@ def test_changed_data_makes_a_new_question(harness: TenantHarness, model_server:
     assert harness.links() == {(1, 2)}
 
 
-def test_first_of_two_concurrent_answers_wins(
+def test_first_of_two_concurrent_answers_is_used(
     harness: TenantHarness, model_server: Server, admin: Connection, make_judge: MakeJudge
 ):
     class SlowJudge(judging.Judge):
-        """Another attempt stores its answer first."""
+        """A judge whose answer arrives after a concurrent attempt has stored another answer."""
 
         def decide(self, case: JudgePrompt, tenant_id: Any, work_id: Any) -> JudgeExchange:
             result = super().decide(case, tenant_id, work_id)
@@ -377,7 +379,7 @@ def test_first_of_two_concurrent_answers_wins(
     assert harness.links() == {(1, 2)}
 
 
-def test_equal_document_replaces_candidate_without_new_question(
+def test_equal_document_replaces_candidate_without_new_call(
     database: Database, admin: Connection, make_judge: MakeJudge, model_server: Server
 ):
     earlier = duplicate_of(0)._replace(received_at=duplicate_of(0).received_at - timedelta(days=1))
@@ -385,11 +387,11 @@ def test_equal_document_replaces_candidate_without_new_question(
     model_server.add_steps(answer(CHOICE))
     harness.match_all([0, 1, 2])
     assert harness.links() == {(0, 2)}
-    harness.match(3)  # the first candidate is a copy of document 3, so the question is the same
+    harness.match(3)  # document 0 becomes a duplicate of document 3, so the prompt stays the same
     assert (harness.links(), len(model_server.requests)) == ({(0, 3), (2, 3)}, 1)
 
 
-# Transactions and order of arrival
+# Transactions and arrival order
 
 
 def test_model_is_called_outside_transactions(harness: TenantHarness, model_server: Server, admin: Connection):
@@ -413,7 +415,7 @@ def test_new_candidate_before_write_defers_the_match(harness: TenantHarness, mod
     position = harness.file(duplicate_of(2))
     harness.write(harness.search(position))
     with pytest.raises(DeferredError) as deferral:
-        harness.write(pending_match)  # the question has changed and has no answer
+        harness.write(pending_match)  # the prompt has changed, and has no stored answer
     assert deferral.value.until - NOW == timedelta(seconds=5)  # more documents may be arriving
     assert (harness.links(), len(model_server.requests)) == (set(), 1)
     model_server.add_steps(answer(CHOICE))

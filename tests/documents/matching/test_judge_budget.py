@@ -38,17 +38,17 @@ Budget = Callable[..., MakeJudge]
 
 @pytest.fixture
 def budget(model_server: Server, database: Database) -> Budget:
-    """`budget(a_day, a_document, days_later)`: a judge factory with these limits."""
+    """`budget(per_day, per_document, days_later)`: a judge factory with these limits and a shifted clock."""
 
-    def make(a_day: int = 10_000, a_document: int = 10_000, days_later: int = 0) -> MakeJudge:
+    def make(per_day: int = 10_000, per_document: int = 10_000, days_later: int = 0) -> MakeJudge:
         settings = Settings.from_environment(
             {
                 "LLM_PROVIDER": "openai",
                 "LLM_MODEL": "the-model",
                 "LLM_URL": f"{model_server.url}/v1",
                 "LLM_API_KEY": "k",
-                "LLM_CALLS_PER_DAY": str(a_day),
-                "LLM_CALLS_PER_DOCUMENT": str(a_document),
+                "LLM_CALLS_PER_DAY": str(per_day),
+                "LLM_CALLS_PER_DOCUMENT": str(per_document),
             }
         )
         llm = Llm.from_settings(settings, database, Guards())
@@ -62,7 +62,7 @@ def budget(model_server: Server, database: Database) -> Budget:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, budget: Budget) -> TenantHarness:
-    """Two matched orders with one number, their unmatched invoice, and no budget."""
+    """A tenant with two matched orders with the same number, an unmatched invoice, and no budget."""
     harness = TenantHarness(database, admin, TWICE, budget(0))
     harness.match_all([0, 1])
     return harness
@@ -84,13 +84,13 @@ def test_exhausted_budget_leaves_match_ambiguous_with_reason(harness: TenantHarn
     ] == [(EQUAL, SPENT.format(0))]
 
 
-def test_question_over_budget_is_sent_another_day(
+def test_call_over_budget_is_made_next_day(
     harness: TenantHarness, model_server: Server, admin: Connection, budget: Budget
 ):
     harness.judge = budget(1, days_later=0)
     other = harness.file(sample_invoice(7))
     model_server.add_steps(answer())
-    harness.match(other)  # uses today's only question
+    harness.match(other)  # uses today's only call
     harness.match(2)
     assert (stored_answers(admin), harness.reason(2)) == ([{"matches": []}], f"{EQUAL} {SPENT.format(1)}")
     harness.judge = budget(1, days_later=1)
@@ -109,7 +109,7 @@ def test_stored_answer_needs_no_budget(harness: TenantHarness, model_server: Ser
     assert (harness.links(), harness.reason(2)) == ({(0, 2)}, None)
 
 
-def test_answers_within_document_budget_count(
+def test_answers_within_document_budget_are_used(
     database: Database, admin: Connection, model_server: Server, budget: Budget
 ):
     harness = TenantHarness(
@@ -117,21 +117,21 @@ def test_answers_within_document_budget_count(
     )
     harness.match_all()
     third = harness.file(duplicate_of(2))
-    harness.judge = budget(a_document=2)
+    harness.judge = budget(per_document=2)
     model_server.add_steps(answer(CHOICE), answer(CHOICE))
     harness.match(third)
     assert {pair[1] for pair in harness.links()} == {2, 3}
     assert list(harness.reviews()) == [4]
     assert "today's budget of 2 questions for one document" in (harness.reason(4) or "")
     model_server.add_steps(answer(CHOICE))
-    harness.match(4)  # has its own budget
+    harness.match(4)  # document 4 has its own budget
     assert harness.reviews() == {}
 
 
 def test_without_budget_new_candidate_does_not_defer(harness: TenantHarness):
     pending_match = harness.search(2, harness.judge)
     harness.write(harness.search(harness.file(duplicate_of(2))))
-    write_result = harness.write(pending_match)  # the question has changed, and the budget covers neither
+    write_result = harness.write(pending_match)  # the prompt has changed, and the budget covers no call
     assert (write_result.was_repeated, harness.reviews()) == (True, {2: [[0, 1, 3]]})
     assert SPENT.format(0) in (write_result.reason or "")
 
@@ -156,31 +156,31 @@ def test_exhausted_budget_does_not_defer(harness: TenantHarness):
 
 
 @pytest.mark.parametrize("seed", [0, 11])
-@pytest.mark.parametrize(("a_day", "a_document"), [(0, 10_000), (3, 10_000), (10_000, 1)])
+@pytest.mark.parametrize(("per_day", "per_document"), [(0, 10_000), (3, 10_000), (10_000, 1)])
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_edges_follow_from_documents_and_stored_answers(
-    seed: int, a_day: int, a_document: int, concurrency: int, database: Database, admin: Connection,
+    seed: int, per_day: int, per_document: int, concurrency: int, database: Database, admin: Connection,
     model_server: Server, budget: Budget,
 ):  # fmt: skip
     model_server._otherwise = sensible
     samples: list[SampleDocument] = [*random_samples(seed, 24), *TWICE, sample_invoice(3), duplicate_of(2)]
     unlimited = TenantHarness(database, admin, samples, budget())
     unlimited.match_all()
-    harness = TenantHarness(database, admin, samples, budget(a_day, a_document))
+    harness = TenantHarness(database, admin, samples, budget(per_day, per_document))
     order = list(range(len(samples)))
     Random(f"{seed} {concurrency}").shuffle(order)
     all_questions = len(model_server.requests)
     harness.match_all(order, concurrency)
     questions = len(model_server.requests) - all_questions
-    assert questions <= a_day
-    assert (questions > 0) == (a_day > 0)
+    assert questions <= per_day
+    assert (questions > 0) == (per_day > 0)
     if not questions:
         separate = TenantHarness(database, admin, samples)
         separate.match_all()
         assert (harness.edges(), harness.reviews()) == (separate.edges(), separate.reviews())
     actual = harness.edges(), harness.clusters(), harness.reviews()
     harness.judge = None
-    harness.match_all()  # from the stored answers, in another order
+    harness.match_all()  # with the stored answers only, in another order
     assert (harness.edges(), harness.clusters(), harness.reviews()) == actual
     harness.judge = budget(days_later=1)
     harness.match_all(reversed(order), concurrency)

@@ -1,4 +1,4 @@
-"""Unanswered questions: the model refuses them, or time runs out."""
+"""Matches stay ambiguous or are deferred if the model refuses a prompt or time runs out."""
 
 from math import inf
 from typing import TypeVar
@@ -31,7 +31,7 @@ __all__ = ["harness", "make_judge", "model_server"]
 M = TypeVar("M", bound=BaseModel)
 
 
-# Refused questions
+# Refused prompts
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ M = TypeVar("M", bound=BaseModel)
         (Answer('{"matches": [', truncated=True), "The answer was cut off, at 30 tokens"),
     ],
 )
-def test_refused_question_leaves_neighbor_ambiguous(
+def test_refused_prompt_leaves_the_invoice_ambiguous(
     refusal: Step, stored_refusal: str, harness: TenantHarness, model_server: Server, admin: Connection
 ):
     model_server.add_steps(refusal)
     with pytest.raises(RejectedRequestError):
-        harness.match(2)  # its own question was refused, so a reviewer must decide
+        harness.match(2)  # the prompt about this document was refused, so its match fails
     assert stored_answers(admin) == []
     unaffected = harness.file(duplicate_of(2))
     model_server.add_steps(refusal)
@@ -56,12 +56,12 @@ def test_refused_question_leaves_neighbor_ambiguous(
     assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
     assert len(model_server.requests) == 2
     for position in (unaffected, 2):
-        harness.match(position)  # the refused question is not sent again for either document
+        harness.match(position)  # the refused prompt is not sent again for either document
     assert (len(model_server.requests), harness.links()) == (2, set())
     assert harness.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
 
 
-def test_refused_neighbor_keeps_its_certain_matches(
+def test_invoice_with_refused_prompt_keeps_certain_matches(
     database: Database, admin: Connection, model_server: Server, make_judge: MakeJudge
 ):
     two_numbers = invoice(po_reference=["4711", "4712"], lines=[])
@@ -78,7 +78,9 @@ def test_refused_neighbor_keeps_its_certain_matches(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, model_server: Server, admin: Connection):
+def test_refusal_independent_of_the_prompt_is_not_stored(
+    status: int, harness: TenantHarness, model_server: Server, admin: Connection
+):
     model_server.add_steps(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(2)
@@ -88,11 +90,11 @@ def test_general_refusal_is_not_stored(status: int, harness: TenantHarness, mode
     assert stored_answers(admin) == []
 
 
-# Out of time
+# Too little time left
 
 
 class SlowModel:
-    """A model that takes 5 seconds per answer and chooses no candidate."""
+    """A model that takes 5 seconds for each answer and never chooses a candidate."""
 
     left = inf
     calls = 0
@@ -112,7 +114,7 @@ class SlowModel:
 
 @pytest.fixture
 def crowded_tenant(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
-    """Five ambiguous invoices for two orders of one number, and an unmatched third."""
+    """A tenant with five ambiguous invoices for two equal orders, and an unmatched third order."""
     slow = SlowModel()
     harness = TenantHarness(
         database,
@@ -125,7 +127,7 @@ def crowded_tenant(database: Database, admin: Connection) -> tuple[TenantHarness
     return harness, slow
 
 
-def test_out_of_time_after_answers_defers(crowded_tenant: tuple[TenantHarness, SlowModel]):
+def test_running_out_of_time_after_answers_defers(crowded_tenant: tuple[TenantHarness, SlowModel]):
     harness, slow = crowded_tenant
     for answered in (2, 4):
         slow.left = 11
@@ -137,7 +139,7 @@ def test_out_of_time_after_answers_defers(crowded_tenant: tuple[TenantHarness, S
     assert slow.calls == 5
 
 
-def test_out_of_time_before_any_answer_fails(crowded_tenant: tuple[TenantHarness, SlowModel]):
+def test_running_out_of_time_before_any_answer_fails(crowded_tenant: tuple[TenantHarness, SlowModel]):
     harness, slow = crowded_tenant
     slow.left = 4
     with pytest.raises(CancelledError):

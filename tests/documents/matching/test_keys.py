@@ -1,4 +1,4 @@
-"""Blocking keys find partners despite misspelled or missing fields."""
+"""Blocking keys find partners although fields are misspelled or missing."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.documents.matching.samples import BUYER, SELLER, delivery, invoice, l
 
 
 def finds(child: Document, parent: Document) -> bool:
-    """Return True if a search by the child finds the parent."""
+    """Return True if a search for the child's partners finds the parent."""
     lookup_keys = keyed.referenced_numbers(child) | keyed.transaction_keys(child, ("purchase_order",))
     return bool(lookup_keys & keyed.keys(parent))
 
@@ -26,17 +26,17 @@ def test_number_variants_find_the_order() -> None:
     assert not finds(read(invoice(po_reference="4711-23", when=900, lines=unmatched_lines)), read(order("4711-22")))
 
 
-def test_parties_find_documents_of_recent_quarters() -> None:
+def test_party_keys_find_documents_from_recent_quarters() -> None:
     unmatched_lines = [line("Z-9")]
     assert finds(read(invoice(lines=unmatched_lines)), read(order()))
     assert finds(
         read(invoice(seller=SELLER | {"name": "Other"}, lines=unmatched_lines)), read(order())
-    )  # by the VAT ID
+    )  # found by the VAT id
     assert not finds(read(invoice(when=900, lines=unmatched_lines)), read(order()))
     assert not finds(read(invoice(seller=misspell(SELLER), lines=unmatched_lines)), read(order()))
 
 
-def test_vat_id_matches_with_or_without_country() -> None:
+def test_vat_id_is_found_with_or_without_country() -> None:
     unmatched_lines = [line("Z-9")]
     seller_ = {"name": "Unlike", "vat_id": "DE136695976"}
     for other in (
@@ -49,7 +49,7 @@ def test_vat_id_matches_with_or_without_country() -> None:
     assert not finds(read(invoice(seller=other_seller, lines=unmatched_lines)), read(order(seller=seller_)))
 
 
-def test_other_names_find_the_same_party() -> None:
+def test_party_is_found_by_other_names() -> None:
     unmatched_lines = [line("Z-9")]
     for first, second in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
@@ -63,7 +63,7 @@ def test_other_names_find_the_same_party() -> None:
         ), first
 
 
-def test_at_most_two_other_names_are_keys() -> None:
+def test_keys_include_at_most_two_other_names() -> None:
     document = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
     assert {key.value.split("|")[0] for key in keyed.keys(document) if "|ulm|" in key.value} == {
         "brede",
@@ -97,15 +97,15 @@ def test_article_keys_ignore_line_order() -> None:
     assert finds(read(backwards), read(order(lines=lines_)))
 
 
-def test_removed_key_finds_documents_to_rematch() -> None:
+def test_removed_key_finds_affected_documents() -> None:
     assert Key("names:purchase_order", "4711") in keyed.affected_keys(Key("own:purchase_order", "4711"))
     rematched_keys = keyed.affected_keys(Key("deal:purchase_order", "#A100|8"))
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]
 
 
-def test_order_finds_invoices_that_search_for_orders() -> None:
+def test_new_order_finds_invoices_seeking_orders() -> None:
     late, early = read(invoice(when=160)), read(invoice(when=-160))
     assert keyed.search_keys(late, ["purchase_order"]) & keyed.seeker_keys(read(order()))
     assert not keyed.search_keys(late, ["contract"]) & keyed.seeker_keys(read(order()))
     assert not keyed.search_keys(early, ["purchase_order"]) & keyed.seeker_keys(read(order()))
-    assert not keyed.seeker_keys(read(delivery()))  # found through its order
+    assert not keyed.seeker_keys(read(delivery()))  # a delivery note is found through its order

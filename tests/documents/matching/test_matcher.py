@@ -1,4 +1,4 @@
-"""Search and write on PostgreSQL, with row-level security and concurrency."""
+"""The matcher searches and writes on PostgreSQL, with row-level security and concurrency."""
 
 import dataclasses
 import json
@@ -102,7 +102,7 @@ def test_reason_names_missing_order_until_it_arrives(database: Database, admin: 
     assert harness.reason(0) is None
 
 
-def test_second_order_retracts_content_match_with_reason(database: Database, admin: Connection) -> None:
+def test_second_equal_order_removes_content_match_with_reason(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
     harness.match(0)
     harness.match(1)
@@ -114,7 +114,7 @@ def test_second_order_retracts_content_match_with_reason(database: Database, adm
 
 
 def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
-    """Return (position, parent type) of each document that still seeks a parent."""
+    """Return the position of each document that still seeks a parent, with the parent's type."""
     rows = harness.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
         [harness.tenant_id],
@@ -122,13 +122,13 @@ def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
     return {(harness.ids.index(id_), type_.removeprefix("seeks:")) for id_, type_ in rows}
 
 
-def test_named_partner_ends_search_by_similarity(database: Database, admin: Connection) -> None:
+def test_referenced_order_ends_search_by_similarity(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [invoice(po_reference="4711"), invoice("R-2", 3), order("4711")])
     harness.match(0)
     harness.match(1)
     assert {(0, "purchase_order"), (1, "purchase_order")} <= open_searches(harness)
     harness.match(2)
-    assert {position for position, _ in open_searches(harness)} == {1, 2}  # the order may still match a contract
+    assert {position for position, _ in open_searches(harness)} == {1, 2}  # order 2 still seeks a contract
     harness.decide(0, 2, "rejected")
     assert (0, "purchase_order") in open_searches(harness)
 
@@ -156,13 +156,13 @@ def test_match_never_links_two_tenants(database: Database, admin: Connection) ->
 def test_new_order_before_write_forces_new_decision(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(), order("4712", 1)])
     harness.match(0)
-    pending_match = harness.search(1)  # knows only one order
+    pending_match = harness.search(1)  # finds only the first order
     harness.match(2)
     assert harness.write(pending_match).was_repeated
     assert harness.links() == set()
 
 
-def test_decision_during_search_wins(database: Database, admin: Connection) -> None:
+def test_reviewers_decision_during_search_applies(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     pending_match = harness.search(1)
@@ -171,7 +171,7 @@ def test_decision_during_search_wins(database: Database, admin: Connection) -> N
     assert harness.links() == set()
 
 
-def test_new_candidate_keeps_review_age(database: Database, admin: Connection) -> None:
+def test_new_candidate_does_not_reset_review_age(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
     for position in range(3):
         harness.match(position)
@@ -195,7 +195,7 @@ def test_unrelated_match_forces_no_new_decision(database: Database, admin: Conne
     assert not harness.write(pending_match).was_repeated
 
 
-def test_edge_added_during_search_lacks_its_reverse(database: Database, admin: Connection) -> None:
+def test_edge_added_between_reads_is_seen_once(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     first, second = harness.ids
@@ -207,7 +207,7 @@ def test_edge_added_during_search_lacks_its_reverse(database: Database, admin: C
     assert (context.edges(first), [edge.pair for edge in context.edges(second)]) == ([], [Pair.of(first, second)])
 
 
-def test_edge_without_its_reverse_forces_new_decision(database: Database, admin: Connection) -> None:
+def test_edge_seen_from_one_end_forces_new_decision(database: Database, admin: Connection) -> None:
     far = order("X-9", 400, seller={"name": "Far"})
     harness = TenantHarness(
         database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far]
@@ -247,13 +247,13 @@ def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Conn
     assert harness.links() == set()
 
 
-def test_killed_attempt_leaves_document_findable(database: Database, admin: Connection) -> None:
+def test_document_of_a_killed_attempt_is_found(database: Database, admin: Connection) -> None:
     harness = TenantHarness(
         database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
     )
     harness.match_all([0, 1])
     pending_match = harness.search(2)
-    with database.tenant(harness.tenant_id) as connection:  # committed before an attempt calls the model
+    with database.tenant(harness.tenant_id) as connection:  # an attempt commits its keys before it calls the model
         sql.write(connection, harness.tenant_id, {harness.ids[2]: pending_match.keys})
     harness.match(1)
     harness.match(2)
@@ -343,7 +343,7 @@ def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connectio
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
-def test_incremental_matching_equals_matching_together(database: Database, admin: Connection, seed: int) -> None:
+def test_incremental_matching_equals_reference_matching(database: Database, admin: Connection, seed: int) -> None:
     samples = random_samples(seed, 30)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()
@@ -358,9 +358,13 @@ def test_incremental_matching_equals_matching_together(database: Database, admin
     assert harness.edges() == expected
 
 
-def test_crowded_key_finds_no_document(database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_beyond_its_limit_finds_no_document(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
-    unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # no keys by article
+    unnamed = [
+        {name: value for name, value in line("A").items() if name != "article_number"}
+    ]  # without article numbers, no article keys
     samples = [order("4711", lines=unnamed), invoice(lines=unnamed)]
     samples += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
     harness = TenantHarness(database, admin, samples)
@@ -372,7 +376,7 @@ def test_crowded_key_finds_no_document(database: Database, admin: Connection, mo
     assert harness.links() == set()
 
 
-def test_other_supplier_orders_are_counted_but_not_read(
+def test_orders_sharing_keys_are_counted_but_not_read(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = TenantHarness(database, admin, [order(str(number)) for number in range(4711, 4715)])
@@ -386,7 +390,7 @@ def test_other_supplier_orders_are_counted_but_not_read(
 
 
 @pytest.mark.parametrize("most", [2, 5])
-def test_crowded_keys_keep_results_independent_of_order(
+def test_key_limits_keep_results_independent_of_order(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
@@ -398,7 +402,7 @@ def test_crowded_keys_keep_results_independent_of_order(
 
 
 @pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
-def test_contents_read_separately_give_same_edges(
+def test_separately_read_contents_yield_the_same_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
     samples = random_samples(11, 25)

@@ -1,4 +1,4 @@
-"""Variants of a company's name share one core; two companies have two cores."""
+"""Variants of a company's name share one core, and different companies have different cores."""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import pytest
@@ -116,7 +116,7 @@ def test_variants_of_a_name_share_core_and_key(writings: list[str]) -> None:
         ("有限公司", "有限公司"),
     ],
 )
-def test_legal_form_never_consumes_a_name_word(text: str, core: str) -> None:
+def test_legal_form_excludes_words_of_the_name(text: str, core: str) -> None:
     assert name(text).core == core
 
 
@@ -199,7 +199,7 @@ def test_legal_form_belongs_to_a_group(text: str, form: str | None) -> None:
     assert name(text).form == form
 
 
-def test_initials_like_a_legal_form_stay_the_name() -> None:
+def test_initials_like_a_legal_form_remain_the_name() -> None:
     parsed = name("SCE Reading", "Reading")
     assert (parsed.core, parsed.form) == ("sce", None)
 
@@ -218,7 +218,7 @@ def test_other_alphabets_are_romanized(spelling: str, romanized: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=60))
-def test_ascii_letter_or_digit_yields_a_core(text: str) -> None:
+def test_name_with_ascii_letter_or_digit_has_core(text: str) -> None:
     parsed = name(text)
     assert name(text) == parsed
     assert bool(parsed.core) == bool(parsed.key)
@@ -234,6 +234,6 @@ _WORDS = [
 
 
 @given(st.lists(st.sampled_from(_WORDS)))
-def test_any_words_yield_a_core(words: list[str]) -> None:
+def test_name_with_any_word_has_a_core(words: list[str]) -> None:
     parsed = name(" ".join(words))
     assert bool(parsed.core) == any(word not in {"&", "(", ")", ","} for word in words)

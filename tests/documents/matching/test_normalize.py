@@ -1,4 +1,4 @@
-"""Canonical forms of damaged text, and stable buckets of embedded text."""
+"""Damaged numbers, names and ids have a canonical form, and embedding buckets are stable."""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import math
@@ -67,7 +67,7 @@ def test_neighboring_numbers_share_no_form(first: str, second: str) -> None:
     assert not a.folded & b.folded
 
 
-def test_number_without_its_beginning_shares_its_tail() -> None:
+def test_truncated_number_has_the_full_numbers_tail() -> None:
     full_number, rest = reference("HH-000779"), reference("000779")
     assert full_number is not None
     assert rest is not None
@@ -101,7 +101,7 @@ def test_legal_form_is_separated_from_the_name() -> None:
     assert name("Grönfeldt Elektro").form is None
 
 
-def test_name_of_only_a_legal_form_keeps_it() -> None:
+def test_legal_form_alone_becomes_the_name() -> None:
     assert name("Limited").core == "limited"
 
 
@@ -137,7 +137,7 @@ def test_vat_id_variants_are_equal(first: str, second: str, country: str) -> Non
     assert vat_id(first, country) == vat_id(second, country)
 
 
-def test_foreign_vat_ids_and_tax_numbers_differ() -> None:
+def test_foreign_vat_ids_and_tax_numbers_are_distinguished() -> None:
     assert vat_id("123456789", "DE") != vat_id("123456789", "PT")
     assert vat_id("12/345/67890", "DE") is None
     assert vat_id("-", "DE") is None
@@ -188,7 +188,7 @@ GOLDEN = "openai/text-embedding-3-small"
 
 
 def wave(dimensions: int) -> list[float]:
-    """Return a vector that any language can compute."""
+    """Return a vector that is easy to reproduce in any programming language."""
     return [math.sin(position + 1) for position in range(dimensions)]
 
 
@@ -220,7 +220,7 @@ def test_buckets_are_stable():
     )
 
 
-def test_only_the_direction_of_a_vector_counts():
+def test_signature_depends_only_on_a_vectors_direction():
     vector = wave(1024)
     assert normalize.signature([7.5 * component for component in vector]) == normalize.signature(vector)
     turned = int.from_bytes(normalize.signature([-component for component in vector]), "big")
@@ -236,7 +236,7 @@ def test_models_share_no_bucket():
 
 
 @pytest.mark.parametrize(("cosine", "least", "most"), [(0.95, 0.96, 1), (0.9, 0.85, 1), (0.5, 0, 0.35), (0, 0, 0.05)])
-def test_vectors_are_neighbors_by_angle(cosine: float, least: float, most: float):
+def test_vectors_at_small_angles_share_buckets(cosine: float, least: float, most: float):
     random, pairs, shared = Random(7), 150, 0
     for _ in range(pairs):
         first, second = ([random.gauss(0, 1) for _ in range(96)] for _ in range(2))
@@ -257,7 +257,7 @@ def test_embedded_text_ignores_the_order_of_lines():
 
 
 @pytest.mark.parametrize("data", [{}, {"line_items": None}, {"line_items": ["x", {"description": "  "}]}])
-def test_without_descriptions_embedded_text_is_empty(data: dict[str, object]):
+def test_embedded_text_without_descriptions_is_empty(data: dict[str, object]):
     assert normalize.embedded_text(data) == ""
 
 
@@ -285,7 +285,7 @@ def test_document_without_embedding_yields_no_bucket_keys():
     assert not any(normalize.MARK in key.value for key in keys.keys(read(order())))
 
 
-def test_buckets_are_keys_like_parties_and_articles():
+def test_embedding_buckets_are_blocking_keys():
     parent, child = english_order(), german_invoice()
     stated = keys.keys(read(parent, embedding_of(parent))) - keys.keys(read(parent))
     assert len(stated) == normalize.BANDS
@@ -302,7 +302,7 @@ def test_embedding_of_other_text_is_ignored():
     assert len(read(sample, embedding_of(sample)).buckets) == normalize.BANDS
 
 
-def test_embedding_without_date_makes_no_key():
+def test_embedding_without_document_date_makes_no_key():
     sample = order(order_date=None)
     assert not any(normalize.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
 

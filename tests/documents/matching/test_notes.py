@@ -1,4 +1,4 @@
-"""Notes of documents follow their cluster: only one without a match says "No partner found."."""
+"""A document has the note "No partner found." only as long as no match links it."""
 
 from itertools import permutations
 
@@ -50,7 +50,7 @@ def test_matching_again_adds_no_note(database: Database, admin: Connection) -> N
     assert notes(harness) == [None, None, None]
 
 
-def test_removed_match_adds_the_note(database: Database, admin: Connection) -> None:
+def test_rejected_match_adds_the_note(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [SAMPLES[0], SAMPLES[1]])
     harness.match_all()
 

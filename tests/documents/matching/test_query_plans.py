@@ -31,7 +31,7 @@ def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_search_scans_no_table_or_index(database: Database, admin: Connection, name: str) -> None:
+def test_search_uses_index_conditions_only(database: Database, admin: Connection, name: str) -> None:
     statement, parameters = STATEMENTS[name]
     admin.execute("VACUUM ANALYZE")  # without statistics, PostgreSQL assumes that a table has a few pages
     with database.tenant(uuid4(), by_index=True) as connection:

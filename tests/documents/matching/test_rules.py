@@ -1,4 +1,4 @@
-"""Matching rules, case by case, from documents alone."""
+"""The matching rules decide each case from the documents alone."""
 
 from counterfoil.documents.matching import rules
 from tests.documents.matching.reference_matching import ReferenceMatching
@@ -19,7 +19,7 @@ from tests.documents.matching.samples import (
 
 
 def links(*samples: SampleDocument) -> set[tuple[int, int, str]]:
-    """Return child, parent and rule of each link, by position."""
+    """Return each link as the positions of child and parent, and the rule."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     return {(link.child.int - 1, link.parent.int - 1, link.by) for link in ReferenceMatching(documents).links()}
 
@@ -46,11 +46,11 @@ def test_invoice_may_match_several_orders() -> None:
     assert links(first, second, invoice_) == {(2, 0, "reference"), (2, 1, "reference")}
 
 
-def test_line_item_reference_counts() -> None:
+def test_reference_in_a_line_item_is_used() -> None:
     assert links(order("4711"), invoice(lines=[line("A-100", po_reference="4711")])) == {(1, 0, "reference")}
 
 
-def test_invoice_without_number_matches_the_fitting_order() -> None:
+def test_invoice_without_reference_matches_the_fitting_order() -> None:
     assert links(order("4711"), order("4800", lines=[line("Q-1")]), invoice()) == {(2, 0, "content")}
 
 
@@ -60,7 +60,7 @@ def test_two_equal_orders_are_ambiguous_with_reason() -> None:
     assert reason(*samples) == "Two documents fit equally: order 4711, order 4712."
 
 
-def test_completeness_of_parties_does_not_break_ties() -> None:
+def test_missing_party_details_do_not_break_ties() -> None:
     incomplete = order("4712", seller={"name": "Tarnow Schrauben AG"})
     assert links(order("4711"), incomplete, invoice()) == set()
 
@@ -77,7 +77,7 @@ def test_reference_to_other_suppliers_order_does_not_match() -> None:
     assert reason(*samples) == "Names order 4711, but the document with that number does not fit."
 
 
-def test_without_candidates_no_partner_is_found() -> None:
+def test_document_without_candidates_gets_a_reason() -> None:
     assert reason(invoice()) == "No partner found."
 
 
@@ -102,7 +102,7 @@ def test_same_amount_next_month_is_not_a_duplicate() -> None:
     assert links(order("4711"), *invoices) == {(1, 0, "reference"), (2, 0, "reference")}
 
 
-def test_same_number_of_another_supplier_is_not_duplicate() -> None:
+def test_another_suppliers_equal_number_is_not_a_duplicate() -> None:
     assert links(invoice("R-1"), invoice("R-1", seller=OTHER_SELLER)) == set()
 
 
@@ -183,7 +183,7 @@ def test_invoice_and_delivery_match_without_their_order() -> None:
     assert links(delivery(po_reference="4711", seller=OTHER_SELLER), invoice_) == set()
 
 
-def test_wrong_reference_yields_to_similarly_numbered_fitting_order() -> None:
+def test_fitting_order_overrides_a_wrong_similar_reference() -> None:
     other = order("4711", lines=[line("Q-1", "3"), line("Q-2", "8")])
     assert links(other, order("4712"), invoice(po_reference="4711")) == {(2, 1, "content")}
 
@@ -200,7 +200,7 @@ def test_earlier_issued_invoice_is_the_original() -> None:
     assert links(order("4711"), later, first) == {(1, 2, "copy"), (2, 0, "reference")}
 
 
-def test_invoice_without_number_matches_the_unbilled_order() -> None:
+def test_invoice_without_reference_matches_the_unbilled_order() -> None:
     billed, open_ = order("4711"), order("4712", 1)
     assert links(billed, open_, invoice("R-1", 8, po_reference="4711"), invoice("R-2")) == {
         (2, 0, "reference"),
@@ -208,7 +208,7 @@ def test_invoice_without_number_matches_the_unbilled_order() -> None:
     }
 
 
-def test_fully_billed_order_gets_no_second_invoice() -> None:
+def test_fully_billed_order_matches_no_second_invoice() -> None:
     duplicate = invoice("R-2", 16)
     assert (1, 0, "content") in links(order("4711"), duplicate)
     assert links(order("4711"), duplicate, invoice("R-1", 8, po_reference="4711")) == {(2, 0, "reference")}
@@ -240,5 +240,5 @@ def test_ambiguous_delivery_sets_are_not_matched() -> None:
     by_quantity = dict(zip(range(1, 5), deliveries, strict=True))
     invoice_ = {billed: read(invoice(lines=[line("A-1", str(billed))]), 9) for billed in (5, 8)}
 
-    assert rules.matching_deliveries(invoice_[5], deliveries) == []  # 1 and 4, or 2 and 3
+    assert rules.matching_deliveries(invoice_[5], deliveries) == []  # either 1 and 4, or 2 and 3
     assert rules.matching_deliveries(invoice_[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]

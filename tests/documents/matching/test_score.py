@@ -1,4 +1,4 @@
-"""Scores: agreement adds bits, contradiction subtracts, common values add few."""
+"""In scores, agreement adds bits, contradiction subtracts bits, and common values add few."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def weight(score_: Score, feature: str) -> float:
 
 
 def probability(*samples: SampleDocument) -> float:
-    """Return the first order's match probability; the invoice comes last."""
+    """Return the first order's match probability. The last sample is the invoice."""
     *orders, invoice_ = samples
     return match_probabilities([score(read(invoice_), read(sample, 2)) for sample in orders])[0]
 
@@ -52,7 +52,7 @@ def test_unreferenced_fitting_order_is_certain_by_content() -> None:
     )
 
 
-def test_other_suppliers_number_is_not_enough() -> None:
+def test_other_suppliers_order_number_is_not_sufficient() -> None:
     unrelated = order("4711", seller=OTHER_SELLER)
     assert probability(unrelated, invoice(po_reference="4711", lines=[line("Z-9")])) < REVIEW_PROBABILITY
 
@@ -69,7 +69,7 @@ def test_better_fitting_candidate_gets_most_probability() -> None:
     )
 
 
-def test_completeness_of_parties_does_not_raise_probability() -> None:
+def test_missing_party_details_do_not_change_probability() -> None:
     incomplete = order("4712", seller={"name": "Tarnow Schrauben AG"})
     assert probability(order("4711"), incomplete, invoice()) == pytest.approx(
         probability(incomplete, order("4711"), invoice())
@@ -86,7 +86,7 @@ def test_evidence_bits_sum_to_the_log_odds() -> None:
     assert score_.total == pytest.approx(sum(item.weight for item in score_.evidence))
 
 
-def test_shipped_weights_agree_with_their_levels() -> None:
+def test_shipped_weights_rank_their_levels_correctly() -> None:
     weights = current()
     for named in (True, False):
         bits = weights.bits[named]
@@ -108,7 +108,7 @@ def test_shipped_weights_agree_with_their_levels() -> None:
         )
 
 
-def test_long_number_weighs_more_than_short() -> None:
+def test_long_number_adds_more_than_short() -> None:
     short = score(read(invoice(po_reference="34")), read(order("34")))
     long = score(read(invoice(po_reference="AEG012345")), read(order("AEG012345")))
     assert weight(short, "number") < weight(long, "number")
@@ -132,7 +132,7 @@ def test_number_variants_have_a_similarity_level(spelling: str, level: str) -> N
     assert [item.level for item in score_.evidence if item.feature == "number"] == [level]
 
 
-def test_buyer_weighs_less_than_supplier() -> None:
+def test_same_buyer_adds_less_than_same_supplier() -> None:
     score_ = score(read(invoice()), read(order()))
     assert 0 < weight(score_, "buyer") < weight(score_, "seller")
 
@@ -198,7 +198,7 @@ def test_other_names_of_a_party_are_compared(first: str, second: str, level: str
     assert seller_level({"name": first}, {"name": second}) == level
 
 
-def test_unstated_party_is_not_evidence() -> None:
+def test_missing_party_is_not_evidence() -> None:
     assert weight(score(read(invoice(buyer=None)), read(order(buyer=BUYER))), "buyer") == 0
 
 

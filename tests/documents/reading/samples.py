@@ -1,4 +1,4 @@
-"""Sample documents, scans and service answers for extraction tests."""
+"""Build sample documents, scans, and responses of OCR and language models for extraction tests."""
 
 import io
 import json
@@ -27,7 +27,7 @@ LASKU = (
     "ALV 25,5 %                          306,00 EUR",
     "Maksettava                        1 506,00 EUR",
 )
-"""Finnish invoice. The rules do not support Finnish."""
+"""Lines of a Finnish invoice. The extraction rules do not support Finnish."""
 
 READ: dict[str, Any] = {
     "type": "invoice",
@@ -46,16 +46,16 @@ READ: dict[str, Any] = {
         {"description": "Mutteri M8", "quantity": "500", "unit_price": "0.36", "net_amount": "180.00"},
     ],
 }
-"""Correct model answer for the Finnish invoice."""
+"""The model's correct answer for the Finnish invoice."""
 
 
 def extraction_response(**changes: Any) -> Answer:
-    """Model answer for the Finnish invoice with changes. None removes a field."""
+    """Return the model's answer for the Finnish invoice with `changes`. None removes a field."""
     return Answer(json.dumps({name: value for name, value in (READ | changes).items() if value is not None}))
 
 
 def text_pdf(*pages: Sequence[str]) -> bytes:
-    """PDF with these lines on each page."""
+    """Return a PDF with one page per sequence of lines."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=10)
     for lines in pages:
@@ -66,7 +66,7 @@ def text_pdf(*pages: Sequence[str]) -> bytes:
 
 
 def scanned_pdf(count: int = 1) -> bytes:
-    """PDF of image-only pages."""
+    """Return a PDF with `count` pages that contain only an image."""
     pdf = FPDF(unit="pt", format="A4")
     for shade in range(count):
         pdf.add_page()
@@ -75,7 +75,7 @@ def scanned_pdf(count: int = 1) -> bytes:
 
 
 def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int = 1) -> bytes:
-    """Blank image file."""
+    """Return a blank image file."""
     file = io.BytesIO()
     more_images = [Image.new("L", size, 200) for _ in range(pages - 1)]
     Image.new("L", size, 255).save(
@@ -85,7 +85,7 @@ def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int =
 
 
 def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tiff_deflate") -> bytes:
-    """TIFF with one page per shade of gray."""
+    """Return a TIFF with one page per shade of gray."""
     first, *other_images = (Image.new("L", size, shade) for shade in shades)
     file = io.BytesIO()
     first.save(file, "TIFF", save_all=True, append_images=other_images, compression=compression)
@@ -93,12 +93,12 @@ def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tif
 
 
 def textract_responses(content: bytes, confidence: float = 99.0) -> list[Raw]:
-    """Textract answers for each page, with words at their printed positions."""
+    """Return Textract's response for each page, with words at their printed positions."""
     return [textract_response(source, confidence) for source in page.pages(content)]
 
 
 def textract_response(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
-    """Textract answer for a page rotated clockwise by `turns` quarter turns."""
+    """Return Textract's response for a page that is rotated clockwise by `turns` quarter turns."""
     blocks: list[dict[str, Any]] = [{"BlockType": "PAGE", "Id": "p"}]
     for number, word in enumerate(source.words):
         corners = [
@@ -129,13 +129,13 @@ def _rotate(x: float, y: float, turns: int) -> tuple[float, float]:
 
 
 def refusal(code: str, status: int = 400) -> Raw:
-    """Textract error response."""
+    """Return a Textract error response."""
     body = json.dumps({"__type": code, "Message": "Something."}).encode()
     return Raw(status, body, {"x-amzn-ErrorType": code})
 
 
 def bundle(parts: Iterable[bytes]) -> bytes:
-    """Merge several PDFs into one."""
+    """Return one PDF with the pages of all PDFs in `parts`."""
     from pypdf import PdfWriter
 
     writer, file = PdfWriter(), io.BytesIO()
@@ -146,7 +146,7 @@ def bundle(parts: Iterable[bytes]) -> bytes:
 
 
 def stamped_scan(words: int) -> bytes:
-    """Scanned page with a stamped line of text, such as a fax header."""
+    """Return a scanned page with a stamped line of text, such as a fax header."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=8)
     pdf.add_page()
@@ -156,7 +156,7 @@ def stamped_scan(words: int) -> bytes:
 
 
 def invoice_without_readable_amounts() -> bytes:
-    """Invoice whose amounts use a font without usable characters."""
+    """Return an invoice whose amounts are printed in a font without usable characters."""
     rows = (
         ("Nordwind GmbH, Hafenstr. 7, 20457 Hamburg", ""),
         ("RECHNUNG", ""),
@@ -176,9 +176,9 @@ def invoice_without_readable_amounts() -> bytes:
 
 
 def garble(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
-    """Map the character codes of each font to the letters that `change` returns.
+    """Map each font's character codes to the letters that `change` returns.
 
-    `only` limits this to fonts whose name contains it.
+    Only fonts whose name contains `only` are changed.
     """
     from pypdf import PdfWriter
     from pypdf.generic import DecodedStreamObject, NameObject

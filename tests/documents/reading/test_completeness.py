@@ -1,4 +1,4 @@
-"""Missing required fields and contradictory amounts are reported."""
+"""Missing required fields, uncertain fields and contradictory amounts are reported."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_contradictory_totals_and_lines_are_reported():
 
 
 @pytest.mark.parametrize("name", ["total_net", "total_tax"])
-def test_missing_amount_contradicts_nothing(name: str):
+def test_missing_amount_is_not_a_contradiction(name: str):
     assert completeness(**{name: None}).is_good
     assert completeness(line_items=[{"net_amount": "60.00"}, {"description": "free"}]).is_good
 

@@ -1,4 +1,4 @@
-"""Model values are found on the pages in every common notation."""
+"""Values from the model are found on the pages in every common notation."""
 
 import time
 
@@ -11,7 +11,7 @@ from counterfoil.documents.text.page import Page, Word
 
 
 def grounds(*texts: str) -> Grounding:
-    """Index pages of lines. Word widths are proportional to word lengths."""
+    """Index one page per text. Word widths are proportional to word lengths."""
     return Grounding([_page(text) for text in texts])
 
 
@@ -94,7 +94,7 @@ def test_date_is_found_in_seven_languages(text: str):
     assert grounds(f"Datum {text} Seite 1").date("2026-03-15") is None
 
 
-def test_ambiguous_date_matches_both_readings():
+def test_ambiguous_date_matches_both_interpretations():
     page = grounds("Date 01/02/2026")
     assert (page.date("2026-01-02"), page.date("2026-02-01"), page.date("2026-02-02")) == (1, 1, None)
 
@@ -193,7 +193,7 @@ def test_any_text_can_be_searched(text):
 )
 def test_hostile_page_is_searched_in_linear_time(text: str):
     short, long = (_seconds(text[: len(text) // parts]) for parts in (10, 1))
-    assert long < 40 * short + 0.5  # linear time would be ten times as long
+    assert long < 40 * short + 0.5  # the text is ten times as long, so linear time is a factor of ten
 
 
 def _seconds(text: str) -> float:

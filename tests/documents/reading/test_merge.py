@@ -1,4 +1,4 @@
-"""Merging rule and model results: certain values win, gaps are filled."""
+"""The model's values fill gaps in rule results, and replace only uncertain values."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_model_answer_is_used_without_rules():
     assert (merged.fields, merged.warnings) == ({"invoice_number": "1"}, ("A remark.",))
 
 
-def test_certain_rule_values_stay_and_gaps_are_filled():
+def test_certain_rule_values_remain_and_gaps_are_filled():
     rules = rule_reading(invoice_number="1", issuer={"name": "Nordwind"})
     merged = merge_fields(
         rules, model_reading(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"})

@@ -1,4 +1,4 @@
-"""Questions to the model, and validation of its answers."""
+"""Prompts contain the pages, and the model's answers are validated against the pages."""
 
 import json
 from typing import Any
@@ -22,22 +22,22 @@ def question_content(inquiry: LlmRequest) -> dict[str, Any]:
     return content
 
 
-def test_model_form_covers_every_field():
+def test_model_schema_covers_every_field():
     roles = {name for role in ROLES.values() for name in (role.number, role.date, role.seller, role.buyer)}
     fields = {name for kind, form_ in MODELS.items() if kind is not DocumentType.OTHER for name in form_.model_fields}
     assert fields - roles <= set(LlmExtraction.model_fields)
 
 
-def test_columns_stay_apart_in_the_question():
+def test_prompt_keeps_columns_apart():
     assert "Ruuvi M8x40   1 200   0,85   1 020,00" in question_content(question(PAGES, lines=True))["pages"][0]["text"]
 
 
-def test_same_pages_are_the_same_question():
+def test_same_pages_have_the_same_prompt():
     assert question(PAGES, lines=True) == question(page.pages(text_pdf(LASKU)), lines=True)
     assert question(PAGES, lines=True) != question(PAGES, lines=False)
 
 
-def test_long_document_shows_first_and_last_pages(monkeypatch: pytest.MonkeyPatch):
+def test_prompt_for_long_document_omits_middle_pages(monkeypatch: pytest.MonkeyPatch):
     pages = page.pages(text_pdf(*([f"Page {number} " + "x" * 90] for number in range(1, 10))))
     monkeypatch.setattr(model, "MAX_CHARACTERS", 350)
     content_ = question_content(question(pages, lines=True))
@@ -114,7 +114,7 @@ def test_tax_and_bank_ids_are_normalized_and_checked():
     assert grounded_result.evidence["recipient.vat_id"].confidence == 0.4
 
 
-def test_certain_units_become_codes():
+def test_known_units_become_codes():
     pages = page.pages(text_pdf([*LASKU, "kg kpl"]))
     lines = [READ["line_items"][0] | {"unit": "kg"}, READ["line_items"][1] | {"unit": "kpl"}]
     assert [line["unit"] for line in count(pages, line_items=lines).fields["line_items"]] == ["KGM", "kpl"]

@@ -1,4 +1,4 @@
-"""Textract answers become words with boxes; failures are classified."""
+"""Textract's responses become words with boxes, and failures are classified."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def test_packed_result_round_trips(recognized: OcrPage | None):
 
 
 @pytest.mark.parametrize("code", ["UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException"])
-def test_rejected_page_does_not_count_as_outage(code: str, textract_server: Server):
+def test_rejected_page_is_not_an_outage(code: str, textract_server: Server):
     guards = Guards()
     textract_server.add_steps(refusal(code))
     assert recognize(guards=guards) is None
@@ -92,7 +92,9 @@ def test_page_above_size_limit_is_not_sent(textract_server: Server):
         (Raw(200, b"{}"), ServiceUnavailableError),
     ],
 )
-def test_other_errors_and_invalid_answers_raise(response: Raw, error: type[Exception], textract_server: Server):
+def test_other_errors_and_invalid_responses_raise_errors(
+    response: Raw, error: type[Exception], textract_server: Server
+):
     textract_server.add_steps(response)
     with pytest.raises(error):
         recognize()
@@ -109,7 +111,7 @@ def test_throttling_or_outage_counts_as_unavailable(code: str, textract_server: 
     assert guards.calls == [("ocr:textract", "ServiceUnavailableError")]
 
 
-def test_call_without_time_left_is_not_sent(textract_server: Server):
+def test_request_is_not_sent_without_enough_time(textract_server: Server):
     with pytest.raises(CancelledError):
         recognize(time_left=lambda: ocr.MIN_SECONDS_LEFT - 0.1)
     assert textract_server.requests == []

@@ -1,4 +1,4 @@
-"""Child processes parse untrusted files within limits."""
+"""Child processes parse untrusted files within limits of time, memory and output."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def _fresh_children() -> Iterator[None]:
 
 
 def child() -> psutil.Process:
-    """The idle child process."""
+    """Return the only idle child process."""
     (idle,) = process._idle
     return psutil.Process(idle._process.pid)
 
@@ -58,7 +58,7 @@ def child() -> psutil.Process:
         invoice_without_readable_amounts(),
     ],
 )
-def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
+def test_child_parses_like_its_parent(content: bytes) -> None:
     read = parsers.read(content)
 
     expected = pages(content)
@@ -79,7 +79,9 @@ def test_child_applies_the_rules_like_its_parent() -> None:
 
 
 @pytest.mark.parametrize("rules", [parsers.split_pages, parsers.read_pages])
-def test_slow_text_is_rejected(rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_beyond_the_time_limit_is_rejected(
+    rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = tuple(Word("1,00", 4.0 * (number % 100), number // 100, 3.0, number // 100 + 0.9) for number in range(9000))
     monkeypatch.setattr(parsers, "READ_LIMITS", Limits(cpu_seconds=1, seconds=900, answer_bytes=1000))
 
@@ -104,7 +106,7 @@ def test_child_is_reused() -> None:
     assert child().pid == first
 
 
-def test_threads_use_their_own_children() -> None:
+def test_threads_use_separate_children() -> None:
     files = [text_pdf([*LASKU, f"{number}"]) for number in range(12)]
 
     with ThreadPoolExecutor(4) as threads:
@@ -134,7 +136,7 @@ def test_child_has_limits_and_a_minimal_environment(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "limits", [Limits(cpu_seconds=1, seconds=900, answer_bytes=1), Limits(cpu_seconds=900, seconds=1, answer_bytes=1)]
 )
-def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
+def test_endless_file_is_rejected_and_next_is_parsed(limits: Limits) -> None:
     with pytest.raises(InvalidDocumentError, match="takes longer than 1 seconds"):
         list(run("render", ENDLESS, PAGE, limits))
 
@@ -142,13 +144,13 @@ def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
     assert parsers.read(text_pdf(LASKU)).pages == pages(text_pdf(LASKU))
 
 
-def test_rejection_keeps_its_code() -> None:
+def test_rejection_keeps_its_error_code() -> None:
     with pytest.raises(InvalidDocumentError, match="truncated") as rejection:
         parsers.read(pdf(text="Rechnung")[:-20])
     assert rejection.value.code == "truncated_pdf"
 
 
-def test_answer_larger_than_its_limit_is_rejected() -> None:
+def test_output_beyond_the_size_limit_is_rejected() -> None:
     with pytest.raises(InvalidDocumentError, match="too large"):
         list(run("render", text_pdf(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
 
@@ -203,7 +205,7 @@ def test_canceled_call_ends_its_child() -> None:
     assert process._idle == []
 
 
-def test_abandoned_answer_ends_its_child() -> None:
+def test_closing_unfinished_output_ends_the_child() -> None:
     parts = parsers.extract_pages(text_pdf(LASKU, LASKU), [(1, 1), (2, 2)])
     assert next(parts).startswith(b"%PDF")
     parts.close()  # type: ignore[attr-defined]
@@ -232,7 +234,7 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
 
 
 def _kill_next_children(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Kill the children of the next calls with a signal."""
+    """Kill the child of each of the next `times` calls with signal `number`."""
     write: Any = process._Child._write
     remaining_calls = [times]
 

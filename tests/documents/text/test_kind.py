@@ -1,4 +1,4 @@
-"""Dates, VAT ids, IBANs and document numbers are read if they have one meaning."""
+"""Dates, VAT ids, IBANs and document numbers are read if they are unambiguous."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_unambiguous_date_decides_the_date_order():
     assert kind.parse_date("04/03/2025", kind.date_order(["04/03/2025", "03/28/2025"])) == "2025-04-03"
 
 
-def test_contradictory_dates_leave_the_order_open():
+def test_contradictory_dates_leave_the_order_unknown():
     assert kind.date_order(["13/03/2025", "03/13/2025"]) is None
 
 
@@ -60,11 +60,11 @@ def test_contradictory_dates_leave_the_order_open():
         ["Invoice 17", "Date", "Amount", "VAT number GB123456789"],
     ],
 )
-def test_european_documents_put_the_day_first(texts: list[str]):
+def test_european_document_has_the_day_first(texts: list[str]):
     assert kind.date_order(texts) == "day first"
 
 
-def test_english_without_a_country_leaves_the_order_open():
+def test_english_without_country_leaves_the_order_unknown():
     assert kind.date_order(["Invoice 17", "Date", "Amount", "Quantity"]) is None
 
 
@@ -101,13 +101,13 @@ def test_other_text_is_not_a_vat_id(text: str):
     assert kind.vat_id(text) is None
 
 
-def test_iban_is_read_up_to_its_end():
+def test_iban_is_separated_from_the_following_text():
     text = "DE08 7009 0100 1234 5678 90 BIC GENODEF1M04"
     assert kind.iban(text) == ("DE08700901001234567890", CHECKED_CONFIDENCE)
     assert kind.find_ibans(f"Konto {text}") == ["DE08700901001234567890"]
 
 
-def test_invalid_iban_counts_only_beside_a_label():
+def test_invalid_iban_is_accepted_only_beside_a_label():
     assert kind.iban("DE12 1234 4321 9876 00") == ("DE1212344321987600", LABELED_CONFIDENCE)
     assert kind.find_ibans("Konto DE12 1234 4321 9876 00") == []
 
@@ -125,14 +125,14 @@ def test_masked_account_is_rejected():
         ("4711, 4712", "4711", ", 4712"),
     ],
 )
-def test_document_number_contains_a_digit(text: str, number: str, tail: str):
+def test_document_number_is_split_from_following_text(text: str, number: str, tail: str):
     assert kind.split_reference(text) == (number, tail)
 
 
 @pytest.mark.parametrize("text", ["auf Anfrage", "", "vom 01.03.2013", "x" * 50 + "1"])
-def test_words_and_long_strings_are_not_references(text: str):
+def test_words_and_long_strings_are_not_document_numbers(text: str):
     assert kind.split_reference(text) is None
 
 
-def test_e_mail_addresses_are_found():
+def test_email_addresses_are_found():
     assert kind.emails("E-Mail : max@muster.de, oder info@muster.de.") == ["max@muster.de", "info@muster.de"]

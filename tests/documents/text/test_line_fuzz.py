@@ -1,4 +1,4 @@
-"""Line items are read quickly from arbitrary pages."""
+"""Line items are extracted quickly from arbitrary pages."""
 
 import time
 from decimal import Decimal
@@ -23,7 +23,7 @@ _WORDS = st.one_of(
     st.text(min_size=1, max_size=8),
 )
 _PAGES = 20
-_SECONDS_PER_PAGE = 0.5  # an idle machine takes a tenth of that
+_SECONDS_PER_PAGE = 0.5  # ten times the duration on an idle machine
 _POSITIONS = st.floats(min_value=-50, max_value=900, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Page text: words and lines as displayed, and detection of garbled text."""
+"""Words and lines have the order and positions of the displayed page, and garbled text is detected."""
 
 import io
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_adjacent_columns_are_separate_words():
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_sideways_text_is_turned_upright(angle: int):
+def test_sideways_text_is_read_upright(angle: int):
     def draw(document: FPDF) -> None:
         with document.rotation(angle, 100, 100):
             document.text(100, 100, "Invoice 17")
@@ -187,7 +187,7 @@ def _read(content: bytes) -> Page:
     [
         pytest.param(lambda code: 0xE000 + code, id="private use"),
         pytest.param(lambda _: 0xFFFD, id="unknown"),
-        pytest.param(lambda _: 0, id="null characters"),
+        pytest.param(lambda _: 0, id="null character"),
         pytest.param(lambda code: code - 29 if code > 61 else code + 29, id="shifted by 29"),
         pytest.param(lambda code: code + 3, id="shifted by 3"),
         pytest.param(lambda code: 0x21 + code % 15, id="punctuation"),

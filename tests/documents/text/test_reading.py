@@ -1,4 +1,4 @@
-"""Rule-based reading of type, parties, references and totals."""
+"""Rules extract type, parties, references and totals from page text."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def fields(drawing: str) -> dict[str, Any]:
     return {name: value for name, value in read(drawing).fields.items() if name != "line_items"}
 
 
-def test_complete_letter_is_read():
+def test_all_fields_of_a_letter_are_extracted():
     assert fields(LETTER) == {
         "invoice_number": "R003946",
         "invoice_date": "2025-03-03",
@@ -192,7 +192,7 @@ def test_every_field_has_its_evidence():
     ],
     ids=["da", "es", "it", "nl", "fr", "en", "de"],
 )  # fmt: skip
-def test_every_type_is_read_in_every_language(drawing: str, kind: DocumentType, expected: dict[str, Any]):
+def test_every_type_is_recognized_in_every_language(drawing: str, kind: DocumentType, expected: dict[str, Any]):
     reading_ = read(drawing)
     assert reading_.type is kind
     assert {name: value for name, value in reading_.fields.items() if name != "line_items"} == expected
@@ -234,7 +234,7 @@ def test_invoice_number_is_found(line: str, number: str):
         "Rechnung R003946 und Lieferschein 80003458",
     ],
 )
-def test_mention_of_a_document_is_not_its_number(line: str):
+def test_referenced_document_number_is_not_the_own_number(line: str):
     assert reading.read([draw_page(f"Wiesenbrück GmbH\n\n{line}")]) is None
 
 
@@ -277,7 +277,7 @@ def test_discount_deadline_is_not_the_due_date():
     assert fields(drawing)["payment_due_date"] == "2018-11-20"
 
 
-def test_consistent_amounts_beat_labeled_ones():
+def test_consistent_amounts_outrank_labeled_amounts():
     drawing = """
     Rechnung 17
 
@@ -352,7 +352,7 @@ def test_bilingual_document_is_read():
     assert data["recipient"]["name"] == "Kunden AG Mitte"
 
 
-def test_sum_is_net_if_the_tax_confirms_it():
+def test_total_is_net_if_the_tax_confirms_it():
     drawing = "Rechnung 17\n\nSumme         100,00 €\nMwSt. 19 %     19,00 €\nGesamtbetrag  119,00 €"
     assert fields(drawing)["total_net"] == "100.00"
     assert "total_net" not in fields(drawing.replace("19,00 €\nG", "18,00 €\nG"))
@@ -391,6 +391,6 @@ def test_unassignable_vat_ids_are_omitted():
     assert "vat_id" not in fields(drawing)["issuer"]
 
 
-def test_pages_without_a_number_are_not_read():
+def test_pages_without_a_number_yield_nothing():
     assert reading.read([draw_page("Guten Tag")]) is None
     assert reading.read([]) is None

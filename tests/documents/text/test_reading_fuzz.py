@@ -1,4 +1,4 @@
-"""Reading arbitrary pages ends quickly and yields valid structured data."""
+"""Extraction from arbitrary pages is quick and yields valid structured data."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Generated documents of every type in five languages are read correctly."""
+"""Data is extracted correctly from generated documents of every type, in five languages."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -28,7 +28,7 @@ from tools.sample_generator.trading import (
 )
 
 _COUNTRIES = ["DE", "FR", "IT", "NL", "GB"]
-_DAY = date(2025, 4, 8)  # ambiguous: April 8 or August 4
+_DAY = date(2025, 4, 8)  # ambiguous in numbers: April 8 or August 4
 
 
 def _documents(country: str) -> Iterator[Document]:
@@ -51,7 +51,7 @@ def _documents(country: str) -> Iterator[Document]:
 
 @pytest.mark.parametrize("country", _COUNTRIES)
 @pytest.mark.parametrize("number", range(6), ids=["order", "confirmation", "delivery", "receipt", "invoice", "credit"])
-def test_generated_document_is_read_correctly(country: str, number: int):
+def test_generated_document_is_extracted_correctly(country: str, number: int):
     document = list(_documents(country))[number]
     expected = document.structured_data
     reading_ = reading.read(pages(write_page(document)))

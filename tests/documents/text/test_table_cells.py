@@ -1,4 +1,4 @@
-"""Table variants: notes without prices, credits, centered amounts, codes."""
+"""Line items are extracted from unusual tables, such as tables without prices."""
 
 from decimal import Decimal
 
@@ -82,7 +82,7 @@ Pos   Bezeichnung                Menge     Preis      Betrag
     assert (lines[0]["quantity"], lines[0]["net_amount"]) == ("-2", "-400.00")
 
 
-def test_amounts_may_be_vertically_centered():
+def test_vertically_centered_amounts_are_read():
     lines = fields("""
 Nr.   Beschreibung                    Menge     Einzelpreis     Gesamtpreis
 
@@ -101,7 +101,7 @@ Nr.   Beschreibung                    Menge     Einzelpreis     Gesamtpreis
     ]
 
 
-def test_numbers_may_follow_below_the_description():
+def test_numbers_below_the_description_are_read():
     lines = fields("""
 Pos   Artikel / Bezeichnung
                          Menge      Preis     Betrag
@@ -117,7 +117,7 @@ Pos   Artikel / Bezeichnung
     ]
 
 
-def test_cell_may_contain_several_article_numbers():
+def test_several_article_numbers_in_a_cell_are_read():
     lines = fields("""
 Pos   Art-Nr-Kunde     Beschreibung             Preis     Menge     Betrag
       Art-Nr-Lief.
@@ -133,7 +133,7 @@ Pos   Art-Nr-Kunde     Beschreibung             Preis     Menge     Betrag
     ]
 
 
-def test_order_reference_of_a_line_is_read():
+def test_order_reference_of_a_line_item_is_read():
     first, second = fields("""
 Pos   Bezeichnung                 Menge     Preis      Betrag
 1     Tisch                           2    200,00      400,00
@@ -155,7 +155,7 @@ Pos  Our item no.  Your item no.  Description        Delivery   Qty  Unit   Pric
     assert (line["article_number"], line["buyer_article_number"]) == ("S-100", "C-900")
 
 
-def test_article_column_becomes_the_description():
+def test_article_column_without_numbers_is_the_description():
     lines = fields("""
 Menge    Artikel                               Preis       Summe
 2 x      Pizza Margherita                       8,50       17,00
@@ -179,7 +179,7 @@ Pos   Bezeichnung                 Menge     Preis      Betrag
     assert line["description"] == "Tisch, Eiche"
 
 
-def test_ambiguous_heading_is_resolved_by_numbers():
+def test_numbers_resolve_an_ambiguous_heading():
     lines = fields("""
 Amount     Product                       VAT      Price       Total
 1.00       Design of a sample             7%     160.00      160.00
@@ -198,7 +198,7 @@ Amount     Product                       VAT      Price       Total
     ],
     ids=["one rate", "unique assignment of rates", "ambiguous assignment of rates"],
 )
-def test_line_tax_rates_follow_from_document_taxes(taxes: str, rates: list[str | None]):
+def test_line_tax_rates_are_inferred_from_document_taxes(taxes: str, rates: list[str | None]):
     book = "21.00" if "21.00" in taxes else "20.00"
     pen = "4.00" if book == "21.00" else "5.00"
     lines = fields(f"""
@@ -213,7 +213,7 @@ Net total                                        45.00
     assert [line.get("tax_rate") for line in lines] == rates
 
 
-def test_bare_quantity_means_pieces_beside_other_units():
+def test_quantity_without_unit_beside_units_means_pieces():
     with_units = fields("""
 Pos   Bezeichnung              Menge         Preis      Betrag
 1     Kabel                     10 m          2,00       20,00
@@ -236,6 +236,6 @@ def test_repeated_and_reversed_words_are_tolerated():
     assert all(isinstance(item, LineItem) for item in read_lines([reversed_page]).items)
 
 
-def test_no_pages_and_empty_pages_have_no_lines():
+def test_pages_without_text_yield_no_line_items():
     assert read_lines([]).items == ()
     assert read_lines([draw_page("")]).items == ()

@@ -1,4 +1,4 @@
-"""Table headings on one line or several."""
+"""Table headings are recognized on one line or several lines."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _kinds(drawing: str) -> list[list[Kind]]:
     return [[name[0] for name in column.names] for column in next(record.readings()).columns]
 
 
-def test_heading_may_span_two_lines():
+def test_heading_on_two_lines_is_read():
     kinds = _kinds("""
      Unsere   Ihre                       Menge  Meng.-    Preis/
 Pos  Art.Nr.  Art.Nr.  Bezeichnung              einheit  Einheit   Betrag
@@ -33,7 +33,7 @@ Pos  Art.Nr.  Art.Nr.  Bezeichnung              einheit  Einheit   Betrag
     ]
 
 
-def test_column_may_have_several_names():
+def test_column_with_several_headings_is_read():
     kinds = _kinds("""
 Pos   Art-Nr-Kunde   Beschreibung   Nettopreis   Menge   Positions
       Art-Nr-Lief.                                       betrag
@@ -45,7 +45,7 @@ Pos   Art-Nr-Kunde   Beschreibung   Nettopreis   Menge   Positions
     assert kinds[-1] == [Kind.NET]
 
 
-def test_column_may_combine_article_and_description():
+def test_combined_article_and_description_column_is_read():
     assert _kinds("Position Material/Beschreibung     Menge     Preis    Betrag")[1] == [
         Kind.ARTICLE,
         Kind.DESCRIPTION,
@@ -71,7 +71,7 @@ def test_text_with_heading_words_is_not_a_heading(text: str):
     assert [candidates for candidates in _headings(text) if candidates.is_of_goods] == []
 
 
-def test_each_column_kind_occurs_once():
+def test_each_column_kind_is_assigned_once():
     (record,) = _headings("Description   Quantity   Unit price   Price   Total   Amount")
 
     for reading in record.readings():

@@ -1,4 +1,4 @@
-"""The whole document determines its number format, never a single number."""
+"""The number format is determined from the whole document, and numbers are parsed in this format."""
 
 from decimal import Decimal
 
@@ -62,7 +62,7 @@ def test_numbers_are_read_with_signs_and_currencies(text: str, number: str):
 @pytest.mark.parametrize(
     "text", ["12.50", "1.23.456", "01.02.2025", "4711:", "A5", "12x", "1,2,3", "\u0663\u0664", "9" * 16]
 )
-def test_other_words_are_not_numbers(text: str):
+def test_other_text_is_not_a_number(text: str):
     assert parse_number(text, NumberFormat(",", blanks_group=False)) is None
 
 
@@ -78,30 +78,30 @@ def _read(text: str) -> list[tuple[str, Decimal | None]]:
     return [(token.text, token.value) for token in read_tokens(page.lines()[0].words, number_format(page.words))]
 
 
-def test_blanks_may_group_digits():
+def test_spaces_can_group_digits():
     assert _read("1 234 567,50") == [("1 234 567,50", Decimal("1234567.50"))]
 
 
-def test_blanks_do_not_group_if_dots_do():
+def test_spaces_do_not_group_digits_if_dots_do():
     assert [text for text, _ in _read("12 345 1.234,56")] == ["12", "345", "1.234,56"]
 
 
-def test_columns_are_not_digit_groups():
+def test_numbers_in_separate_columns_are_not_joined():
     assert [text for text, _ in _read("1   234   5,60")] == ["1", "234", "5,60"]
 
 
-def test_separate_percent_sign_and_currency_are_handled():
+def test_percent_sign_and_currency_after_space_are_read():
     page = draw_page("19 %   12,50 EUR")
     result = read_tokens(page.lines()[0].words, number_format(page.words))
 
     assert [(token.text, token.is_percent) for token in result] == [("19 %", True), ("12,50", False)]
 
 
-def test_language_overrides_long_article_numbers():
+def test_language_outranks_long_article_numbers():
     form = _format("Pakbon voor uw bestelling van 49037.58 62148.05 aantal 1.700")
 
     assert (form.mark, form.by_language) == (",", True)
 
 
-def test_long_fraction_decides_without_other_evidence():
+def test_long_fraction_decides_the_mark_without_other_evidence():
     assert _format("15387,08").mark == ","

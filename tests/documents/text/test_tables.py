@@ -1,4 +1,4 @@
-"""Line items are read from tables by headings, columns and totals."""
+"""Line items are extracted from tables with the help of headings, columns and totals."""
 
 from decimal import Decimal
 
@@ -43,7 +43,7 @@ def test_line_fields_follow_the_headings():
     assert (third["unit"], third["unit_price"]) == ("KGM", "3.50")
 
 
-def test_fields_have_evidence_and_lines_a_box():
+def test_line_item_has_evidence_and_a_box():
     first = read_lines([draw_page(GERMAN)]).items[0]
 
     assert first.evidence.keys() == first.fields.keys()
@@ -51,10 +51,10 @@ def test_fields_have_evidence_and_lines_a_box():
     assert first.page == 1
     left, top, right, bottom = first.box
     assert (left, right) == (0.0, 84 * 6.0)
-    assert bottom - top == 23.0  # two rows
+    assert bottom - top == 23.0  # height of two text lines
 
 
-def test_stated_total_proves_the_lines():
+def test_matching_total_proves_the_line_items():
     lines = read_lines([draw_page(GERMAN)])
 
     assert lines.is_proven
@@ -62,14 +62,14 @@ def test_stated_total_proves_the_lines():
     assert min(item.evidence["net_amount"].confidence for item in lines.items) > 0.95
 
 
-def test_lines_without_matching_total_are_unproven():
+def test_line_items_without_matching_total_are_unproven():
     lines = read_lines([draw_page(GERMAN.replace("114,50", "119,50"))])
 
     assert not lines.is_proven
     assert lines.net == Decimal("114.50")
 
 
-def test_contradictory_line_has_low_confidence():
+def test_contradictory_line_item_has_low_confidence():
     lines = read_lines([draw_page(GERMAN.replace("   60,00", "   66,00"))])
 
     confidence = [item.evidence["net_amount"].confidence for item in lines.items]
@@ -160,7 +160,7 @@ Firma Muster GmbH, Hauptstr. 1, 12345 Berlin
     assert lines.is_proven
 
 
-def test_line_continues_on_next_page_without_heading():
+def test_table_continues_on_next_page_without_heading():
     first = f"""
 {_HEADING}1    A-1       Erstes Teil                 10 Stk     10,00       100,00
 2    A-2       Zweites Teil                20 Stk      5,00       100,00
@@ -259,7 +259,7 @@ Pos   Description                Qty       Price      Disc %     Amount
     assert second.evidence["unit"].source == "other lines"
 
 
-def test_price_may_be_per_hundred():
+def test_price_basis_of_a_hundred_is_read():
     by_words, by_column = (
         fields("""
 Pos  Bezeichnung            Menge        Preis         Betrag
@@ -279,7 +279,7 @@ Pos  Description                Quantity   Unit   Price    per    Net amount
     assert [line["price_basis_quantity"] for line in by_column] == ["100", "1000"]
 
 
-def test_multiplying_numbers_form_a_table_without_heading():
+def test_consistent_rows_form_a_table_without_heading():
     lines = fields("""
 4711   Vite M8                     100     0,12     12,00
 4712   Dado M8                     250     0,04     10,00
@@ -297,7 +297,7 @@ def test_multiplying_numbers_form_a_table_without_heading():
     assert len(lines) == 3
 
 
-def test_amounts_adding_up_are_lines_without_heading():
+def test_amounts_matching_the_total_need_no_heading():
     lines = read_lines(
         [
             draw_page("""
@@ -369,7 +369,7 @@ def test_language_decides_the_format_of_quantities():
     assert [item.evidence["quantity"].confidence < 0.7 for item in lines.items] == [True, False]
 
 
-def test_dot_is_ambiguous_in_switzerland_and_english():
+def test_dot_is_ambiguous_in_swiss_and_english_documents():
     for words in ("Lieferschein für die Bestellung, Zürich, Schweiz", "Delivery note for the order of the year"):
         drawing = _WHOLE_QUANTITIES.format(words=words, name="Description", quantity="Qty")
 

@@ -1,4 +1,4 @@
-"""Total arithmetic allows for rounding, and unreadable amounts are reported."""
+"""Checks of totals allow for rounding, and unreadable amounts are reported."""
 
 from decimal import Decimal
 
@@ -22,7 +22,7 @@ from tests.documents.reading.samples import LASKU, invoice_without_readable_amou
     ("quantity", "price", "net"),
     [("3", "3.33", "10.00"), ("1", "41.1765", "41.18"), ("10000", "0.0205", "205.00"), ("30", "10", "300")],
 )
-def test_price_may_be_printed_rounded(quantity: str, price: str, net: str):
+def test_rounded_price_agrees(quantity: str, price: str, net: str):
     assert line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
 
 
@@ -47,13 +47,13 @@ def test_sum_is_exact_except_for_sub_cent_amounts():
     assert sum_agrees([Decimal("0.104"), Decimal("0.20")], Decimal("0.30"))
 
 
-def test_tax_may_be_rounded_once_or_per_line():
+def test_tax_rounded_once_or_per_line_agrees():
     assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.01"))
     assert not tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"))
     assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"), parts=5)
 
 
-def test_net_plus_tax_equals_gross_exactly():
+def test_gross_must_equal_net_plus_tax():
     assert gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal(119))
     assert not gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal("119.01"))
 
@@ -96,6 +96,6 @@ def test_readable_amounts_give_no_warning() -> None:
     assert totals.unreadable_warning(pages(text_pdf(LASKU)), {}) is None
 
 
-def test_symbols_beside_text_are_not_amounts() -> None:
+def test_symbols_in_unreadable_fonts_are_not_amounts() -> None:
     total, bullet = Word("Gesamtbetrag", 50, 10, 120, 20), Word("\ufffd", 300, 10, 310, 20)
     assert totals.unreadable_warning([Page(595, 842, (total,), 1, (bullet,))], {}) is None

@@ -1,4 +1,4 @@
-"""Test pages drawn as monospaced text."""
+"""Draw test pages as monospaced text."""
 
 from counterfoil.documents.text.page import Page, Word
 
@@ -9,7 +9,7 @@ _TOP = 60.0
 
 
 def draw_page(text: str, *, top: float = _TOP) -> Page:
-    """Return a page with each word at its position in the drawing."""
+    """Return a page whose words have the positions that they have in `text`."""
     words = []
     for number, line in enumerate(text.strip("\n").split("\n")):
         y = top + number * _LINE_PITCH

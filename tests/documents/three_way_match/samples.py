@@ -1,4 +1,4 @@
-"""Builders of a small case: an order and its delivery, receipt and invoice, which agree by default."""
+"""Build a small case: an order with its delivery, receipt and invoice, which agree by default."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _PRICED = {"purchase_order", "order_confirmation", "invoice", "credit_note", "co
 
 
 def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
-    """Return a line item; its amount follows from quantity, price and price basis."""
+    """Return a line item. Its net amount is computed from quantity, price and price basis."""
     item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
         net = float(quantity) * float(price) / float(fields.get("price_basis_quantity", "1"))
@@ -43,9 +43,9 @@ def make_document(
     received: int | None = None,
     **data: Any,
 ) -> Document:
-    """Return a document; `day` counts from the start of the case.
+    """Return a document. `day` and `received` count days from the start of the case.
 
-    Its id follows from type and number.
+    The id is derived from type and number. `data` overrides fields.
     """
     own, date, seller = _FIELDS[kind]
     at = START + timedelta(days=day if received is None else received)
@@ -71,7 +71,7 @@ def _number(item: dict[str, str]) -> float:
 
 
 def duplicate_of(document: Document) -> Document:
-    """Return the same document, received again."""
+    """Return the same document with another id, as if it was received again."""
     return replace(document, id=UUID(int=document.id.int ^ 1))
 
 
@@ -107,7 +107,7 @@ _LINKED = [
 
 
 def links(documents: Sequence[Document]) -> list[tuple[UUID, UUID]]:
-    """Return the links that matching would make; receipts link only to orders."""
+    """Return the links that matching would create. Goods receipts are linked only to orders."""
     pairs = combinations(documents, 2)
     return [(a.id, b.id) for a, b in pairs if {a.type.value, b.type.value} in _LINKED]
 

@@ -1,4 +1,4 @@
-"""Weights of line item pairs, and detection of equal documents."""
+"""Line items are paired by weights, and repeated documents are detected."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -25,22 +25,22 @@ def test_equal_amount_adds_to_an_equal_quantity() -> None:
     assert weight(quantity=Decimal(9)) == weight(quantity=Decimal(9), net=Decimal("41.99"))
 
 
-def test_article_number_typo_weighs_more_than_another_number() -> None:
+def test_article_number_typo_outweighs_another_number() -> None:
     assert BILLED.article is not None
     assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
 
 
 @pytest.mark.parametrize(("second", "is_near"), [("schroube", True), ("dichtung", False)])
-def test_words_agree_if_nearly_equal(second: str, is_near: bool) -> None:
+def test_nearly_equal_words_agree(second: str, is_near: bool) -> None:
     assert (text_similarity("schraube", second) > 0) == is_near
 
 
-def test_same_delivery_note_has_the_same_day() -> None:
+def test_repeated_delivery_note_has_the_same_date() -> None:
     assert _is_repeated(delivery("L1", 5), delivery("L1", 5, received=9))
     assert not _is_repeated(delivery("L1", 5), delivery("L1", 6))
 
 
-def test_raised_limit_never_falls() -> None:
+def test_raising_a_limit_never_lowers_it() -> None:
     limits = Limits(upper_absolute=Decimal(1), upper_percent=Decimal(5))
 
     assert _raise_limit(limits, "more", "percent", Decimal(2)).upper_percent == 5

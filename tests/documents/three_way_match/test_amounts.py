@@ -34,7 +34,7 @@ def test_missing_discount_is_a_price_difference():
 @pytest.mark.parametrize(
     "billed_order", [line(price="3.78"), line(net_amount="37.80"), line(price="3.78", quantity="5", net_amount="18.90")]
 )
-def test_discount_may_be_in_price_or_amount(billed_order: dict[str, str]):
+def test_discount_in_price_or_amount_is_equivalent(billed_order: dict[str, str]):
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
     assert codes(result(discounted, delivery(), invoice(lines=[billed_order, TWO[1]]))) == []
 
@@ -82,10 +82,10 @@ def test_wrong_tax_total_is_a_tax_difference():
     ("tax", "rates"),
     [
         ("19.86", ("19", "19")),
-        ("19.85", ("19", "19")),  # rounded line by line
+        ("19.85", ("19", "19")),  # rounded per line item
         ("14.82", ("7", "19")),
         ("0.00", ("0", "0")),  # reverse charge
-        ("7.32", ("19", "")),  # the other rate is unknown
+        ("7.32", ("19", "")),  # the other line item has no tax rate
     ],
 )
 def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
@@ -99,8 +99,8 @@ def test_tax_is_not_checked_with_wrong_net_total():
 
 
 @pytest.mark.parametrize(("tax", "differs"), [("1.90", False), ("1.89", True)])
-def test_tax_may_differ_by_rounding_of_each_amount(tax: str, differs: bool):
-    lines = [line(quantity="1", price="10.05", tax_rate="19")]  # 1.9095
+def test_tax_difference_within_rounding_is_accepted(tax: str, differs: bool):
+    lines = [line(quantity="1", price="10.05", tax_rate="19")]  # exact tax: 1.9095
     invoice_ = invoice(lines=lines, total_tax=tax, total_gross=str(Decimal("10.05") + Decimal(tax)))
     match_result = result(order(lines=lines), delivery(lines=lines), invoice_)
     assert [variance.code.value for variance in match_result.variances] == ["tax_mismatch"] * differs

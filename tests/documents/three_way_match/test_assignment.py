@@ -1,4 +1,4 @@
-"""The assignment is optimal and does not depend on the order of its input."""
+"""The assignment is optimal, and does not depend on the order of pairs."""
 
 from itertools import permutations
 
@@ -15,7 +15,7 @@ def worth(pairs: Pairs, chosen: dict[int, int]) -> float:
 
 
 def best(pairs: Pairs) -> float:
-    """Return the largest total of all assignments, by brute force."""
+    """Return the largest total weight of any assignment, found by brute force."""
     return max(
         sum(max(0.0, pairs.get((row, column), 0.0)) for row, column in enumerate(columns))
         for columns in permutations(range(5))
@@ -30,7 +30,7 @@ def test_assignment_is_optimal(pairs: Pairs):
 
 
 @given(weights)
-def test_worthless_pairs_are_not_assigned(pairs: Pairs):
+def test_pairs_without_positive_weight_are_not_assigned(pairs: Pairs):
     assert all(pairs[pair] > 0 for pair in assign(pairs).items())
 
 
@@ -48,4 +48,4 @@ def test_better_total_overrides_the_best_pair():
 def test_hundreds_of_competing_rows_are_assigned():
     pairs = {(row, column): float(1 + (row * column) % 7) for row in range(400) for column in range(20)}
     chosen = assign(pairs)
-    assert (len(chosen), worth(pairs, chosen)) == (20, 7.0 * 17 + 1.0 * 3)  # three columns are multiples of seven
+    assert (len(chosen), worth(pairs, chosen)) == (20, 7.0 * 17 + 1.0 * 3)  # columns 0, 7 and 14 only have weight 1

@@ -35,9 +35,9 @@ def test_arrived_delivery_completes_the_match():
     [
         ([delivery(lines=SIX)], ["L1"]),
         ([delivery(lines=SIX)], []),
-        ([delivery(lines=SIX)], ["LI"]),  # L1, misread
-        ([delivery("L9", lines=SIX)], ["L1"]),  # a damaged number
-        ([receipt(lines=SIX, delivery_note_reference="L1")], ["L1"]),  # the receipt stands for L1
+        ([delivery(lines=SIX)], ["LI"]),  # L1 misread by OCR
+        ([delivery("L9", lines=SIX)], ["L1"]),  # the delivery note has a damaged number
+        ([receipt(lines=SIX, delivery_note_reference="L1")], ["L1"]),  # the receipt references L1, which is missing
         ([receipt(lines=SIX)], ["L1"]),
     ],
 )
@@ -49,7 +49,7 @@ def test_short_delivery_without_missing_note_is_exception(other_orders: list[Doc
     )
 
 
-def test_missing_delivery_does_not_excuse_billing_beyond_order():
+def test_billing_beyond_order_is_exception_despite_missing_delivery():
     result_ = match_deliveries(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
     assert codes(result_) == ["billed_beyond_order", "over_billed_quantity", "under_delivered"]
     assert result_.outcome is ThreeWayMatchStatus.EXCEPTION

@@ -1,4 +1,4 @@
-"""Freight, surcharges, discounts and down payments need no order, only a warning."""
+"""Freight, surcharges, discounts and down payments need no order, and only cause a warning."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.documents.three_way_match.samples import TWO, codes, delivery, invoic
 
 
 def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:
-    """Return a line item as in EN 16931, with a unit."""
+    """Return a charge as a line item with a unit, as EN 16931 requires."""
     net = f"{float(quantity) * float(amount):.2f}"
     line = {"position": "3", "description": description, "quantity": quantity, "unit": "C62"}
     return {**line, "unit_price": amount, "net_amount": net}
@@ -80,11 +80,11 @@ def test_down_payment_and_final_invoice_agree(description: str):
         "",
     ],
 )
-def test_goods_with_charge_like_names_are_goods(goods_lines: str):
+def test_goods_named_like_charges_are_goods(goods_lines: str):
     assert not is_charge(words(goods_lines))
 
 
-def test_french_doors_are_not_spanish_carriage():
+def test_french_doors_are_not_a_spanish_charge():
     """`Portes` means carriage in Spanish and doors in French."""
     match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
     assert (codes(match_result), match_result.outcome) == (["billed_beyond_order"], ThreeWayMatchStatus.EXCEPTION)

@@ -9,32 +9,32 @@ from counterfoil.documents.three_way_match import Document, ThreeWayMatchStatus
 from tests.documents.three_way_match.samples import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
-"""10 pieces billed at 8.40, ordered at 4.20."""
+"""An invoice for 10 pieces at 8.40, which were ordered at 4.20."""
 
 
 def credit_note(**fields: Any) -> Document:
     return credit(invoice_reference="R-100", **fields)
 
 
-def test_lower_price_credit_returns_no_goods():
-    """Two surplus pieces are billed, and 30 cents per piece are credited."""
+def test_price_credit_does_not_reduce_the_billed_quantity():
+    """Two pieces too many are billed, and 30 cents per piece are credited."""
     invoice_ = invoice(lines=[line(quantity="12"), TWO[1]])
     match_result = result(order(), delivery(), invoice_, credit_note(lines=[line(price="0.30")]))
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
-def test_returned_goods_do_not_lower_the_price():
+def test_credit_for_returned_goods_settles_no_price_difference():
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="5", price="8.40")]))
     assert codes(match_result) == ["price_mismatch"]
 
 
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
-def test_price_credit_settles_as_amount_or_with_goods(credited: dict[str, str]):
+def test_price_credit_as_amount_or_quantity_settles_difference(credited: dict[str, str]):
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[credited]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_one_credit_does_not_settle_two_prices():
+def test_one_credit_settles_only_one_price_difference():
     half = [line(quantity="5", price="8.40"), TWO[1]]
     invoices = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
     once = credit_note(lines=[line(quantity="5", price="4.20")])
@@ -44,7 +44,7 @@ def test_one_credit_does_not_settle_two_prices():
 
 
 @pytest.mark.parametrize(("amount", "open_"), [("41.99", []), ("41.98", ["price_mismatch"])])
-def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
+def test_price_credit_settles_within_a_cent(amount: str, open_: list[str]):
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="1", price=amount)]))
     assert codes(match_result) == open_
 
@@ -53,7 +53,7 @@ def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
 
 
 def codes_with_duplicates(documents: Sequence[Document], duplicates: Sequence[Document]) -> list[str]:
-    """Return the codes if matching linked `duplicates` to the first of them."""
+    """Return the codes of open variances if the later `duplicates` are linked only to the first."""
     original, *later = duplicates
     edges = [edge for edge in links(documents) if not {document.id for document in later} & set(edge)]
     edges += [(original.id, document.id) for document in later]

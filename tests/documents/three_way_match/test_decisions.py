@@ -1,4 +1,4 @@
-"""A decision on a difference holds only for its figures."""
+"""A decision on a difference applies only as long as the figures are unchanged."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ AT = datetime(2026, 4, 1, 9, tzinfo=UTC)
 
 
 def make_case(price: str = "4.30", quantity: str = "10") -> list[Document]:
-    """Return an order at 4.20, its delivery, and an invoice at another price."""
+    """Return an order for 10 pieces at 4.20, a delivery, and an invoice with this price and quantity."""
     return [
         make_document("purchase_order", "4711", 0, [line()]),
         make_document("delivery_note", "L1", 3, [line()]),
@@ -57,7 +57,7 @@ def test_disputed_difference_is_open_despite_tolerance():
 
 
 @pytest.mark.parametrize(("price", "quantity"), [("4.31", "10"), ("4.30", "12")])
-def test_changed_figures_are_open_again(price: str, quantity: str):
+def test_difference_with_changed_figures_is_open_again(price: str, quantity: str):
     (match_result,) = result(*make_case()).variances
     changed = reexamine(make_case(price, quantity), decide(match_result))
     assert changed.outcome is ThreeWayMatchStatus.EXCEPTION
@@ -76,7 +76,7 @@ def test_decision_applies_to_one_line_and_document():
     assert reexamine(make_case(), other).outcome is ThreeWayMatchStatus.EXCEPTION
 
 
-def test_trailing_zeros_do_not_change_a_decision():
+def test_decision_applies_despite_trailing_zeros():
     (match_result,) = result(*make_case()).variances
     decision = decide(match_result)
     document, code, location, expected, actual = decision.variance_key

@@ -1,4 +1,4 @@
-"""Variances in the true clusters of the labeled data sets, which may be absent."""
+"""Variances are found in the true clusters of the labeled sets, if these are next to the repository."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SETS = Path(__file__).parents[4] / "shared" / "data"
 )
 def test_true_variances_are_found_in_true_clusters(name: str, least: float):
     if not (SETS / name).is_dir():
-        pytest.skip(f"the labeled set {name} is not beside this project")
+        pytest.skip(f"the labeled set {name} is not next to the repository")
     labeled = read_set(SETS / name)
     assert labeled.clusters is not None
     assert labeled.edges is not None

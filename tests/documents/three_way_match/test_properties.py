@@ -1,4 +1,4 @@
-"""Properties of every case: order, tolerances, splits and nonsensical documents."""
+"""Random cases have the properties that every three-way match must have."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -37,7 +37,7 @@ from tests.documents.three_way_match.samples import (
 articles = st.sampled_from(["A-1", "B-2", "C-3", "D-4"])
 quantities = st.integers(1, 40)
 ordered = st.dictionaries(articles, st.tuples(quantities, st.integers(1, 900)), min_size=1, max_size=4)
-"""Quantity and price in cents, by article."""
+"""Ordered quantity and price in cents, by article."""
 
 
 def priced_lines(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
@@ -45,7 +45,7 @@ def priced_lines(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]
 
 
 def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
-    """Return lines for some of the goods, with slightly different quantities."""
+    """Return line items for some of the goods, with slightly different quantities."""
     chosen = {
         name: (max(1, q + random.choice((0, 0, -2, 3))), c)
         for name, (q, c) in goods_lines.items()
@@ -55,7 +55,7 @@ def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> lis
 
 
 def random_documents(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[Document]:
-    """Return a case that may have many variances."""
+    """Return the documents of a case that may have many variances."""
     case = [order(lines=priced_lines(goods_lines))]
     for number in range(random.randint(0, 2)):
         case.append(delivery(f"L{number}", random.randint(3, 9), lines=random_lines(random, goods_lines)))
@@ -78,7 +78,7 @@ cases = st.builds(random_documents, st.randoms(use_true_random=False), ordered)
 
 @few
 @given(cases, st.randoms(use_true_random=False))
-def test_document_and_link_order_makes_no_difference(case: list[Document], random: Random):
+def test_result_does_not_depend_on_input_order(case: list[Document], random: Random):
     edges = links(case)
     before = find_variances(case, edges).record
     random.shuffle(case)
@@ -88,7 +88,7 @@ def test_document_and_link_order_makes_no_difference(case: list[Document], rando
 
 @few
 @given(ordered)
-def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
+def test_agreeing_documents_are_always_matched(goods: dict[str, tuple[int, int]]):
     lines = priced_lines(goods)
     match_result = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
     assert (match_result.outcome, match_result.variances) == (ThreeWayMatchStatus.MATCHED, ())
@@ -114,7 +114,7 @@ def test_exact_remainder_never_adds_variances(goods: dict[str, tuple[int, int]],
 
 @few
 @given(ordered, st.randoms(use_true_random=False), st.sampled_from(["invoice", "delivery"]))
-def test_splitting_a_line_in_two_changes_nothing(goods: dict[str, tuple[int, int]], random: Random, where: str):
+def test_splitting_a_line_item_changes_nothing(goods: dict[str, tuple[int, int]], random: Random, where: str):
     even = {name: (2 * quantity, cents) for name, (quantity, cents) in goods.items()}
     billed = {name: (q + random.choice((0, 0, 2)), cents) for name, (q, cents) in even.items()}
     split = random.choice(sorted(even))
@@ -151,7 +151,7 @@ def test_wider_tolerance_never_opens_variances(case: list[Document]):
 
 @few
 @given(cases)
-def test_extreme_tolerances_tolerate_none_or_all(case: list[Document]):
+def test_extreme_tolerances_accept_no_or_every_difference(case: list[Document]):
     strict, lenient = (result(*case, tolerances=same_limits(limits)) for limits in (NO_DIFFERENCE, Limits()))
     assert not any(variance.is_tolerated for variance in strict.variances)
     assert all(variance.limits is None for variance in lenient.variances if variance.is_open)
@@ -171,7 +171,7 @@ def test_every_variance_has_a_sentence_and_document(case: list[Document]):
 
 @few
 @given(cases)
-def test_row_totals_equal_the_sum_of_parts(case: list[Document]):
+def test_quantities_per_row_equal_their_parts(case: list[Document]):
     for row in result(*case).rows:
         for role, total in (("delivered", row.delivered), ("received", row.received), ("billed", row.billed)):
             parts = [part.quantity for part in row.parts if part.role == role and part.quantity is not None]
@@ -182,7 +182,7 @@ texts = st.sampled_from(
     ["1", "-2.5", "1e30", "1e-30", "NaN", "Infinity", "0", "C62", "4711", "2026-01-01", "\x00", "ß"]
 )
 values = st.one_of(st.none(), st.text(max_size=12), texts)
-"""Values that the schema admits: any text, or None."""
+"""Values that the schema allows: any text, or None."""
 names = ["rejected_quantity", "price_basis_quantity", "tax_rate", "po_line", "po_reference", "position", *TWO[0]]
 items = st.dictionaries(st.sampled_from(names), values)
 fields = st.sampled_from(
@@ -225,7 +225,7 @@ def test_hundreds_of_unnumbered_lines_are_matched(size: int):
 
 
 def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
-    """An order with many line items and parts must be examined within a function's timeout."""
+    """An order with many line items and deliveries must be compared within a function's timeout."""
     compared = 0
     same_word = alignment._word_similarity
 
@@ -240,7 +240,7 @@ def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch
     deliveries = [delivery(f"L{number}", number, lines=parts) for number in range(20)]
     invoices = [invoice(f"R-{number}", number + 1, lines=parts) for number in range(20)]
     assert result(order(lines=lines), *deliveries, *invoices).outcome is ThreeWayMatchStatus.MATCHED
-    assert 0 < compared <= 2 * 9 * 20 * 20  # each pair of descriptions, both ways, word by word
+    assert 0 < compared <= 2 * 9 * 20 * 20  # every pair of descriptions, in both directions, word by word
 
 
 def test_compared_description_length_is_bounded(monkeypatch: pytest.MonkeyPatch):

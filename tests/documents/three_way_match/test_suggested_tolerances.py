@@ -1,4 +1,4 @@
-"""Suggested tolerances: enough acceptances, never beyond a disputed difference."""
+"""A suggested tolerance is supported by enough acceptances and covers no disputed difference."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -26,7 +26,7 @@ OTHER = ("DE129273398", "Vossberg Papier KG")
 AT = datetime(2026, 4, 1, 9, tzinfo=UTC)
 
 
-def label(  # one parameter per relevant field
+def label(  # one parameter per field that matters
     number: int,
     percent: str,
     *,
@@ -38,7 +38,7 @@ def label(  # one parameter per relevant field
     measure: str = "EUR",
     expected: str = "100",
 ) -> DecisionLabel:
-    """Return a decision on a difference of `percent` percent."""
+    """Return a decision on a difference of `percent` percent of `expected`."""
     of = UUID(int=number if document is None else document)
     about = (of, code, line, Decimal(expected), Decimal(expected) * (1 + Decimal(percent) / 100))
     by = "ann" if number % 2 else "bob"
@@ -84,16 +84,16 @@ def test_too_few_documents_suggest_nothing():
     assert isinstance(suggest_tolerances(labels(MIN_DECISIONS), Tolerances())[0], ToleranceSuggestion)
 
 
-def test_many_lines_of_one_invoice_count_once():
+def test_line_items_of_one_invoice_count_once():
     assert withheld_reason(labels(60, document=7)) == "1 document accepted; 20 are required."
 
 
-def test_acceptances_above_disputed_difference_do_not_count():
+def test_acceptances_above_disputed_difference_are_ignored():
     decision_labels = [*labels(15, "1.2"), *labels(40, "3", first=20), label(99, "2", accepted=False)]
     assert withheld_reason(decision_labels) == "15 documents accepted below the disputed 2 %; 20 are required."
 
 
-def test_single_large_difference_does_not_stretch_the_limit():
+def test_single_large_difference_does_not_raise_the_limit():
     assert only_suggestion([*labels(40, "1.25"), label(99, "30")]).limit == Decimal("1.25")
 
 
@@ -105,7 +105,7 @@ def test_limit_is_rounded_up_below_disputed_differences():
 
 def test_limit_is_the_nearest_rank_rounded_up():
     suggestion = only_suggestion([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
-    assert suggestion.limit == Decimal("3.00")  # the 20th of 21 sizes: 95 percent are 19.95
+    assert suggestion.limit == Decimal("3.00")  # the 20th of 21 sizes, because 95 percent of 21 is 19.95
 
 
 def test_suppliers_keys_and_directions_are_separate():
@@ -159,7 +159,7 @@ def test_absolute_limit_beside_percentage_is_preserved():
     assert only_suggestion(labels(20), capped).limits.upper_absolute == Decimal(2)
 
 
-def test_excess_without_article_counts_as_total():
+def test_excess_amount_without_article_uses_total_tolerance():
     decision_labels = labels(20, "0.3", code=VarianceCode.OVER_ORDERED_AMOUNT, line=None)
     assert only_suggestion(decision_labels).key is Key.TOTAL
 
@@ -199,7 +199,7 @@ tables = st.lists(
 
 
 def random_labels(random: Random) -> list[DecisionLabel]:
-    """Return many accepted and a few disputed differences, of varied sizes."""
+    """Return decisions: many accepted and a few disputed differences of various sizes."""
     size, spread = random.randint(0, 90), random.choice((10, 90, 90))
     largest, smallest = random.choice((0.5, 2, 4)), random.choice((0, 1, 3))
     code = random.choice(CODES)
@@ -225,7 +225,7 @@ label_lists = st.randoms(use_true_random=False).map(random_labels)
 
 @settings(max_examples=200, deadline=None)
 @given(label_lists, tables)
-def test_suggestion_has_support_and_covers_no_dispute(found: list[DecisionLabel], table: list[Tolerance]):
+def test_suggestion_is_supported_and_covers_no_dispute(found: list[DecisionLabel], table: list[Tolerance]):
     for proposal in suggest_tolerances(found, Tolerances(table)):
         if isinstance(proposal, SkippedSuggestion):
             continue

@@ -1,4 +1,4 @@
-"""Summary of a cluster: status, supplier, orders, amounts, age."""
+"""The summary of a cluster contains status, supplier, orders, amounts and age."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,11 +23,11 @@ from tests.documents.three_way_match.samples import (
 
 DEARER = [line(price="5.00"), TWO[1]]
 NET = Decimal("104.50")
-"""Net total of an order of both lines."""
+"""Net total of the default order with both line items."""
 
 
 def decide_all(match_result: Result, documents: list[Document], decision: str, **fields: Any) -> Result:
-    """Compare again after a reviewer has decided about every difference."""
+    """Repeat the three-way match with a decision on every difference."""
     decisions = [
         VarianceDecision(
             number, variance_key(variance), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None
@@ -51,7 +51,7 @@ def test_price_difference_puts_its_amount_at_stake():
     summary = result(order(), delivery(), invoice(lines=DEARER)).summary
 
     assert summary.status is ClusterStatus.EXCEPTION
-    assert summary.at_stake == Decimal("8.00")  # 10 pieces, each 0.80 too expensive
+    assert summary.at_stake == Decimal("8.00")  # 10 pieces, each billed 0.80 too high
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_quantity_beyond_order_and_delivery_counts_once():
     [
         [invoice(po_reference="9999")],  # the order is missing
         [order(), invoice()],  # the delivery is missing
-        [invoice(po_reference=None)],  # names no order
+        [invoice(po_reference=None)],  # the invoice has no order reference
     ],
 )
 def test_invoice_without_order_or_delivery_is_at_stake(documents: list[Document]):
@@ -123,11 +123,11 @@ def test_missing_supplier_needs_review():
     summary = result(order(), delivery(), invoice(issuer=None)).summary
 
     assert summary.status is ClusterStatus.NEEDS_REVIEW
-    assert summary.supplier is not None  # the order states it
+    assert summary.supplier is not None  # the supplier is known from the order
 
 
 @pytest.mark.parametrize("name", ["name", "vat_id", "tax_number", "registration_id"])
-def test_any_identifier_names_the_supplier(name: str):
+def test_any_identifier_identifies_the_supplier(name: str):
     documents = [order(), delivery(supplier={name: "12/345/678"}), invoice()]
 
     assert result(*documents).summary.status is ClusterStatus.MATCHED
@@ -157,7 +157,7 @@ def test_ambiguous_match_is_the_first_reason():
     assert match_result.reasons == ("Invoice R-100: its match is ambiguous, see Review.", "Everything agrees.")
 
 
-def test_exception_omits_reviews_from_its_reasons():
+def test_reasons_of_an_exception_omit_reviews():
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
     match_result = find_variances(documents, links(documents), ambiguous_ids=[documents[2].id])
@@ -173,7 +173,7 @@ def test_exception_outranks_a_review():
     assert summary.status is ClusterStatus.EXCEPTION
 
 
-def test_received_goods_less_rejected_count_as_delivered():
+def test_delivered_amount_excludes_rejected_goods():
     received_lines = [line(quantity="9", rejected_quantity="1"), TWO[1]]
 
     summary = result(order(), delivery(), receipt(lines=received_lines), invoice()).summary
@@ -187,13 +187,13 @@ def test_credit_notes_reduce_the_billed_amount():
     assert summary.billed == NET - Decimal("62.50")
 
 
-def test_other_currencies_do_not_count():
+def test_amounts_in_other_currencies_are_ignored():
     summary = result(order(), delivery(), invoice(currency="USD")).summary
 
     assert (summary.currency, summary.ordered, summary.billed, summary.at_stake) == ("USD", None, NET, NET)
 
 
-def test_summary_of_no_documents_is_incomplete():
+def test_summary_without_documents_is_incomplete():
     summary = result().summary
 
     assert (summary.status, summary.waiting_since, summary.documents) == (ClusterStatus.INCOMPLETE, None, 0)

@@ -1,4 +1,4 @@
-"""Tolerances: the most specific one applies as a whole, and both limits must hold."""
+"""The most specific tolerance applies as a whole, and its two limits must both hold."""
 
 from decimal import Decimal
 
@@ -54,7 +54,7 @@ def test_unset_tolerance_is_the_default():
     assert LAYERS.limits(Key.TOTAL) == DEFAULTS[Key.TOTAL]
 
 
-def test_limits_of_two_layers_are_not_mixed():
+def test_limits_of_two_tolerances_are_not_combined():
     layers = Tolerances(
         [Tolerance(Key.PRICE, percent(2)), Tolerance(Key.PRICE, Limits(upper_absolute=Decimal(1)), article="A1")]
     )

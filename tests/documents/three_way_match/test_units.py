@@ -1,4 +1,4 @@
-"""Units: certain conversions, and units of delivered goods."""
+"""Units are converted if the factor is certain, and distinguish goods from services."""
 
 from decimal import Decimal
 
@@ -33,7 +33,7 @@ def test_certain_conversions_have_a_factor(unit: str | None, expected: str | Non
     ("unit", "expected"),
     [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")],
 )
-def test_goods_dependent_conversions_yield_no_factor(unit: str, expected: str):
+def test_goods_dependent_conversions_yield_none(unit: str, expected: str):
     assert conversion_factor(unit, expected) is None
 
 
@@ -48,7 +48,7 @@ def test_conversion_and_inverse_cancel_out(one: str, other: str):
 @pytest.mark.parametrize(
     ("unit", "goods_lines"), [("C62", True), ("KGM", True), ("HUR", False), ("LS", False), (None, False)]
 )
-def test_time_and_services_are_not_delivered(unit: str | None, goods_lines: bool):
+def test_time_and_service_units_are_not_goods(unit: str | None, goods_lines: bool):
     assert is_goods(unit) is goods_lines
 
 

@@ -1,4 +1,4 @@
-"""Uncountable quantities are reported, and cause no variance."""
+"""Quantities that cannot be compared are reported, and cause no variance."""
 
 from typing import Any
 
@@ -28,17 +28,17 @@ def test_delivery_without_quantity_is_incomplete():
     )
 
 
-def test_text_line_beside_quantity_changes_nothing():
+def test_text_line_without_quantity_changes_nothing():
     text = {"description": "Bolt A-1", "article_number": "A-1"}
     assert result(order(), delivery(lines=[*TWO, text]), invoice()).outcome is ThreeWayMatchStatus.MATCHED
 
 
 @pytest.mark.parametrize("named", [{}, {"delivery_note_reference": "L1"}])
-def test_receipt_quantity_overrides_an_uncountable_note(named: dict[str, Any]):
+def test_receipt_quantity_overrides_an_inconvertible_note(named: dict[str, Any]):
     match_result = result(order(), delivery(lines=BOX), receipt(lines=[line(quantity="8"), TWO[1]], **named), invoice())
     assert codes(match_result) == ["over_billed_quantity", "under_delivered"]
 
 
-def test_uncountable_receipt_falls_back_to_the_note():
+def test_inconvertible_receipt_falls_back_to_the_note():
     match_result = result(order(), delivery(lines=[line(quantity="8"), TWO[1]]), receipt(lines=BOX), invoice())
     assert codes(match_result) == ["over_billed_quantity", "under_delivered"]

@@ -1,4 +1,4 @@
-"""Variance codes of small cases, and cases without a variance."""
+"""Small cases have the expected variances, or none."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -26,7 +26,7 @@ from tests.documents.three_way_match.samples import (
 
 
 def only_sentence(match_result: Result, code: str) -> str:
-    """Return the sentence of the only open variance."""
+    """Return the sentence of the only open variance, which must have this code."""
     assert codes(match_result) == [code]
     return next(variance.message for variance in match_result.variances if variance.is_open)
 
@@ -123,13 +123,13 @@ def test_unbilled_rejected_goods_cause_no_variance():
 @pytest.mark.parametrize(
     "description", ["Fracht und Verpackung", "Versandkosten", "Shipping & handling", "Frais de port", "Fragt"]
 )
-def test_freight_needs_no_order(description: str):
+def test_unordered_freight_is_not_billed_beyond_order(description: str):
     freight = {"position": "3", "description": description, "quantity": "1", "unit": "C62", "net_amount": "12.50"}
 
     assert "billed_beyond_order" not in codes(result(order(), delivery(), invoice(lines=[*TWO, freight])))
 
 
-def test_goods_related_to_freight_are_goods():
+def test_goods_named_like_freight_are_goods():
     boxes = {"position": "3", "description": "Transport box", "quantity": "1", "unit": "C62", "net_amount": "12.50"}
 
     assert "billed_beyond_order" in codes(result(order(), delivery(), invoice(lines=[*TWO, boxes])))
@@ -153,14 +153,14 @@ def test_received_quantity_overrides_the_delivery_note():
     assert codes(result(order(), note, goods_receipt, invoice())) == ["over_billed_quantity", "under_delivered"]
 
 
-def test_receipt_without_delivery_note_counts():
+def test_receipt_without_delivery_note_counts_as_delivered():
     first = delivery("L1", lines=[line(quantity="4"), TWO[1]])
     second = receipt("W2", lines=[line(quantity="6")])
     both = receipt("W1", delivery_note_reference="L1", lines=[line(quantity="4"), TWO[1]])
     assert codes(result(order(), first, both, second, invoice())) == []
 
 
-def test_services_are_not_delivered():
+def test_services_need_no_delivery():
     lines = [line(unit="HUR", quantity="3", price="80")]
     assert codes(result(order(lines=lines), invoice(lines=lines))) == []
 
@@ -212,7 +212,7 @@ WRITTEN = {
     ],
     "lump": [{"description": "Items as per order", "quantity": "1", "unit_price": "104.50", "net_amount": "104.50"}],
 }
-"""Layouts of one invoice's line items."""
+"""Line items of equivalent invoices, by layout."""
 
 
 @pytest.mark.parametrize("how", WRITTEN)
@@ -221,7 +221,7 @@ def test_line_layout_does_not_affect_the_match(how: str):
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_article_code_of_delivery_note_is_learned():
+def test_article_number_is_learned_from_a_delivery_note():
     buyer_line, supplier_line = {"buyer_article_number": "900"}, {"article_number": "XK-7"}
     base = {"description": "Handschuhe L", "quantity": "4", "unit": "BX", "unit_price": "10", "net_amount": "40.00"}
     other = {"description": "Handschuhe XL", "quantity": "4", "unit": "BX", "unit_price": "10", "net_amount": "40.00"}
@@ -263,13 +263,13 @@ def test_price_within_tolerance_is_reported():
     assert match_result.reasons[0].endswith("0.2 % more (within the tolerance).")
 
 
-def test_restated_price_basis_is_the_same_price():
+def test_same_price_per_hundred_causes_no_variance():
     assert (
         codes(result(order(), delivery(), invoice(lines=[line(price="420", price_basis_quantity="100"), TWO[1]]))) == []
     )
 
 
-def test_unchanged_figure_for_another_basis_is_reported():
+def test_same_price_for_another_basis_is_reported():
     match_result = result(order(), delivery(), invoice(lines=[line(price_basis_quantity="100"), TWO[1]]))
     sentence = only_sentence(match_result, "price_basis_mismatch")
     assert "is billed at 4.20 EUR per 100 pieces, ordered at 4.20 EUR per piece." in sentence
@@ -307,7 +307,7 @@ def test_other_currency_prices_are_not_compared():
         ({"total_net": "1045.0"}, True),
     ],
 )
-def test_lines_and_totals_may_differ_by_cents(totals: dict[str, str], is_wrong: bool):
+def test_totals_may_differ_by_rounding(totals: dict[str, str], is_wrong: bool):
     stated: dict[str, Any] = {"total_net": "104.50", "total_tax": "0.00", "total_gross": None} | totals
     assert codes(result(order(), delivery(), invoice(**stated))) == (["total_mismatch"] if is_wrong else [])
 
@@ -315,7 +315,7 @@ def test_lines_and_totals_may_differ_by_cents(totals: dict[str, str], is_wrong: 
 # -- duplicate and missing documents --------------------------------------------------------------------------------
 
 
-def test_same_invoice_again_is_only_a_duplicate():
+def test_repeated_invoice_is_only_a_duplicate():
     first, copy = invoice(), duplicate_of(invoice(received=14))
     match_result = result(
         order(), delivery(), first, copy, edges=[*links([order(), delivery(), first]), (first.id, copy.id)]
@@ -378,7 +378,7 @@ def test_invoice_without_lines_bills_its_total():
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_lump_sum_matching_no_goods_is_incomplete():
+def test_lump_sum_unequal_to_the_order_is_incomplete():
     match_result = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert match_result.reasons[-1] == (
@@ -456,7 +456,7 @@ def test_tenants_tolerance_applies_to_its_supplier():
 
 
 @pytest.mark.parametrize("quantity", ["", "0", "NaN", "Infinity", "1e999999", "-3", "ten"])
-def test_invalid_numbers_do_not_stop_the_match(quantity: str):
+def test_invalid_numbers_yield_a_status(quantity: str):
     unusual_line = {**TWO[0], "quantity": quantity, "unit_price": quantity, "net_amount": quantity}
     for documents in (
         [order(lines=[unusual_line]), invoice()],
@@ -467,7 +467,7 @@ def test_invalid_numbers_do_not_stop_the_match(quantity: str):
 
 @pytest.mark.parametrize("number", ["9" * 28, "1" + "0" * 30, "0." + "0" * 29 + "1"])
 @pytest.mark.parametrize("field", ["quantity", "unit_price", "price_basis_quantity", "net_amount", "tax_rate"])
-def test_numbers_of_any_size_are_compared(field: str, number: str):
+def test_numbers_of_any_size_yield_a_status(field: str, number: str):
     unusual_line = {**TWO[0], "tax_rate": "19", field: number}
     for documents in (
         [order(lines=[unusual_line]), delivery(), invoice()],

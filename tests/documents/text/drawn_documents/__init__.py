@@ -1,8 +1,8 @@
-"""Documents drawn with code in different layouts, each with its expected data.
+"""Documents drawn by code in many layouts, each with its expected data.
 
-They cover layouts that the sample generator does not produce: labels above or beside values, rows of labels, seven
-languages, and every notation of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have valid
-check digits.
+The documents cover layouts that the sample generator does not produce: labels above or beside values, rows of labels,
+seven languages, and every notation of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have
+valid check digits.
 """
 
 from tests.documents.text.drawn_documents.alpine import ALPINE

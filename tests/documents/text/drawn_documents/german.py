@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def labels_over_values() -> DrawnDocument:
-    """A modern German invoice: small labels above their values, a wide table, the total in large print."""
+    """A modern German invoice: small labels above values, a wide table, the total in large print."""
     sheet = Sheet()
     sheet.at(20, 22, "Nordwerk Beleuchtung GmbH", 16, bold=True)
     sheet.at(20, 50, "Nordwerk Beleuchtung GmbH · Kaistraße 14 · 24103 Kiel", 6.5)
@@ -47,7 +47,7 @@ def labels_over_values() -> DrawnDocument:
 def carried_totals() -> DrawnDocument:
     """A German wholesaler's invoice over two pages.
 
-    Discounts in lines, prices per hundred, sums carried over.
+    Discounts on line items, prices per hundred, totals carried over to the next page.
     """
     sheet = Sheet("times")
     columns = "18 28 52 122r 126 150r 168r 192r"
@@ -109,7 +109,7 @@ def carried_totals() -> DrawnDocument:
 
 
 def german_credit_note() -> DrawnDocument:
-    """A German credit note: negative amounts, its number and the invoice number in a column of labels."""
+    """A German credit note: negative amounts, labels in a column with its own and the invoice number."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
     sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)
@@ -139,7 +139,7 @@ def german_credit_note() -> DrawnDocument:
 def final_invoice() -> DrawnDocument:
     """A German builder's final invoice.
 
-    Titles between lines, positions such as 01.02, an installment deducted.
+    Section titles between line items, positions such as 01.02, an installment deducted from the total.
     """
     sheet = Sheet()
     sheet.at(20, 18, "Zimmerei Hölzl", 15, bold=True)
@@ -180,7 +180,7 @@ def final_invoice() -> DrawnDocument:
 
 
 def german_order() -> DrawnDocument:
-    """A German order: the buyer is the sender, the supplier is in the address window."""
+    """A German purchase order: the buyer in the letterhead, the supplier in the address window."""
     sheet = Sheet()
     sheet.at(20, 20, "Maschinenbau Lindner GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 46, "Maschinenbau Lindner GmbH & Co. KG - Industriestraße 5-7 - 58638 Iserlohn", 6.5)
@@ -209,9 +209,9 @@ def german_order() -> DrawnDocument:
 
 
 def boxed_german() -> DrawnDocument:
-    """A German invoice of a software house.
+    """A German software company's invoice.
 
-    A box of labels at the right, lines with periods and remarks below.
+    A box of labels on the right, service periods and remarks below line items.
     """
     sheet = Sheet()
     sheet.at(190, 16, "datenwerk systemhaus gmbh", 16, bold=True, right=True)
@@ -265,7 +265,7 @@ def boxed_german() -> DrawnDocument:
 
 
 def utility_bill() -> DrawnDocument:
-    """A German energy invoice: gross amount in a sentence, number in running text, a table of periods."""
+    """A German energy invoice: consumption in kWh, installments deducted, amount due in a sentence."""
     sheet = Sheet()
     sheet.at(20, 20, "Energie Sauerland eG", 15, bold=True)
     sheet.at(20, 46, "Energie Sauerland eG, Postfach 11 20, 57392 Schmallenberg", 7)
@@ -297,7 +297,7 @@ def utility_bill() -> DrawnDocument:
 
 
 def german_confirmation() -> DrawnDocument:
-    """A German order confirmation: number and date in a line below the title, delivery dates in lines."""
+    """A German order confirmation: number and date below the title, delivery dates below line items."""
     sheet = Sheet()
     sheet.at(20, 20, "Hydraulik Neumann GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 48, "Hydraulik Neumann GmbH & Co. KG · Lise-Meitner-Str. 3 · 70736 Fellbach", 6.5)
@@ -333,7 +333,7 @@ def german_confirmation() -> DrawnDocument:
 def long_list() -> DrawnDocument:
     """A German invoice over three pages.
 
-    Repeated headings, footers, delivery titles between the lines.
+    Table headings and footers on each page, titles with delivery note numbers between line items.
     """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"
@@ -378,7 +378,7 @@ def long_list() -> DrawnDocument:
 
 
 def gross_prices() -> DrawnDocument:
-    """A German shop's invoice to a consumer: prices with tax, the tax contained in the sum."""
+    """A German shop's invoice to a consumer: prices that include tax, the tax included in the total."""
     sheet = Sheet()
     sheet.at(20, 20, "Fahrradladen Speiche", 15, bold=True)
     sheet.rows(20, 25, "Inh. Mara Lenz | Lindenallee 4 | 50968 Köln", size=8)
@@ -411,7 +411,7 @@ def gross_prices() -> DrawnDocument:
 
 
 def _german(cents: int) -> str:
-    """Format an amount in German notation."""
+    """Format an amount in cents in German notation."""
     return f"{cents / 100:,.2f}".translate(str.maketrans(",.", ".,"))
 
 

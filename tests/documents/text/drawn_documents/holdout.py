@@ -1,7 +1,7 @@
-"""Holdout documents. No rule was written or changed for them.
+"""Holdout documents, for which no rule was written or changed.
 
-Their score estimates how well an unknown document is read. If you change a rule for one of them, move it to the other
-documents and draw a new holdout document.
+Their scores estimate how well an unknown document is extracted. If you change a rule for a holdout document, move the
+document to another module and draw a new holdout document.
 """
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
@@ -10,7 +10,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 def nursery() -> DrawnDocument:
     """A German nursery's invoice.
 
-    Latin names, sizes, a subtotal before the freight, reduced and full tax.
+    Latin plant names, sizes, a subtotal before freight, reduced and standard VAT rates.
     """
     sheet = Sheet()
     sheet.rows(20, 18, "Baumschule Harms", "Inhaberin Elke Harms", "Moorweg 44", "26655 Westerstede", size=9)
@@ -46,7 +46,7 @@ def nursery() -> DrawnDocument:
 
 
 def translator() -> DrawnDocument:
-    """A Spanish translator's invoice to France: words and rate, no VAT, tax withheld, date in words."""
+    """A Spanish translator's invoice to France: price per word, reverse charge, date in words."""
     sheet = Sheet("times")
     sheet.rows(20, 20, "Carmen Iglesias Prado", "Traductora jurada", "Calle Mayor 71, 3º B", "28013 Madrid", "España",
                "NIF: 51234567T", "carmen@iglesias-traduce.example")  # fmt: skip
@@ -76,7 +76,7 @@ def translator() -> DrawnDocument:
 def machine_shop() -> DrawnDocument:
     """An Austrian machine shop's order confirmation.
 
-    Alternative terms, prices per hundred, gross weight.
+    Labels without colons, prices per hundred, a week as delivery date.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Metallbau Ennstal GmbH", 14, bold=True)
@@ -125,7 +125,7 @@ def machine_shop() -> DrawnDocument:
 def wine_merchant() -> DrawnDocument:
     """A French wine merchant's invoice.
 
-    Bottles and cases, duties as lines, a tax code column, tax-exempt export.
+    Bottles and cases, a column of tax codes, freight in the totals, VAT-exempt delivery abroad.
     """
     sheet = Sheet()
     sheet.at(105, 18, "CAVES DE LA TOUR", 15, bold=True)

@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def english() -> DrawnDocument:
-    """A British invoice: labels at the right edge, quantities first, partly paid."""
+    """A British invoice: labels on the right, quantities in the first column, partly paid."""
     sheet = Sheet()
     sheet.at(20, 24, "INVOICE", 22, bold=True)
     sheet.rows(190, 20, "Harbour & Finch Ltd", "Unit 4, Quayside Road", "Bristol", "BS1 6TX", "VAT No. GB 980 7806 84",
@@ -40,7 +40,7 @@ def english() -> DrawnDocument:
 
 
 def consultancy() -> DrawnDocument:
-    """An invoice of an American program: number after a hash, month first, dollars, totals at the left."""
+    """An invoice from American software: number after `#`, month first, dollars, totals on the left."""
     sheet = Sheet()
     sheet.at(20, 25, "Blue Heron Consulting LLC", 14, bold=True)
     sheet.rows(20, 30, "410 Lakeview Drive", "Madison, WI 53703", "USA")
@@ -70,7 +70,7 @@ def consultancy() -> DrawnDocument:
 
 
 def english_order() -> DrawnDocument:
-    """An English order: vendor and ship-to next to each other, the number in a row of labels."""
+    """An English purchase order: vendor beside ship-to address, the number in a row of labels."""
     sheet = Sheet()
     sheet.at(20, 22, "Copper Kettle Catering Ltd", 13, bold=True)
     sheet.rows(20, 27, "1 Canal Wharf", "Leeds LS1 4BR", size=8)
@@ -99,7 +99,7 @@ def english_order() -> DrawnDocument:
 
 
 def dutch() -> DrawnDocument:
-    """A Dutch invoice: labels without colons, tax rates with and without, the sum to be paid below."""
+    """A Dutch invoice: labels without colons, two VAT rates, the amount due in the last row."""
     sheet = Sheet()
     sheet.at(190, 20, "Bloemenveiling Westland B.V.", 12, bold=True, right=True)
     sheet.rows(190, 25, "Handelsweg 88", "2671 AB Naaldwijk", "KvK 27123456", "BTW NL004495445B01",
@@ -134,7 +134,7 @@ def dutch() -> DrawnDocument:
 
 
 def danish() -> DrawnDocument:
-    """A Danish invoice in kroner, dates with hyphens."""
+    """A Danish invoice in kroner, with hyphens in dates."""
     sheet = Sheet()
     sheet.rows(20, 30, "Café Nyhavn ApS", "Havnegade 21", "1058 København K", size=10)
     sheet.rows(130, 20, "Kaffegrossisten A/S", "Industrivej 9", "8260 Viby J", "CVR-nr. 13585628", "Tlf. 86 11 22 33")
@@ -207,9 +207,9 @@ def belgian() -> DrawnDocument:
 
 
 def two_column_totals() -> DrawnDocument:
-    """An English invoice of a Dutch exporter.
+    """A Dutch exporter's English invoice.
 
-    Article above description, sums left, terms right, VAT reversed.
+    Article number above description, totals on the left, terms on the right, reverse charge.
     """
     sheet = Sheet("times")
     sheet.at(105, 18, "VAN DIJK PUMPS & VALVES B.V.", 14, bold=True)
@@ -251,7 +251,7 @@ def two_column_totals() -> DrawnDocument:
 
 
 def numbers_below() -> DrawnDocument:
-    """An English order confirmation: each line has its description above a row of numbers."""
+    """An English order confirmation: each line item has a description above a row of numbers."""
     sheet = Sheet()
     sheet.rows(20, 20, "Northgate Steel Supplies Ltd", "14 Foundry Lane", "Sheffield S9 2XY", "VAT Reg No GB980780684")
     sheet.at(190, 24, "Order Acknowledgement", 15, bold=True, right=True)
@@ -288,9 +288,9 @@ def numbers_below() -> DrawnDocument:
 
 
 def without_heading() -> DrawnDocument:
-    """A Dutch craftsman's invoice without a heading over its lines.
+    """A Dutch craftsman's invoice without a table heading.
 
-    '3 x 45,00' and amounts at the right.
+    Quantities, prices and amounts in columns without labels.
     """
     sheet = Sheet("times")
     sheet.rows(

@@ -1,12 +1,12 @@
-"""Documents of small companies, in the style of free, cloud and desktop programs."""
+"""Small companies' documents in the style of free, cloud and desktop accounting software."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
 def free_german_program() -> DrawnDocument:
-    """A free German program's invoice.
+    """An invoice from free German software.
 
-    Quantities before articles, totals labeled far from their amounts.
+    Quantities before descriptions, labels of totals far from the amounts.
     """
     sheet = Sheet()
     sheet.rows(20, 18, "Imkerei Waldhonig", "Rolf Diekmann", "Heideweg 3", "29614 Soltau", size=9)
@@ -40,9 +40,9 @@ def free_german_program() -> DrawnDocument:
 
 
 def merchandise_system() -> DrawnDocument:
-    """A German merchandise system's invoice.
+    """An invoice from a German merchandise management system.
 
-    Two columns of labels, order and delivery named, shipping as a line.
+    References to order and delivery note, percentage discounts, shipping as a line item.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Outdoor-Versand Tannert GmbH & Co. KG", 13, bold=True)
@@ -81,7 +81,7 @@ def merchandise_system() -> DrawnDocument:
 
 
 def french_start_up() -> DrawnDocument:
-    """A French cloud program's invoice: labels over bold values, VAT details beside the totals."""
+    """An invoice from French cloud software: labels above bold values, VAT details beside the totals."""
     sheet = Sheet()
     sheet.at(15, 22, "Facture", 20, bold=True)
     for x, label, value in ((15, "Numéro", "F-2024-0312"), (60, "Date d'émission", "4 octobre 2024"),
@@ -122,9 +122,9 @@ def french_start_up() -> DrawnDocument:
 
 
 def subscription() -> DrawnDocument:
-    """A payment provider's English invoice.
+    """An English invoice from a payment provider.
 
-    American dates in words, the amount due in large print, tax by country.
+    American dates in words, the amount due in large print, reverse charge.
     """
     sheet = Sheet()
     sheet.at(20, 22, "Invoice", 20, bold=True)
@@ -166,7 +166,7 @@ def subscription() -> DrawnDocument:
 def dutch_freelancer() -> DrawnDocument:
     """A Dutch freelancer's invoice.
 
-    The buyer first, labels and values with colons at the right, BTW per line.
+    The buyer first, quantities such as '16 uur', a VAT rate per line item.
     """
     sheet = Sheet("times")
     sheet.rows(20, 30, "Gemeente Zutphen", "T.a.v. mevrouw De Wit", "'s Gravenhof 2", "7201 DN Zutphen", size=10)
@@ -197,9 +197,9 @@ def dutch_freelancer() -> DrawnDocument:
 
 
 def italian_cloud() -> DrawnDocument:
-    """An Italian cloud program's invoice.
+    """An invoice from Italian cloud software.
 
-    'Destinatario', number and date in the title, stamp duty and no discount.
+    'Destinatario', number in the title, a discount column, two VAT rates.
     """
     sheet = Sheet()
     sheet.rows(15, 20, "Serramenti Valle d'Itria S.r.l.", "Contrada Figazzano 9 - 72014 Cisternino (BR)",
@@ -237,9 +237,9 @@ def italian_cloud() -> DrawnDocument:
 
 
 def spanish_desktop() -> DrawnDocument:
-    """A Spanish desktop program's invoice.
+    """An invoice from Spanish desktop software.
 
-    Document, number, page and date in a strip, tax bases in a strip in the footer.
+    Document type, number, page and date in one row, tax bases in a row of the footer.
     """
     sheet = Sheet()
     sheet.rows(15, 18, "SUMINISTROS ELÉCTRICOS TAJO, S.L.", "C/ Río Jarama, 14 - Pol. Ind. Santa María", "45007 TOLEDO",
@@ -272,7 +272,7 @@ def spanish_desktop() -> DrawnDocument:
 
 
 def danish_cloud() -> DrawnDocument:
-    """A Danish cloud program's invoice: all issuer details in the footer, the due date in the terms."""
+    """An invoice from Danish cloud software: address only in the footer, due date in the terms."""
     sheet = Sheet()
     sheet.at(20, 22, "Gartneriet Solbakken", 16, bold=True)
     sheet.rows(20, 45, "Ejerforeningen Parkhusene", "Att. formand Lise Holm", "Parkvej 8", "8000 Aarhus C", size=10)
@@ -301,9 +301,9 @@ def danish_cloud() -> DrawnDocument:
 
 
 def french_rebate() -> DrawnDocument:
-    """A French program's credit note.
+    """A credit note from French software.
 
-    Blue title with its number, reason in words, the invoice named in a sentence.
+    Number in the title, the reason in a description, the invoice number in a sentence.
     """
     sheet = Sheet()
     sheet.rows(

@@ -1,12 +1,12 @@
-"""Documents of seven kinds and countries, in the style of other business programs."""
+"""Seven documents from different countries, in the style of other business software."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
 def german_office() -> DrawnDocument:
-    """A German office program's invoice.
+    """An invoice from German office software.
 
-    Number in the title, optional discount row, small-print remarks in lines.
+    Number in the title, optional discount row, small-print remarks in line items.
     """
     sheet = Sheet()
     sheet.rows(190, 18, "Kälte-Klima Südharz GmbH", "Bahnhofstraße 51", "37431 Bad Lauterberg", "Telefon: 05524 9200-0",
@@ -52,7 +52,7 @@ def german_office() -> DrawnDocument:
 def french_public() -> DrawnDocument:
     """A French invoice to a public body.
 
-    Engagement and service numbers, two addresses, a discount on the sum.
+    Commitment and service numbers, two addresses, a discount on the total.
     """
     sheet = Sheet("times")
     sheet.rows(15, 18, "NETTOYAGE BRETAGNE SUD", "SARL au capital de 20 000 €", "3 rue des Frères Lumière",
@@ -96,7 +96,7 @@ def french_public() -> DrawnDocument:
 
 
 def american_suite() -> DrawnDocument:
-    """An American suite's invoice in euros: three parties in a row, terms in a strip, the sums in a box."""
+    """An invoice in euros from American software: parties in a row, terms in a row, totals in a box."""
     sheet = Sheet()
     sheet.at(20, 22, "Larkspur Instruments, Inc.", 13, bold=True)
     sheet.rows(20, 27, "2200 Harbor Blvd, Suite 310", "Oakland, CA 94607", "United States", size=8.5)
@@ -139,9 +139,9 @@ def american_suite() -> DrawnDocument:
 
 
 def danish_confirmation() -> DrawnDocument:
-    """A Danish order confirmation of a large program.
+    """A Danish order confirmation from large-company software.
 
-    Labels in two columns, discounts, freight after the lines.
+    Labels in two columns, discounts, freight after the line items.
     """
     sheet = Sheet()
     sheet.rows(20, 30, "Møbelsnedkeriet Fuglsang", "Att.: Indkøb", "Håndværkervej 19", "9000 Aalborg")
@@ -177,7 +177,7 @@ def danish_confirmation() -> DrawnDocument:
 def dutch_packing_slip() -> DrawnDocument:
     """A Dutch packing slip.
 
-    Order's number and date in one line, quantities in the first column, no prices.
+    Order number and date in one line, quantities in the first column, no prices.
     """
     sheet = Sheet()
     sheet.at(20, 20, "PAKBON", 18, bold=True)
@@ -209,7 +209,7 @@ def dutch_packing_slip() -> DrawnDocument:
 def spanish_correction() -> DrawnDocument:
     """A Spanish correcting invoice.
 
-    Reference to the corrected invoice, negative amounts, a strip of totals.
+    Reference to the corrected invoice, negative amounts, totals in one row.
     """
     sheet = Sheet()
     sheet.at(20, 20, "FRUTAS Y VERDURAS LA HUERTA, S.A.", 12, bold=True)
@@ -240,7 +240,7 @@ def spanish_correction() -> DrawnDocument:
 def italian_order() -> DrawnDocument:
     """An Italian purchase order.
 
-    'Spett.le' over the supplier, number and date in one row, delivery date by line.
+    'Spett.le' above the supplier, number and date in one row, a delivery date per line item.
     """
     sheet = Sheet("times")
     sheet.at(15, 18, "MECCANICA VALSUGANA S.P.A.", 14, bold=True)

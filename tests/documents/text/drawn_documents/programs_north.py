@@ -1,12 +1,12 @@
-"""Documents in the style of business programs from northern Europe."""
+"""Documents in the style of business software from northern Europe."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
 def online_bookkeeping() -> DrawnDocument:
-    """A German online program's invoice.
+    """An invoice from German online accounting software.
 
-    Labels and values at the right, separate units, a three-column footer.
+    Labels and values on the right, a column for units, a three-column footer.
     """
     sheet = Sheet()
     sheet.at(190, 22, "Holzmanufaktur Brandt e.K.", 15, bold=True, right=True)
@@ -45,9 +45,9 @@ def online_bookkeeping() -> DrawnDocument:
 
 
 def enterprise_billing() -> DrawnDocument:
-    """A billing document of a large system.
+    """A billing document from a large ERP system.
 
-    'Nummer/Datum', conditions under lines, trailing minus signs, two pages.
+    'Nummer/Datum', discounts below line items, trailing minus signs, two pages.
     """
     sheet = Sheet()
     sheet.rows(150, 16, "Rheintal Antriebstechnik AG", "Werkstraße 1-9", "68169 Mannheim", "DEUTSCHLAND", size=8)
@@ -95,9 +95,9 @@ def enterprise_billing() -> DrawnDocument:
 
 
 def open_source_suite() -> DrawnDocument:
-    """An open-source suite's English invoice.
+    """An English invoice from an open-source business suite.
 
-    The customer right, codes in brackets, dates in a strip, '2.00 Units'.
+    Customer on the right, codes in brackets, dates in one row, '2.00 Units'.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Meridian Office Supply NV", 14, bold=True)
@@ -136,9 +136,9 @@ def open_source_suite() -> DrawnDocument:
 
 
 def cloud_credit() -> DrawnDocument:
-    """A credit note of a British cloud program.
+    """A credit note from British cloud accounting software.
 
-    Labels over values in a middle column, the issuer in the right one.
+    Labels above values in the middle column, the issuer in the right column.
     """
     sheet = Sheet()
     sheet.at(20, 34, "CREDIT NOTE", 22)
@@ -176,9 +176,9 @@ def cloud_credit() -> DrawnDocument:
 
 
 def small_business() -> DrawnDocument:
-    """A small-business program's invoice.
+    """An invoice from small-business software.
 
-    Services with their days, capitals as labels, a summary of the VAT.
+    Services with dates, labels in capitals, a VAT summary.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Oakfield Garden Services", 12, bold=True)
@@ -216,9 +216,9 @@ def small_business() -> DrawnDocument:
 
 
 def dutch_accounting() -> DrawnDocument:
-    """A Dutch accounting program's invoice.
+    """An invoice from Dutch accounting software.
 
-    Labels with colons apart, a discount column, the VAT in a table.
+    Colons in a separate column, a discount column, VAT in a table.
     """
     sheet = Sheet()
     sheet.at(20, 20, "Technische Groothandel Van Berkel B.V.", 13, bold=True)
@@ -254,7 +254,10 @@ def dutch_accounting() -> DrawnDocument:
 
 
 def danish_credit() -> DrawnDocument:
-    """A Danish online program's credit note: the issuer only in the footer, negative amounts in kroner."""
+    """A credit note from Danish online accounting software.
+
+    The issuer only in the footer, negative amounts in kroner.
+    """
     sheet = Sheet()
     sheet.rows(20, 48, "Restaurant Havblik A/S", "Strandvejen 210", "3070 Snekkersten", "CVR-nr.: 94191629", size=10)
     sheet.at(20, 85, "Kreditnota", 16, bold=True)
@@ -281,9 +284,9 @@ def danish_credit() -> DrawnDocument:
 
 
 def enterprise_order() -> DrawnDocument:
-    """A large system's English purchase order.
+    """An English purchase order from a large ERP system.
 
-    The vendor left, ship-to below, 'per' in a row under each line.
+    Vendor on the left, delivery address below, delivery date in a row under each line item.
     """
     sheet = Sheet()
     sheet.at(20, 18, "Halden Process Equipment AB", 13, bold=True)
@@ -327,7 +330,7 @@ def enterprise_order() -> DrawnDocument:
 def german_delivery() -> DrawnDocument:
     """A German delivery note.
 
-    Ordered, delivered and open quantities next to each other, batches below the lines.
+    Ordered, delivered and open quantities side by side, batch numbers below line items.
     """
     sheet = Sheet("times")
     sheet.at(20, 20, "Farben-Großhandel Lohmann oHG", 14, bold=True)

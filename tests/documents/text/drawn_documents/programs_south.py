@@ -1,4 +1,4 @@
-"""Documents in the style of business programs from southern Europe and Switzerland."""
+"""Documents in the style of business software from southern Europe and Switzerland."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
@@ -6,7 +6,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 def italian_courtesy_copy() -> DrawnDocument:
     """The courtesy copy of an Italian electronic invoice.
 
-    Two boxes of labeled parties, all in rows of headings.
+    Two boxes with labeled parties, then tables with a heading above every value.
     """
     sheet = Sheet()
     sheet.at(12, 14, "Cedente/prestatore (fornitore)", 8, bold=True)
@@ -53,9 +53,9 @@ def italian_courtesy_copy() -> DrawnDocument:
 
 
 def spanish_cloud() -> DrawnDocument:
-    """A Spanish cloud program's invoice.
+    """An invoice from Spanish cloud software.
 
-    Price before units, the line's total with tax last, date in words.
+    Price before quantity, line totals with tax in the last column, date in words.
     """
     sheet = Sheet()
     sheet.at(20, 24, "Factura", 20, bold=True)
@@ -89,7 +89,7 @@ def spanish_cloud() -> DrawnDocument:
 
 
 def french_trade() -> DrawnDocument:
-    """A French trade program's invoice over two pages: VAT codes, totals in a strip, 'A reporter'."""
+    """A two-page invoice from French trade software: VAT codes, a row of labels, 'A reporter'."""
     sheet = Sheet()
     sheet.at(12, 18, "ÉTABLISSEMENTS MOREL", 14, bold=True)
     sheet.rows(12, 23, "Fournitures industrielles", "ZI des Paluds - 310 avenue de la Fleuride", "13400 AUBAGNE",
@@ -133,7 +133,7 @@ def french_trade() -> DrawnDocument:
 
 
 def swiss_french() -> DrawnDocument:
-    """An invoice from French Switzerland.
+    """An invoice from French-speaking Switzerland.
 
     Apostrophes and dots in numbers, the town before the date, a rounded total.
     """

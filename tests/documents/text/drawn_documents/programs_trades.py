@@ -1,4 +1,4 @@
-"""Documents of particular trades, such as tax advisers, builders and exporters."""
+"""Documents from particular trades, such as tax advisers, builders and exporters."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
@@ -38,9 +38,9 @@ def tax_adviser() -> DrawnDocument:
 
 
 def parts_dealer() -> DrawnDocument:
-    """A German dealer's invoice.
+    """A German car parts dealer's invoice.
 
-    Lines of two rows with the article below, a discount in percent on the sum.
+    Article numbers in a second row of each line item, a percentage discount on the total.
     """
     sheet = Sheet()
     sheet.at(20, 18, "KFZ-TEILE HAGEMANN", 16, bold=True)
@@ -84,9 +84,9 @@ def parts_dealer() -> DrawnDocument:
 
 
 def french_works() -> DrawnDocument:
-    """A French building firm's invoice on work done.
+    """A French building firm's invoice for work done.
 
-    Sections in capitals, VAT by column, a retention at the end.
+    Positions such as 1.2, a VAT column, an advance payment deducted at the end.
     """
     sheet = Sheet()
     sheet.at(15, 18, "CHARPENTE DU VERCORS", 13, bold=True)
@@ -135,7 +135,7 @@ def french_works() -> DrawnDocument:
 def export_invoice() -> DrawnDocument:
     """An Italian firm's English invoice in dollars.
 
-    Boxes of labels, weights and origin, the total in words after 'say'.
+    A row of labels, weights and origin, the total in words after 'Say'.
     """
     sheet = Sheet()
     sheet.at(105, 16, "TESSITURA BRIANZA S.P.A.", 14, bold=True)
@@ -179,7 +179,7 @@ def export_invoice() -> DrawnDocument:
 def dutch_order() -> DrawnDocument:
     """A Dutch purchase order.
 
-    'Leverancier' over the supplier, delivery address apart, delivery dates as a column.
+    'Leverancier' above the supplier, a separate delivery address, a column of delivery dates.
     """
     sheet = Sheet()
     sheet.at(20, 20, "INKOOPORDER", 17, bold=True)
@@ -220,7 +220,7 @@ def dutch_order() -> DrawnDocument:
 
 
 def danish_wholesaler() -> DrawnDocument:
-    """A Danish wholesaler's invoice: labels in capitals over values, discounts, an environmental fee."""
+    """A Danish wholesaler's invoice: capital labels above values, discounts, an environmental fee."""
     sheet = Sheet()
     sheet.at(20, 20, "FAKTURA", 18, bold=True)
     sheet.rows(190, 18, "Elgros Midtjylland A/S", "Industriparken 40", "7400 Herning", "CVR 67788079",

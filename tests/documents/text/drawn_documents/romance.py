@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def french_title() -> DrawnDocument:
-    """A French craftsman's invoice: number in the title, blanks in numbers, SIRET at the foot."""
+    """A French craftsman's invoice: number in the title, spaces in numbers, SIRET in the footer."""
     sheet = Sheet()
     sheet.at(15, 20, "SARL Menuiserie Garonne", 13, bold=True)
     sheet.rows(15, 25, "8 chemin des Acacias", "31200 Toulouse", "Tél. : 05 61 00 11 22")
@@ -43,7 +43,7 @@ def french_title() -> DrawnDocument:
 def french_row_of_labels() -> DrawnDocument:
     """A French supplier's invoice.
 
-    A ruled row of labels with the values beneath, and its taxes in a table.
+    A row of labels with values below, and taxes in a table.
     """
     sheet = Sheet()
     sheet.at(15, 18, "Distribution Atlantique SAS", 14, bold=True)
@@ -87,7 +87,7 @@ def french_row_of_labels() -> DrawnDocument:
 
 
 def italian() -> DrawnDocument:
-    """An Italian invoice: number and date in one line of the heading, sums in a strip at the foot."""
+    """An Italian invoice: number and date in one line of the heading, totals in a row at the bottom."""
     sheet = Sheet("times")
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 15, bold=True)
     sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma (PR)", "P.IVA IT00743110157  C.F. 00743110157", size=8)
@@ -124,7 +124,7 @@ def italian() -> DrawnDocument:
 
 
 def spanish() -> DrawnDocument:
-    """A Spanish freelancer's invoice: years of two digits, income tax withheld below the VAT."""
+    """A Spanish design studio's invoice: labels and values with colons, two-digit years."""
     sheet = Sheet()
     sheet.at(20, 22, "FACTURA", 20, bold=True)
     sheet.rows(20, 34, "Nº factura: A/2024/0093", "Fecha factura: 01/02/24", "Vencimiento: 02/03/24")
@@ -154,7 +154,7 @@ def spanish() -> DrawnDocument:
 
 
 def french_delivery() -> DrawnDocument:
-    """A French delivery note: ordered and delivered quantities next to each other, no prices."""
+    """A French delivery note: ordered and delivered quantities side by side, no prices."""
     sheet = Sheet()
     sheet.at(15, 20, "Distribution Atlantique SAS", 13, bold=True)
     sheet.rows(15, 25, "12 rue des Docks", "44600 Saint-Nazaire", size=8)
@@ -209,7 +209,7 @@ def italian_transport() -> DrawnDocument:
 
 
 def french_credit() -> DrawnDocument:
-    """A French credit note: 'Avoir' with the invoice it corrects, thin blanks, amounts without a sign."""
+    """A French credit note: 'Avoir', the corrected invoice's number, amounts without a sign."""
     sheet = Sheet()
     sheet.at(15, 20, "ÉLECTRO CENTRE", 14, bold=True)
     sheet.rows(15, 25, "14 avenue Jean Jaurès", "63000 Clermont-Ferrand", "SIRET : 303 265 045 00025")
@@ -247,7 +247,7 @@ def french_credit() -> DrawnDocument:
 
 
 def spanish_delivery() -> DrawnDocument:
-    """A Spanish delivery note with batches, and no prices."""
+    """A Spanish delivery note with batch numbers and no prices."""
     sheet = Sheet()
     sheet.rows(
         20,
@@ -279,7 +279,7 @@ def spanish_delivery() -> DrawnDocument:
 
 
 def italian_freelancer() -> DrawnDocument:
-    """An Italian freelancer's invoice: withholding and pension fund, labels and values in one cell."""
+    """An Italian freelancer's invoice: number and date in one cell, withheld tax below the total."""
     sheet = Sheet()
     sheet.rows(
         20,
@@ -318,7 +318,7 @@ def italian_freelancer() -> DrawnDocument:
 
 
 def rebates_between() -> DrawnDocument:
-    """A French invoice with a rebate in a row below its line, and freight at the end."""
+    """A French invoice with rebates in a row below the line item, and freight at the end."""
     sheet = Sheet()
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
     sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)

@@ -1,7 +1,7 @@
 """Draw documents for tests, together with their expected data.
 
-Bars separate the cells of a row: `"Menge|Preis"`. Columns are positions in millimeters from the left edge:
-`"20 120r"`. An `r` aligns the text to the right.
+Bars separate the cells of a row: `"Menge|Preis"`. Column positions are in millimeters from the left edge: `"20 120r"`.
+A position with `r` is the right edge of right-aligned text.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from fpdf import FPDF
 
 @dataclass(frozen=True)
 class DrawnDocument:
-    """Drawn document: PDF content, type and expected structured data."""
+    """A drawn document: its PDF content, type and expected structured data."""
 
     content: bytes
     type: str
@@ -21,7 +21,7 @@ class DrawnDocument:
 
 
 class Sheet:
-    """Pages to draw on. Positions are millimeters from the top left; `y` is the baseline."""
+    """Pages to draw on. Positions are in millimeters from the top left corner; `y` is the baseline."""
 
     def __init__(self, font: str = "helvetica") -> None:
         self._pdf = FPDF(unit="mm", format="A4")
@@ -31,11 +31,11 @@ class Sheet:
         self.add_page()
 
     def add_page(self) -> None:
-        """Begin a new page."""
+        """Start a new page."""
         self._pdf.add_page()
 
     def at(self, x: float, y: float, text: str, size: float = 9, *, bold: bool = False, right: bool = False) -> None:
-        """Write a text that starts at `x`, or ends there if `right` is set."""
+        """Write text that starts at `x`, or ends at `x` if `right` is True."""
         self._pdf.set_font(self._font, "B" if bold else "", size)
         width = self._pdf.get_string_width(text)
         self._pdf.text(x - width if right else x, y, text)
@@ -44,7 +44,7 @@ class Sheet:
         self, x: float, y: float, *texts: str, size: float = 9, pitch: float = 4.4, bold: bool = False,
         right: bool = False,
     ) -> float:  # fmt: skip
-        """Write texts below each other and return the next `y`."""
+        """Write texts one below the other. Return the `y` of the next row."""
         for text in texts:
             self.at(x, y, text, size, bold=bold, right=right)
             y += pitch
@@ -54,7 +54,7 @@ class Sheet:
         self, y: float, columns: str, *rows: str, heading: str | None = None, size: float = 9, pitch: float = 5,
         bold: bool = False,
     ) -> float:  # fmt: skip
-        """Write rows of cells below an optional bold heading, and return the next `y`."""
+        """Write rows of cells below an optional bold heading. Return the `y` of the next row."""
         if heading is not None:
             y = self.table(y, columns, heading, size=size, bold=True) + 2
         for row in rows:
@@ -65,30 +65,30 @@ class Sheet:
         return y
 
     def rule(self, y: float, left: float = 20, right: float = 190) -> None:
-        """Draw a line across."""
+        """Draw a horizontal line."""
         self._pdf.line(left, y, right, y)
 
     def finish(self, kind: str, data: Mapping[str, Any]) -> DrawnDocument:
-        """Return the drawn document with its expected data."""
+        """Return the drawn document with its type and expected data."""
         return DrawnDocument(bytes(self._pdf.output()), kind, dict(data))
 
 
 def line(text: str, names: str) -> dict[str, str]:
-    """Line item from values separated by bars, `-` for none."""
+    """Return a line item from field names and values. Bars separate values; `-` omits a field."""
     values = (value.strip() for value in text.split("|"))
     return {name: value for name, value in zip(names.split(), values, strict=True) if value != "-"}
 
 
 def lines(names: str, *texts: str) -> list[dict[str, str]]:
-    """Line items with the same fields."""
+    """Return line items with the same fields, one per text."""
     return [line(text, names) for text in texts]
 
 
 def party(values: str, **fields: str) -> dict[str, str]:
-    """Party from its name, street, postal code and city, separated by bars."""
+    """Return a party from name, street, postal code and city, separated by bars, and more `fields`."""
     return line(values, "name street postal_code city") | fields
 
 
 def totals(values: str) -> dict[str, str]:
-    """Totals from a currency and the net, tax and gross amounts."""
+    """Return totals from a currency and net, tax and gross amounts, separated by spaces."""
     return dict(zip(("currency", "total_net", "total_tax", "total_gross"), values.split(), strict=True))
