@@ -78,8 +78,8 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted_differences: TenantHar
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
     assert "Current tolerance: 1 % more or less. Suggested: 1 % less, 1.5 % more." in shown
     assert "Accepted in 20 documents by ann, on" in shown
-    assert "95 of 100 within 1.5 %, the largest 1.5 %; the smallest disputed is 2.5 %." in shown
-    assert "20 of them would not have needed a review." in shown
+    assert "95% are within 1.5 %, and the largest is 1.5 %; the smallest disputed is 2.5 %." in shown
+    assert "20 of these documents would not have needed a review." in shown
     assert "at least 86% of such differences" in shown
 
     next_ = invoiced_order(accepted_differences, 30, "101.50")

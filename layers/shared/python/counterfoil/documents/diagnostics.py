@@ -33,8 +33,8 @@ CHANGED_NOTE = "The cluster has changed and will be compared again."
 
 # A pending cluster stays unchanged. Its computation will see the writes of this transaction, because the row is locked
 # until the commit (ON CONFLICT also locks rows that its condition excludes). Otherwise a new revision starts, as in
-# `work.start_revision`, because an attempt in progress has read old data. That attempt's claim token becomes stale. Rows
-# are locked in id order, as in claims.
+# `work.start_revision`, because an attempt in progress has read old data. That attempt's claim token becomes stale.
+# Rows are locked in id order, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
 WITH requested AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
