@@ -223,14 +223,16 @@ class ClusterSummary:
     currency: Annotated[
         str | None, Field(description="Currency of the amounts. Documents in other currencies are not counted.")
     ]
-    ordered: Annotated[str | None, Field(description="Total of the purchase orders; null if absent.")]
-    delivered: Annotated[str | None, Field(description="Delivered quantities at ordered prices; null if absent.")]
+    ordered: Annotated[str | None, Field(description="Total of the purchase orders; null if unknown.")]
+    delivered: Annotated[
+        str | None, Field(description="Delivered minus rejected quantities, at ordered prices; null if unknown.")
+    ]
     billed: Annotated[str | None, Field(description="Invoices minus credit notes; null if no invoice was received.")]
     at_stake: Annotated[
         str,
         Field(
-            description="Amount of the open variances. A duplicate invoice counts in full, and so does an invoice "
-            "without an order or a delivery."
+            description="Amount of the open variances. An invoice counts in full if it is a duplicate, has no order or "
+            "delivery, or is in a different currency than its order."
         ),
     ]
     waiting_since: Annotated[

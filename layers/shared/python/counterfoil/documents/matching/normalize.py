@@ -4,15 +4,14 @@ OCR and typing errors damage text. The forms make two spellings equal (`PO-2025-
 similar. Details that the forms drop (umlauts, zeros) are dropped in both documents.
 
 Descriptions of line items are embedded, because vectors of the same goods are similar in every language. Two vectors at
-an angle t are on the same side of a random plane through the origin with probability 1 - t / pi. (M. Charikar,
-Similarity Estimation Techniques from Rounding Algorithms, 2002.) A signature has one bit for each of
-PLANES planes. Its BANDS groups of BITS bits are the vector's buckets. Two vectors are neighbors if they share a bucket,
-regardless of other documents.
+an angle t are on the same side of a random plane through the origin with probability 1 - t / pi (M. Charikar,
+Similarity Estimation Techniques from Rounding Algorithms, 2002). A signature has one bit for each of PLANES planes. Its
+BANDS groups of BITS bits are the vector's buckets. Two vectors are neighbors if they share a bucket. This does not
+depend on other documents.
 
-Measured with 1,024 dimensions, the share of pairs that are neighbors depends on their cosine: at least .98 at .95, .94
-at .90, .85 at .85, .72 at .80, .18 at .50, and .01 for unrelated pairs. A bucket contains 1/1,000 of unrelated
-documents, and 1/60 of documents at .50. With fewer bits, buckets would reach MAX_DOCUMENTS_PER_KEY sooner. Each
-additional band adds a key.
+Measured with 1,024 dimensions, at least .98 of pairs with a cosine of .95 are neighbors. This share is .94 at .90, .85
+at .85, .72 at .80, .18 at .50, and .01 for unrelated pairs. A bucket contains 1/1,000 of unrelated documents, and 1/60
+of documents at .50. With fewer bits, buckets would reach MAX_DOCUMENTS_PER_KEY sooner. Each additional band adds a key.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Summary of a cluster for lists: its status, supplier, orders, amounts and age. Pure.
 
-Amounts are net and in one currency: that of the first invoice, or else of the first order or other document. Documents
-in other currencies do not count.
+Amounts are net and in one currency: the currency of the first invoice, or else of the first order or other document.
+Documents in other currencies are not counted.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ def summarize(
 ) -> Summary:
     """Summarize a compared cluster.
 
-    `incomparable`: a quantity's unit cannot be compared. `needs_review`: a reviewer must decide about a document.
+    `incomparable`: the unit of a quantity cannot be converted. `needs_review`: a reviewer must decide about a document.
     `unordered`: active invoices without any order.
     """
     documents = [document for document in case.documents if document.type is not DocumentType.CONTRACT]
