@@ -237,7 +237,7 @@ class ClusterSummary:
     ]
     waiting_since: Annotated[
         datetime,
-        Field(description="When the first invoice or credit note was received, otherwise the first document."),
+        Field(description="When the first invoice or credit note was received, or else the first document."),
     ]
     documents: int
     reason: Annotated[str, Field(description="The most important reason for the status.")]
