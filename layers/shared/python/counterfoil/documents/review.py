@@ -4,7 +4,7 @@ Each decision is one transaction under the tenant's matching lock. It records th
 trail, and updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their
 computation, and matches documents again whose question to a language model changes. A decision is rejected if the
 documents have changed since the reviewer read them. To replace an earlier decision about the pair, `overrides` must
-contain that decision's number.
+contain that decision's id.
 
 The queue lists ambiguous documents with their candidates. A candidate's evidence lists the bits of each feature, and
 their running sum.
@@ -65,10 +65,10 @@ class DecisionContext:
     by: str
     reason: str | None
     overrides: Collection[int] | None = ()
-    """Numbers of the decisions that this one may replace. None means any decision."""
+    """Ids of the earlier decisions that may be replaced. None permits any decision."""
 
     def may_replace(self, decision: int) -> bool:
-        """Return whether this decision may replace the one with this number."""
+        """Return whether an earlier decision, by its id, may be replaced."""
         return self.overrides is None or decision in self.overrides
 
 

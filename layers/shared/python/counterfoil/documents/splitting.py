@@ -213,7 +213,7 @@ def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> 
 
 
 def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
-    """Return whether the page's apparent own number is one of several in the same list."""
+    """Return whether the page's apparent own number is one of several listed numbers of the same style."""
     similar_numbers = {
         mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
     }

@@ -305,7 +305,7 @@ def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -
 def _drop_unreadable_rates(
     lines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Remove invalid tax rates. Unlike amounts, no other value depends on them."""
+    """Remove invalid tax rates. Other values depend on amounts, but not on tax rates."""
     cleaned, remarks = list(lines), []
     for index, line in enumerate(lines):
         rate = line.get("tax_rate")

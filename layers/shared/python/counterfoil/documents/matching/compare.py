@@ -1,8 +1,8 @@
 """Compares two documents: determines each feature's level of agreement or contradiction. Pure.
 
 Features and levels are codes. `weights.json` assigns bits to them, matches and reviews store them, and `evidence`
-renders them for users. A feature has no level if only one of the documents states its value. The same applies to a
-value that nearly all candidates share, such as the currency.
+renders them for users. A feature has no level if only one of the documents states its value, or if an agreement
+would not distinguish candidates, as with the same currency.
 """
 
 from collections.abc import Collection, Iterable, Sequence

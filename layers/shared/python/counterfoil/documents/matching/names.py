@@ -252,7 +252,7 @@ def _words(text: str) -> list[str]:
 
 
 def _without_slash(match: re.Match[str]) -> str:
-    """Replace `t/a` by words, and two initials, as in `A/S`, by one word."""
+    """Replace `t/a` with words, and two initials, as in `A/S`, with one word."""
     return f"{match[1]}{match[2]}" if match[1] else f" {_SIGNS_WITH_SLASH[match[0]]} "
 
 

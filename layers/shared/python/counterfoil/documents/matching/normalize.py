@@ -121,7 +121,7 @@ class Reference:
     tail: str | None
     """Digits at the end, without a year and leading zeros; None if fewer than three.
 
-    They still agree if the rest of the number is damaged.
+    The tail still agrees if the rest of the number is damaged.
     """
     length: int
     """Length of the shortest canonical form. A longer number is stronger evidence."""

@@ -231,7 +231,7 @@ def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
     return (first, second) if _rank(second) < _rank(first) else (second, first)
 
 
-# -- partners -------------------------------------------------------------------------------------------------------
+# -- matches --------------------------------------------------------------------------------------------------------
 
 
 def decide_matches(

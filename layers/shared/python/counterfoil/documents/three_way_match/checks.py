@@ -147,7 +147,7 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
 
 
 def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
-    """Return a price as stated, such as `12.50 EUR per 100 kg`, or the amount if that decides."""
+    """Return a price as stated, such as `12.50 EUR per 100 kg`, or as derived from the amount."""
     if line.unit_price is None:
         return format_money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
@@ -345,7 +345,7 @@ _CENT = Decimal("0.01")
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
     """Find invoices whose line items do not add up to the net total, or net and tax to the gross.
 
-    Each invoice has at most one variance. Open variances and those of its line items take precedence.
+    Each invoice has at most one variance. An open variance takes precedence, then a variance of its line items.
     """
     for invoice in invoices:
         sums = [variance for variance in _sums(invoice, tolerances) if variance is not None]
@@ -711,7 +711,7 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
 
 
 def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
-    """Return True for an invoice without an order and without a contract."""
+    """Return True for an invoice with neither an order nor a contract."""
     linked = {document.type for document in case.documents if document.id in case.neighbors.get(invoice.id, ())}
     return not ledger.orders_by_document.get(invoice.id) and DocumentType.CONTRACT not in linked
 

@@ -90,7 +90,7 @@ class Item:
 
     @property
     def price(self) -> Decimal | None:
-        """Ordered price of one unit, after a discount of the line item.
+        """Ordered price of one unit, after the line item's discount.
 
         An amount that no plausible discount or surcharge explains is ignored.
         """
@@ -188,13 +188,13 @@ class Ledger:
         return total((received, max(known_sums)))
 
     def unknown_quantities(self, item: Item) -> list[Document]:
-        """Return the deliveries that contain an item without a quantity."""
+        """Return the deliveries that contain the item without a quantity."""
         uncounted = _uncountable_entries(item.entries_of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
 def _sum(entries: Sequence[LedgerEntry]) -> Decimal | None:
-    """Return the sum of entries; None if one cannot be counted."""
+    """Return the sum of entries; None if any entry cannot be counted."""
     return None if _uncountable_entries(entries) else total(entry.quantity or _ZERO for entry in entries)
 
 

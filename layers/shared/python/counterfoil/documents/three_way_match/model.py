@@ -193,7 +193,7 @@ class Line:
 
     @property
     def cost(self) -> Decimal | None:
-        """Amount for one unit, after discounts and surcharges of the line item.
+        """Amount for one unit, after the line item's discounts and surcharges.
 
         If the amount differs only by rounding, the result is the stated price, which has more decimal places.
         """
