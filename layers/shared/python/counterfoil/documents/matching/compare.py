@@ -548,7 +548,7 @@ def _quantities(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
 
 
 def _remaining_quantities(child: Document, parent: Document, claims: Collection[Document]) -> list[FeatureLevel]:
-    """Compare the child's quantities with the quantities that other documents have left.
+    """Compare the child's quantities with the remaining quantities of the parent.
 
     Documents that name the parent use up its quantities. Call it only for a child that does not name the parent.
     """

@@ -383,8 +383,8 @@ def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str
             form = form or attached_form
             core.append(word)
             at_end = after_company = False
-    # A place after a comma or form was removed above. Another place is removed only if the name is complete without it:
-    # it is part of `Stadtwerke Köln`.
+    # A place after a comma or form was removed above. Any other place is removed only if the name is complete without
+    # it. In `Stadtwerke Köln`, the place is part of the name.
     if len(core) > 1 or (core and len(core[0]) <= _MAX_ACRONYM):
         places = []
     name_words = (places + core)[::-1]

@@ -161,7 +161,7 @@ def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
 def _percent(expected: Decimal, actual: Decimal) -> str:
     percent = (actual - expected) * 100 / abs(expected)
     return (
-        f"{format_number(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
+        f"{format_number(abs(percent).quantize(Decimal('0.1'), context=_EXACT))}% {'more' if percent > 0 else 'less'}"
     )
 
 
@@ -186,8 +186,8 @@ def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Var
         unit="P1",
         limits=limits,
         is_tolerated=limits.contains(expected, actual),
-        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)} %, "
-        f"ordered at {format_number(expected)} %.",
+        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)}%, "
+        f"ordered at {format_number(expected)}%.",
     )
 
 

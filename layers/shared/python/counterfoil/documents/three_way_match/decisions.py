@@ -383,8 +383,8 @@ def _raise_limit(limits: Limits, direction: Direction, limit_kind: LimitKind, li
 
 
 def format_size(size: Decimal, limit_kind: LimitKind) -> str:
-    """Return the text of a size: `0.84 %`, `0.05`."""
+    """Return the text of a size: `0.84%`, `0.05`."""
     rounded = (
         size.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
     )
-    return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if limit_kind == 'percent' else ''}"
+    return f"{format(rounded.normalize(_EXACT), 'f')}{'%' if limit_kind == 'percent' else ''}"

@@ -58,7 +58,7 @@ class Limits:
 
     @property
     def text(self) -> str:
-        """Text for users: `1 % less, 5 % and 2.00 more`."""
+        """Text for users: `1% less, 5% and 2.00 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
         return f"{lower} more or less" if lower == upper else f"{lower} less, {upper} more"
@@ -78,7 +78,7 @@ def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> An
 
 
 def _words(absolute: Decimal | None, percent: Decimal | None) -> str:
-    limits = [f"{format(percent.normalize(), 'f')} %"] if percent is not None else []
+    limits = [f"{format(percent.normalize(), 'f')}%"] if percent is not None else []
     limits += [format(absolute.normalize(), "f")] if absolute is not None else []
     return " and ".join(limits) or "any amount"
 
