@@ -76,10 +76,10 @@ def test_accepted_suggestion_becomes_a_tolerance(accepted_differences: TenantHar
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
     assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
-    assert "Current tolerance: 1 % more or less. Suggested: 1 % less, 1.5 % more." in shown
+    assert "Current tolerance: 1% more or less. Suggested: 1% less, 1.5% more." in shown
     assert "Accepted in 20 documents by ann, on" in shown
-    assert "95 of 100 within 1.5 %, the largest 1.5 %; the smallest disputed is 2.5 %." in shown
-    assert "20 of them would not have needed a review." in shown
+    assert "95% are within 1.5%, and the largest is 1.5%; the smallest disputed is 2.5%." in shown
+    assert "20 of these documents would not have needed a review." in shown
     assert "at least 86% of such differences" in shown
 
     next_ = invoiced_order(accepted_differences, 30, "101.50")
@@ -105,7 +105,7 @@ def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, adm
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
     (withheld,) = suggestions()["withheld"]
-    assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
+    assert withheld["reason"] == "0 documents accepted below the disputed 1.2%; 20 are required."
 
 
 def test_one_of_two_concurrent_acceptances_succeeds(

@@ -65,7 +65,7 @@ def test_tolerance_is_set_for_one_tenant():
     (tolerance,) = call("acme")
     assert tolerance == {
         "key": "price",
-        "text": "2 % and 0.5 more or less",
+        "text": "2% and 0.5 more or less",
         "supplier": None,
         "article": None,
         "lower_absolute": "0.50",
@@ -167,6 +167,6 @@ def test_output_shows_tolerances_in_force():
     shown = run(
         "acme", "--set", "billed_quantity", "--under", "any", "--over", "5%", "--supplier", "DE811907980"
     ).output
-    assert re.search("price +everything else +1 % more or less", shown)
+    assert re.search("price +everything else +1% more or less", shown)
     assert "supplier DE811907980" in shown
-    assert "any amount less, 5 % more" in shown
+    assert "any amount less, 5% more" in shown

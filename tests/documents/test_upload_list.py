@@ -204,4 +204,7 @@ def test_failed_replacement_explains_that_original_remains(
         [tenant, old, NOW, new],
     )
     notes = {entry.document_id: entry.note for entry in list_uploads()}
-    assert notes == {old: None, new: "It is damaged. The document that it is to replace stays until it has been read."}
+    assert notes == {
+        old: None,
+        new: "It is damaged. The document to be replaced stays until this one has been extracted.",
+    }

@@ -205,7 +205,7 @@ def test_unsupported_document_type_is_stored_with_reason(ingestion: Ingestion):
     assert ingestion.ingest() == DONE
 
     assert (ingestion.document(id_)["type"], ingestion.document(id_)["structured_data"]) == ("other", None)
-    assert ingestion.job(id_)["skip_reason"] == "Documents of this kind are stored and not matched."
+    assert ingestion.job(id_)["skip_reason"] == "Documents of this type are stored but not matched."
 
 
 def test_unreadable_document_without_model_has_a_reason(ingestion: Ingestion):

@@ -89,7 +89,7 @@ def test_old_document_is_removed_when_replacement_is_extracted(harness: Replacem
     new = harness.replace(original, "new", OTHER, process=False)
     assert new is not None
     assert harness.document_names() == {"old", "new"}
-    assert harness.reason("new") == "It replaces an earlier document, which stays until this one has been read."
+    assert harness.reason("new") == "It replaces an earlier document, which stays until this one has been extracted."
 
     harness.pipeline.ingest()
 

@@ -90,7 +90,7 @@ def test_line_items_of_one_invoice_count_once():
 
 def test_acceptances_above_disputed_difference_are_ignored():
     decision_labels = [*labels(15, "1.2"), *labels(40, "3", first=20), label(99, "2", accepted=False)]
-    assert withheld_reason(decision_labels) == "15 documents accepted below the disputed 2 %; 20 are required."
+    assert withheld_reason(decision_labels) == "15 documents accepted below the disputed 2%; 20 are required."
 
 
 def test_single_large_difference_does_not_raise_the_limit():

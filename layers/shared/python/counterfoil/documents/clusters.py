@@ -1,8 +1,8 @@
-"""Clusters of documents: lists, one cluster with its comparison, and its data for webhooks.
+"""Cluster lists, a single cluster with its comparison, and cluster data for webhooks.
 
-A list is read from the results that diagnostics stored, with an index per status. One cluster may have thousands of
-documents, so it is returned in pages, with the edges of each page and a bounded part of the comparison. Each function
-runs in a transaction of one tenant (`Database.tenant`).
+Lists come from the results that diagnostics stored, and use an index for each status. A cluster may have thousands of
+documents. It is therefore returned in pages, each with the matches of its documents and a bounded part of the
+comparison. Each function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 import json
@@ -28,7 +28,7 @@ MAX_PARTS = 50
 """Maximum number of documents shown per line item."""
 MAX_VARIANCES = 300
 MAX_JSON_CHARS = 1_000_000
-"""Maximum size of all line items, and of all variances, as JSON."""
+"""Maximum number of JSON characters for all line items, and for all variances."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Comparison:
     reasons: Sequence[str]
     warnings: Sequence[str]
     lines: Sequence[Mapping[str, Any]]
-    """Each with the first MAX_PARTS of its `parts`, and `parts_total`."""
+    """Each has at most MAX_PARTS `parts`, and their total number as `parts_total`."""
     lines_total: int
     variances: Sequence[Mapping[str, Any]]
     variances_total: int
     can_be_accepted: bool
-    """Whether a difference between figures is open."""
+    """Whether the cluster has an open difference between two figures."""
 
 
 class ClusterDetail(NamedTuple):
@@ -76,18 +76,18 @@ class ClusterDetail(NamedTuple):
     next_cursor: PageCursor | None
     """Cursor of the next page; None on the last page."""
     matches: Sequence[ClusterMatch]
-    """Strongest matches of these documents."""
+    """Strongest matches of the documents on this page."""
     matches_total: int
-    """Number of matches of these documents."""
+    """Total number of matches of the documents on this page."""
     contracts: Sequence[DocumentSummary]
-    """Contracts linked to these documents. They do not join clusters."""
+    """Contracts linked to the documents on this page. Contracts do not join clusters."""
     comparison: Comparison | None
     """None if no result is stored, or if there are no documents to compare."""
     computed_at: datetime | None
     is_computing: bool
     """Whether the cluster has changed since the comparison."""
     error: str | None
-    """Error of the last computation."""
+    """Error from the last computation."""
 
 
 _CLUSTER = "SELECT cluster_id FROM document WHERE tenant_id = %(tenant)s AND id = %(id)s"
@@ -107,7 +107,7 @@ SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, d
        CASE WHEN decided_by = 'llm' THEN (evidence ->> 'child')::uuid END
 FROM ({_MEMBER_EDGES}) AS edge
 ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
-"""  # noqa: S608  # put together from the constants above
+"""  # noqa: S608  # built from the constants above
 _EDGES_TOTAL = f"SELECT count(*) FROM ({_MEMBER_EDGES}) AS edge"  # noqa: S608
 _RESULT = """
 SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
@@ -118,10 +118,10 @@ FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 def show(
     connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: PageCursor | None = None
 ) -> ClusterDetail | None:
-    """Return the cluster of a document, with at most `limit` documents after `after`.
+    """Return a document's cluster, with at most `limit` documents after the cursor `after`.
 
-    None if the document has no cluster. The id of a cluster is the id of one of its documents, so an old cluster id
-    still finds the current cluster.
+    Returns None if the document has no cluster. A cluster id is also the id of a document, so an old cluster id still
+    finds the current cluster.
     """
     row = connection.execute(_CLUSTER, {"tenant": tenant_id, "id": document_id}).fetchone()
     if row is None or row[0] is None:
@@ -199,50 +199,58 @@ def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 Sort = Literal["oldest", "newest", "amount"]
-"""`oldest` and `newest` sort by `waiting_since`, `amount` by the largest amount at stake in any currency."""
+"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, in any currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of unfinished clusters."""
 MAX_COUNT = 1_000
-"""Maximum exact count of a status. Higher counts are COUNTED + 1."""
+"""Maximum exact count of a status. Higher counts are returned as MAX_COUNT + 1."""
 _LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """A cluster in a list. Amounts are net decimal numbers, as text, in `currency`."""
+    """A cluster in a list. Amounts are net, as decimal strings in `currency`."""
 
     id: UUID
     tenant: str
     status: ClusterStatus
     supplier: str | None
     order_numbers: Annotated[
-        Sequence[str], Field(description="Numbers of its purchase orders; without any, those that its documents name.")
+        Sequence[str],
+        Field(description="Numbers of its purchase orders. If it has none, the order numbers that its documents cite."),
     ]
-    currency: Annotated[str | None, Field(description="Currency of the amounts; other documents do not count.")]
-    ordered: Annotated[str | None, Field(description="null without a purchase order.")]
-    delivered: Annotated[str | None, Field(description="Delivered quantities at ordered prices; null without any.")]
-    billed: Annotated[str | None, Field(description="Invoices less credit notes; null without an invoice.")]
+    currency: Annotated[
+        str | None, Field(description="Currency of the amounts. Documents in other currencies are not counted.")
+    ]
+    ordered: Annotated[str | None, Field(description="Total of the purchase orders; null if unknown.")]
+    delivered: Annotated[
+        str | None, Field(description="Delivered minus rejected quantities, at ordered prices; null if unknown.")
+    ]
+    billed: Annotated[str | None, Field(description="Invoices minus credit notes; null if no invoice was received.")]
     at_stake: Annotated[
         str,
         Field(
-            description="Amount of the open variances. A duplicate invoice, or one without an order or delivery, "
-            "counts in full."
+            description="Amount of the open variances. An invoice counts in full if it is a duplicate, has no order or "
+            "delivery, or is in a different currency than its order."
         ),
     ]
-    waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, or else first document.")]
+    waiting_since: Annotated[
+        datetime,
+        Field(description="When the first invoice or credit note was received, or else the first document."),
+    ]
     documents: int
     reason: Annotated[str, Field(description="The most important reason for the status.")]
     is_computing: Annotated[bool, Field(description="Whether the cluster has changed since its comparison.")]
 
 
 Cursor = PageCursor | tuple[float, UUID]
-"""Position in a list: time or amount at stake, and cluster id."""
+"""Position in a list: the time or the amount at stake, and the cluster id."""
 
 
 @dataclass(frozen=True)
 class ClusterFilter:
-    """Filters of a list."""
+    """Filters for a cluster list."""
 
     statuses: Sequence[ClusterStatus] = tuple(ClusterStatus)
     supplier: str | None = None
@@ -296,7 +304,7 @@ ORDER BY c.{key} {direction}, c.id {direction}
 def page(
     connection: Connection, tenant_id: UUID, filters: ClusterFilter, *, limit: int, after: Cursor | None = None
 ) -> Page:
-    """Return at most `limit` clusters after a cursor."""
+    """Return at most `limit` clusters that match the filters, after the cursor `after`."""
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "statuses": [status.value for status in filters.statuses],
@@ -337,7 +345,7 @@ SELECT requested.status, (SELECT count(*) FROM (
 
 
 def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
-    """Return the number of clusters of each status, counted up to COUNTED + 1."""
+    """Return the number of clusters per status. Numbers above MAX_COUNT are returned as MAX_COUNT + 1."""
     values = {"tenant": tenant_id, "statuses": [status.value for status in ClusterStatus], "most": MAX_COUNT + 1}
     return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
 
@@ -361,7 +369,7 @@ WHERE EXISTS (SELECT FROM member)
 
 
 def cluster_data(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
-    """Return a cluster as JSON: `findings` with `documents` and `matches`. None if it has no documents."""
+    """Return a cluster as JSON: `findings` with `documents` and `matches`; None if it has no documents."""
     row = connection.execute(
         _CLUSTER_DATA, {"tenant": tenant_id, "cluster": cluster_id, "findings": Jsonb(dict(findings))}
     ).fetchone()

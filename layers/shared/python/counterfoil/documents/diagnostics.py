@@ -1,4 +1,4 @@
-"""Diagnostics of clusters in PostgreSQL: requests, inputs and results of their comparison."""
+"""Cluster diagnostics in PostgreSQL: requests for comparisons, their inputs and their results."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ from counterfoil.errors import StaleClaimError
 
 WORKER = "diagnostics"
 DEBOUNCE = timedelta(seconds=5)
-"""Delay between the first request and the computation, so that further changes are included."""
+"""Delay between the first request and the computation, so that changes shortly after the request are included."""
 CHANGED_NOTE = "The cluster has changed and will be compared again."
 
 # A pending cluster stays unchanged. Its computation will see the writes of this transaction, because the row is locked
 # until the commit (ON CONFLICT also locks rows that its condition excludes). Otherwise a new revision starts, as in
-# `work.start_revision`, because an attempt in progress has read old data. Its claim token becomes stale. Rows are
-# locked in the order of their ids, as in claims.
+# `work.start_revision`, because an attempt in progress has read old data. That attempt's claim token becomes stale.
+# Rows are locked in id order, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
 WITH requested AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
@@ -71,10 +71,10 @@ def enqueue_diagnostics(
     *,
     document_ids: Collection[UUID] = (),
 ) -> list[OutboxMessage]:
-    """Request the computation of clusters, in the transaction that changes them. Return messages to send.
+    """Request the computation of clusters in the transaction that changes them. Return outbox messages.
 
-    Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
-    now contain `document_ids` are included. A pending cluster is computed only once.
+    `cluster_ids` must have the old and new id of every cluster that gained, lost or changed a document or an edge. The
+    current clusters of `document_ids` are included. A pending cluster is computed only once.
     """
     rows = connection.execute(
         _REQUEST,
@@ -118,10 +118,10 @@ def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: 
 
 @dataclass(frozen=True)
 class DiagnosticsInput:
-    """Inputs of a cluster's comparison."""
+    """Inputs to a cluster's comparison."""
 
     documents: tuple[Document, ...]
-    """Documents of the cluster, and contracts linked to them."""
+    """The cluster's documents, and contracts linked to them."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
     decisions: tuple[VarianceDecision, ...]
@@ -147,7 +147,7 @@ SELECT document_a_id, document_b_id, decided_by = 'reviewer' FROM document_match
 WHERE document_b_id IN (SELECT id FROM member)
 """
 
-# Documents of the cluster, and contracts at the other ends of their edges.
+# The cluster's documents, and contracts linked to them.
 _DOCUMENTS = """
 SELECT id, type, received_at, structured_data FROM document
 WHERE ((tenant_id = %(tenant)s AND cluster_id = %(cluster)s) OR id = ANY(%(others)s))
@@ -171,10 +171,11 @@ WHERE tenant_id = %s ORDER BY created_at, id
 
 
 def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> DiagnosticsInput | None:
-    """Return the inputs of a cluster's comparison; None if there are no documents to compare.
+    """Return the inputs to a cluster's comparison, or None if there are no documents to compare.
 
-    None also if the cluster no longer exists. The statements may see different snapshots. This is safe, because every
-    change of the cluster starts a new revision in the same transaction, and `write` then rejects the outdated result.
+    The result is also None if the cluster no longer exists. The statements may see different snapshots. This is safe,
+    because every change to the cluster starts a new revision in the same transaction, and `write` then rejects the
+    outdated result.
     """
     if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
         return None
@@ -193,12 +194,12 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Diagnosti
 
 
 def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
-    """Return the tolerances of a tenant, oldest first."""
+    """Return the tenant's tolerances, oldest first."""
     rows = connection.execute(_TOLERANCES, [tenant_id])
     return [Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows]
 
 
-# The latest decision about a difference counts.
+# The latest decision about a difference applies.
 _DECISIONS = """
 SELECT DISTINCT ON (document_id, code, line, expected, actual)
     id, document_id, code, line, expected, actual, coalesce(currency, unit), decision = 'accepted', decided_by,
@@ -211,7 +212,7 @@ ORDER BY document_id, code, line, expected, actual, id DESC
 def list_variance_decisions(
     connection: Connection, document_ids: Collection[UUID] | None = None
 ) -> list[VarianceDecision]:
-    """Return the latest decision about each difference of these documents; None selects all documents."""
+    """Return the latest decision about each difference in these documents; None selects all documents."""
     rows = connection.execute(_DECISIONS, {"ids": None if document_ids is None else list(document_ids)})
     return [
         VarianceDecision(
@@ -255,5 +256,5 @@ def write(connection: Connection, cluster_id: UUID, token: int, result: Result |
         }
     cursor = connection.execute(_WRITE, {**values, "id": cluster_id, "token": token, "now": now})
     if cursor.rowcount == 0:
-        message = f"Cluster {cluster_id} has a newer claim than {token}"
+        message = f"Cluster {cluster_id} has a newer claim token than {token}"
         raise StaleClaimError(message)

@@ -1,8 +1,8 @@
-"""Decisions of reviewers to accept or dispute differences in a cluster.
+"""Reviewers' decisions to accept or dispute differences in a cluster.
 
-An accepted difference needs no further action. A disputed one stays open regardless of the tolerances. Suggested
-tolerances (`tolerances`) are derived from both. Only differences between figures can be accepted. A missing order or a
-duplicate invoice requires a change of documents.
+An accepted difference needs no further action. A disputed difference stays open regardless of the tolerances. Suggested
+tolerances (`tolerances`) are derived from accepted and disputed differences. Only a difference between two figures can
+be accepted or disputed. A missing order or a duplicate invoice can only be resolved by changing the documents.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,27 +25,27 @@ from counterfoil.documents.three_way_match.model import DecisionKind, parse_numb
 
 @dataclass(frozen=True)
 class VarianceSelector:
-    """Selection of differences in a cluster. None selects all."""
+    """Selects differences in a cluster. A field that is None matches all differences."""
 
     document_id: UUID | None = None
     code: VarianceCode | None = None
     line: str | None = None
     figures: tuple[Decimal, Decimal] | None = None
-    """Expected and found value, as the caller read them.
+    """Expected and actual value, as shown to the caller.
 
-    With figures, `line` None means a difference without a line item.
+    If `figures` is set, `line=None` selects only differences that belong to no line item.
     """
 
 
 @dataclass(frozen=True)
 class DecisionResult:
-    """Result of a decision."""
+    """Result of accepting or disputing differences."""
 
     decision: DecisionKind
     differences: tuple[str, ...]
-    """Sentences that describe the differences."""
+    """Sentences that describe the accepted or disputed differences."""
     remaining: tuple[str, ...]
-    """Sentences that describe the other open differences."""
+    """Sentences that describe the differences that are still open."""
     messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
@@ -60,7 +60,7 @@ VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, 
 """
 
 
-def decide(  # decision, selection and context
+def decide(
     connection: Connection,
     tenant_id: UUID,
     cluster_id: UUID,
@@ -69,11 +69,11 @@ def decide(  # decision, selection and context
     now: datetime,
     context: DecisionContext,
 ) -> DecisionResult | DecisionRejected:
-    """Accept or dispute the selected differences of a cluster, either all or none.
+    """Accept or dispute the selected differences in a cluster, either all or none.
 
-    Without a selection, accepting applies to open differences, and disputing to all. Runs in the caller's tenant
-    transaction, which locks the cluster until it ends. The stored result shows the decision immediately. After the
-    commit, the diagnostics worker compares the cluster again and delivers the result.
+    If `selector` is empty, `accepted` applies to the open differences and `disputed` to all. Runs in the caller's
+    tenant transaction, which locks the cluster until it ends. The stored result shows the decision immediately. After
+    the commit, the diagnostics worker compares the cluster again and delivers the result.
     """
     row = connection.execute(_LOCK_RESULT, [cluster_id]).fetchone()
     if row is None:
@@ -129,7 +129,7 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
 
 
 def _is_open(variance: Mapping[str, Any], decisions: Mapping[VarianceKey, VarianceDecision]) -> bool:
-    """Return whether a difference needs action, given the decisions since the comparison."""
+    """Return whether a difference needs action, given the decisions made since the comparison."""
     if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
     previous = decisions.get(_decision_key(variance)) if _is_difference(variance) else None
@@ -184,10 +184,10 @@ WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = A
 
 
 def labels(connection: Connection) -> Iterator[DecisionLabel]:
-    """Yield the decisions about differences in the transaction's tenant, with each document's supplier.
+    """Yield the tenant's decisions about differences, with the supplier of each document.
 
-    An accepted difference counts only while its cluster still has it, because documents may change or move. A disputed
-    one always counts.
+    An acceptance is yielded only while the cluster still has the difference, because documents may change or move to
+    another cluster. Disputes are always yielded.
     """
     decisions = diagnostics.list_variance_decisions(connection)
     ids = list({decision.variance_key[0] for decision in decisions})

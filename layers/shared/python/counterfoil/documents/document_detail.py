@@ -1,7 +1,7 @@
-"""One document with its fields, progress and matches, and its history.
+"""A document's fields, progress and matches, and its history.
 
-Attempts in the history come from `work_attempt`, which stores failed, deferred and lost attempts for 90 days, and the
-first success after a failure. Each function runs in a transaction of one tenant (`Database.tenant`).
+Attempts in the history come from `work_attempt`. It stores failed, deferred and lost attempts, and the first success
+after a failure, for 90 days. Each function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class DocumentField:
 
     path: str
     value: JsonValue
-    source: Annotated[str | None, Field(description="How it was found, such as text:label; null if not stored.")]
+    source: Annotated[str | None, Field(description="How it was found, such as `text:label`; null if not stored.")]
     confidence: Annotated[float | None, Field(description="0 to 1.")]
     page: int | None
     unit_name: Annotated[str | None, Field(description="Name of a unit code, such as `piece`; null for other fields.")]
@@ -41,7 +41,7 @@ class DocumentField:
 
 @dataclass(frozen=True)
 class Progress(DocumentStage):
-    """Progress of a stage, with its attempts."""
+    """Progress of a stage, with its attempt count."""
 
     attempts: int
     revision: int
@@ -73,7 +73,7 @@ class DocumentPart:
 
 @dataclass(frozen=True)
 class DocumentDeadLetter:
-    """A dead letter of a work item of the document."""
+    """A dead letter of one of the document's work items."""
 
     job_id: UUID
     worker: str
@@ -89,7 +89,7 @@ class DocumentSource:
     sender: str | None
     subject: str | None
     spf: Annotated[
-        str | None, Field(description="Result from Amazon SES, such as pass or fail; null if it reported none.")
+        str | None, Field(description="Result from Amazon SES, such as pass or fail; null if SES reported none.")
     ]
     dkim: str | None
     dmarc: str | None
@@ -104,18 +104,18 @@ class Document(DocumentSummary):
     duplicate_uploads: Annotated[int, Field(description="Number of later files with the same content.")]
     last_duplicate_at: datetime
     source: DocumentSource
-    parent_id: Annotated[UUID | None, Field(description="Document from whose file it was split off.")]
+    parent_id: Annotated[UUID | None, Field(description="Document whose file this document was split from.")]
     first_page: int | None
     last_page: int | None
     parts: Annotated[Sequence[DocumentPart], Field(description=f"At most the first {MAX_PARTS}.")]
-    fields: Annotated[Sequence[DocumentField], Field(description="Fields of the header.")]
+    fields: Annotated[Sequence[DocumentField], Field(description="Header fields.")]
     lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"At most the first {MAX_LINE_ITEMS}.")]
     lines_total: int
     progress: Sequence[Progress]
     matches: Annotated[Sequence[DocumentMatch], Field(description=f"At most the {MAX_MATCHES} strongest.")]
     matches_total: int
     dead_letters: Sequence[DocumentDeadLetter]
-    review: Annotated[ReviewState | None, Field(description="State of its review; null if it never needed one.")]
+    review: Annotated[ReviewState | None, Field(description="State of its review; null if it never needed a review.")]
 
 
 _SHOW = """
@@ -143,7 +143,7 @@ _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)
 
 
 def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document | None:
-    """Return a document of the tenant; None if it does not exist."""
+    """Return the tenant's document, or None if it does not exist."""
     parameters = {"tenant": tenant_id, "id": document_id}
     summaries = document_list.page_of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, parameters).fetchone()
@@ -186,9 +186,9 @@ def _progress(stages: Sequence[DocumentStage], attempt_columns: Sequence[Any]) -
 def _fields(
     data: Mapping[str, Any], evidence: Mapping[str, Any]
 ) -> tuple[list[DocumentField], list[list[DocumentField]]]:
-    """Return the fields of a document, and those of its line items separately.
+    """Return a document's header fields, and the fields of each line item.
 
-    `evidence` is by path. `*` is the evidence of all other fields.
+    `evidence` maps field paths to evidence. The entry `*` applies to all paths that have no entry.
     """
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
     header = {name: value for name, value in data.items() if name != "line_items"}
@@ -233,7 +233,7 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 
 
 def list_matches(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
-    """Return the strongest MAX_MATCHES matches of a document, and the number of all."""
+    """Return a document's strongest matches, at most MAX_MATCHES, and the total number of matches."""
     rows = connection.execute(_EDGES, {"id": document_id, "most": MAX_MATCHES}).fetchall()
     summaries = {
         summary.id: summary for summary in document_list.page_of_ids(connection, tenant_id, [row[0] for row in rows])
@@ -266,14 +266,14 @@ WHERE d.id = %(id)s AND d.tenant_id = %(tenant)s
 
 
 class WorkItem(NamedTuple):
-    """A work item of a document: worker and work id."""
+    """Worker and work id of a document's work item."""
 
     worker: str
     id: UUID
 
 
 def list_work_items(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[WorkItem]:
-    """Return all work items of a document, including those of its source and its cluster."""
+    """Return all work items of a document, of its source and of its cluster."""
     rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
     return [WorkItem("ingestion", document_id), WorkItem("matching", document_id), *(WorkItem(*row) for row in rows)]
 
@@ -312,18 +312,19 @@ class DocumentEvent:
     """An event of a document or its work items."""
 
     at: Annotated[
-        datetime, Field(description="End time; for running work, the start; for due work, the earliest start.")
+        datetime,
+        Field(description="Time of the event. For an attempt, its end, or its start if it is running or scheduled."),
     ]
     kind: Kind
     outcome: str
-    actor: Annotated[str, Field(description="Worker, person or model.")]
+    actor: Annotated[str, Field(description="Worker, user or model.")]
     started_at: datetime | None = None
     revision: int | None = None
-    attempt: Annotated[int | None, Field(description="Number of the attempt.")] = None
+    attempt: Annotated[int | None, Field(description="Attempt number.")] = None
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
-    other_document_id: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
+    other_document_id: Annotated[UUID | None, Field(description="The other document in a link or a decision.")] = None
     job_id: Annotated[UUID | None, Field(description="Id of the dead letter.")] = None
     detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
@@ -335,7 +336,7 @@ FROM unnest(%(workers)s::text[], %(works)s::uuid[]) AS about (worker, id)
 JOIN work_attempt t ON t.work_id = about.id AND t.worker = about.worker
 ORDER BY t.ended_at DESC, t.id DESC LIMIT %(most)s
 """
-# Attempts in progress, and scheduled ones.
+# Attempts in progress and scheduled attempts.
 _CURRENT_STATE = """
 WITH work AS (
     SELECT 'acquisition' AS worker, status, claimed_at, next_attempt_at, revision, attempts FROM acquisition_job

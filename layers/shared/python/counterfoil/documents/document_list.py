@@ -1,7 +1,7 @@
 """Pages of a tenant's documents, newest first, filtered by stage, type, time and words.
 
-A page scans an index from its cursor and reads a limited number of documents. Its cost depends neither on the number of
-documents nor on the share that does not match. Each function runs in a transaction of one tenant (`Database.tenant`).
+Each page scans an index from its cursor and reads a limited number of documents. Its cost does not depend on the number
+of documents, nor on how many of them match. Each function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 STATES: tuple[StageState, ...] = get_args(StageState)
 
 SCAN_LIMIT = (200, 2_000, 10_000)
-"""Numbers of documents read for a page with filters. The next number applies if the page is not full."""
+"""Limits on the documents scanned for a filtered page. The next limit applies if the page is not full."""
 MAX_WORD_FREQUENCY = 1_000
-"""Maximum frequency of a word that is used as the starting point of a search."""
+"""Maximum number of documents counted per word to find the rarest word of a search."""
 MAX_WORDS = 8
 """Maximum number of words in a search. Further words are ignored."""
 MAX_ID_MATCHES = 500
@@ -48,18 +48,19 @@ class DocumentStage:
 
     stage: StageName
     state: Annotated[StageState, Field(description="none: this stage does not apply; skipped: it found nothing to do.")]
-    reason: Annotated[str | None, Field(description="Reason in a sentence; for a failure, the error.")]
+    reason: Annotated[str | None, Field(description="Reason for the state, in a sentence; for a failure, the error.")]
 
 
 @dataclass(frozen=True)
 class Total:
-    """Total of a document: gross if stated, else net."""
+    """Total of a document: the gross total if stated, otherwise the net total."""
 
     amount: Annotated[str, Field(description="Decimal number, as stated.")]
     minor: Annotated[
         int | None,
         Field(
-            description="In the currency's smallest unit (ISO 4217); null without a currency or for fractions of it."
+            description="Amount in the currency's smallest unit (ISO 4217); null if the currency is unknown or the "
+            "amount has fractions of that unit."
         ),
     ]
     currency: str | None
@@ -83,7 +84,8 @@ class DocumentSummary:
     cluster_status: Annotated[
         ClusterStatus | None,
         Field(
-            description="null until its cluster is compared; needs-review if it has no supplier and was not matched."
+            description="null until the cluster is compared; needs-review if the document has no supplier and was not "
+            "matched."
         ),
     ]
     missing: Annotated[
@@ -104,10 +106,10 @@ class DocumentFilter:
     type: str | None = None
     stage: StageName | None = None
     state: StageState | None = None
-    """State of that stage."""
+    """State of `stage`."""
     received_from: datetime | None = None
     received_before: datetime | None = None
-    """Exclusive."""
+    """Exclusive upper bound."""
 
     @property
     def is_selective(self) -> bool:
@@ -136,7 +138,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
 
 
 def header_fields(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return number, date, supplier, buyer and total of a document of a type. Pure."""
+    """Return the number, date, supplier, buyer and total of a document of type `kind`. Pure."""
     roles, data = ROLES.get(DocumentType(kind)) if kind is not None else None, data or {}
     if roles is None:
         return {
@@ -185,7 +187,7 @@ STAGE_SQL = {
                         ELSE coalesce(d.matching_status, 'skipped') END""",
     "output": "output.state",
 }
-"""State of each stage, from the tables of JOINED."""
+"""SQL expressions for the state of each stage, on the tables of SUMMARY_TABLES."""
 SUMMARY_TABLES = """
 document d
 LEFT JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
@@ -201,7 +203,7 @@ CROSS JOIN LATERAL (
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
 ) AS output
 """
-"""A document with the work items of all stages, and the current work item of its cluster."""
+"""Tables of a summary: a document and the work items of all its stages. `output` includes the cluster's outputs."""
 _SUMMARIES = f"""
 SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structured_data, d.file_name,
        d.received_at, d.cluster_id,
@@ -212,7 +214,7 @@ SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structu
 FROM {SUMMARY_TABLES}
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY(%(ids)s) {{conditions}}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(limit)s
-"""  # noqa: S608  # put together from the constants above
+"""  # noqa: S608  # built from the constants above
 _CONDITIONS = {
     "type": "AND d.type = %(type)s",
     "stage": "AND {stage} = %(state)s",
@@ -226,7 +228,7 @@ def page_of_ids(
     connection: Connection,
     tenant_id: UUID,
     ids: Sequence[UUID],
-    filters: DocumentFilter = DocumentFilter(),  # it is frozen
+    filters: DocumentFilter = DocumentFilter(),  # frozen, so it can be shared
     *,
     limit: int | None = None,
     after: PageCursor | None = None,
@@ -251,7 +253,7 @@ def _values(tenant_id: UUID, filters: DocumentFilter, after: PageCursor | None) 
 
 
 def _summary(row: Sequence[Any]) -> DocumentSummary:
-    """Return the document of a row of _SUMMARIES."""
+    """Convert a row of _SUMMARIES."""
     id_, tenant, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
     stages = tuple(DocumentStage(*columns) for columns in zip(STAGES, states, reasons, strict=True))
     missing_facts = missing(kind, data)
@@ -278,7 +280,7 @@ _WALK = """
 SELECT d.received_at, d.id FROM document d WHERE d.tenant_id = %(tenant)s {conditions}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(most)s
 """
-# Documents with the rarest word that contain the other words as well.
+# Documents with the rarest word, each with a flag that shows whether it contains all other words.
 _WALK_WORD = """
 SELECT page.received_at, page.document_id, NOT EXISTS (
     SELECT FROM unnest(%(others)s::text[]) AS other (word)
@@ -301,15 +303,15 @@ def page(
     limit: int,
     after: PageCursor | None = None,
 ) -> DocumentListPage:
-    """Return at most `limit` documents after `after`, including files that failed in acquisition.
+    """Return at most `limit` documents after the cursor `after`, including failed acquisitions.
 
-    `search` selects documents with this number in any spelling, documents whose file name and party names contain
-    all its words, failed files whose name contains them, and the document with this id.
+    `search` finds documents by id, by number in any spelling, or by words in their file name and party names. It finds
+    failed files by id or by words in their name. All words of the search must occur.
     """
     documents, next_cursor = _documents(connection, tenant_id, filters, search, limit, after)
     files = _failed_files(connection, tenant_id, filters, search, limit, after)
     merged = sorted([*documents, *files], key=_cursor_of, reverse=True)
-    if next_cursor is not None:  # documents that were not read yet may be newer than older files
+    if next_cursor is not None:  # documents after the cursor may be newer than some of these files
         merged = [document for document in merged if _cursor_of(document) >= next_cursor]
     return _truncate(merged, limit) if len(merged) > limit else DocumentListPage(merged, next_cursor)
 
@@ -339,9 +341,9 @@ def _failed_files(
     limit: int,
     after: PageCursor | None,
 ) -> list[DocumentSummary]:
-    """Return the next `limit` + 1 failed files whose dead letter is not purged.
+    """Return the next failed files, at most `limit` + 1, except for those whose dead letter was purged.
 
-    They have no type, and only their stage `source` has started.
+    Failed files have no type, and only their stage `source` has started.
     """
     if filters.type is not None or (filters.stage and _FILE_STATES.get(filters.stage, "none") != filters.state):
         return []
@@ -381,7 +383,7 @@ def _documents(
     numbered_ids = [] if text is None else find_by_number(connection, tenant_id, text)
     by_number = page_of_ids(connection, tenant_id, numbered_ids, filters, limit=limit + 1, after=after)
     rarest_word = None if words is None else _rarest_word(connection, tenant_id, words)
-    if words is not None and rarest_word is None:  # no document has one of the words
+    if words is not None and rarest_word is None:  # at least one word occurs in no document
         return _truncate(by_number, limit)
     next_cursor: PageCursor | None = None
     for scan_limit in SCAN_LIMIT if filters.is_selective or rarest_word is not None else (limit + 1,):
@@ -392,12 +394,12 @@ def _documents(
     merged = sorted(
         {document.id: document for document in (*by_number, *by_words)}.values(), key=_cursor_of, reverse=True
     )
-    if next_cursor is not None:  # documents that were not scanned yet may be newer than older results
+    if next_cursor is not None:  # documents after the cursor may be newer than some of these results
         merged = [document for document in merged if _cursor_of(document) >= next_cursor]
     return _truncate(merged, limit) if len(merged) > limit else DocumentListPage(merged, next_cursor)
 
 
-def _scan(  # the walk needs all of these values
+def _scan(
     connection: Connection,
     tenant_id: UUID,
     filters: DocumentFilter,
@@ -406,9 +408,9 @@ def _scan(  # the walk needs all of these values
     rarest_word: str | None,
     words: Sequence[str],
 ) -> tuple[list[UUID], PageCursor | None]:
-    """Return the next documents that may match, and the position where the scan stopped.
+    """Return the ids of the next documents that may match, and the cursor at which the scan stopped.
 
-    The position is None if no more documents follow.
+    The cursor is None if no more documents follow.
     """
     values = _values(tenant_id, filters, after) | {"most": scan_limit, "word": rarest_word}
     conditions = " ".join(_CONDITIONS[name] for name in _TIMES if values[name] is not None)
@@ -443,7 +445,7 @@ def _parse_id(text: str) -> UUID | None:
 
 
 def _words(connection: Connection, text: str) -> list[str]:
-    """Return the words of a search, split like those of documents by the trigger."""
+    """Return the words of a search, tokenized in the same way as documents are by the trigger."""
     return [word for (word,) in connection.execute("SELECT tokenize(%s)", [text])][:MAX_WORDS]
 
 
@@ -474,7 +476,7 @@ CROSS JOIN LATERAL (
 
 
 def find_by_number(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
-    """Return documents with this number, or with a number that ends with these digits."""
+    """Return the ids of documents with this number, or with a number that ends with these digits."""
     number = reference(text)
     if number is None:
         return []

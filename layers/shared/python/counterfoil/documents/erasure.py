@@ -1,8 +1,8 @@
 """Erases documents: their rows and names immediately, their files within a minute.
 
-A file is erased with the last document that needs it: a mail or archive with its last document, a bundle with the
-document of the whole file. The transaction stores the objects to erase, and the watchdog erases all their versions
-(`objects`). The audit trail keeps an entry with the document's id.
+A file is erased with the last document that needs it. A mail or archive is erased with its last document, a split file
+with the document that represents the whole file. The transaction stores the objects to erase, and the watchdog erases
+all their versions (`objects`). The audit trail keeps an entry with the document's id.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from counterfoil.documents.kinds import ACQUISITION, BY_WORKER
 from counterfoil.documents.removal import DeletionResult, delete_document
 
 MAX_ATTEMPT_DURATION = timedelta(minutes=20)
-"""Upper limit of an attempt's duration. Until then, a stale attempt may still write objects, but no rows."""
+"""Upper bound on an attempt's duration. For this long, a stale attempt may still write objects, but no rows."""
 _JOBS = ("ingestion", "matching")
-"""Workers whose dead letters about a document are erased with it."""
+"""Workers whose dead letters are erased together with the document."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ _ERASE_DEAD_LETTERS = "SELECT erase_dead_letters(%s)"
 def erase(
     connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, *, by: str, reason: str | None = None
 ) -> Erasure | None:
-    """Erase a document in the caller's tenant transaction; None if it does not exist.
+    """Erase a document in the caller's tenant transaction. Return None if it does not exist.
 
-    A document that was already deleted or replaced is erased as well. The audit entry has `by` and the hash of
+    A document that was already deleted or replaced is erased as well. The audit entry stores `by` and the hash of
     `reason`. The transaction holds the tenant's matching lock until it ends.
     """
     removal = delete_document(connection, tenant_id, document_id, now, by=by, erase=True)

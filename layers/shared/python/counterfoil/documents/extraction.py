@@ -1,7 +1,7 @@
-"""Extraction of structured data from the XML or the pages of a file.
+"""Extraction of structured data from a file's XML or its pages.
 
-XML is exact and is used as it is. Pages are read from their text layer, or by OCR if they are scans. A language model
-reads what the rules leave incomplete. A file with several documents has no data, only the split into its parts.
+XML is exact and is used unchanged. Pages are read from their text layer, or by OCR if they are scans. If the rules find
+incomplete data, a language model completes it. A file with several documents gets no data, only the split into parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -32,7 +32,10 @@ SPLIT_CHANGED = (
 
 @dataclass(frozen=True)
 class ExtractionTools:
-    """Services and time limit of one extraction. Without services, only rules read the text layer."""
+    """Services and time limit for one extraction.
+
+    If the services are None, only rules read the text layer.
+    """
 
     ocr: CachedOcr | None = None
     llm: CachedLlm | None = None
@@ -51,16 +54,16 @@ def extract(
     is_part: bool = False,
     earlier_parts: Set[tuple[int, int]] = frozenset(),
 ) -> ExtractionResult:
-    """Extract the structured data of a file, outside any transaction.
+    """Extract a file's structured data, outside any transaction.
 
-    A file without data is not an error: the result has a reason. With `text_only`, XML inside a PDF is ignored. A part
-    of a file (`is_part`) is not split again. `earlier_parts` are the first and last pages of the parts of an earlier
-    split. If the new split does not contain them, the file is not read.
+    A file without data is not an error: the result states the reason. With `text_only`, XML inside a PDF is ignored. A
+    part of a file (`is_part`) is not split again. `earlier_parts` are the page ranges of an earlier split. If the new
+    split does not contain all of them, nothing is extracted.
 
     Raises:
         InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ_LIMITS`.
         ParserError: the process that parses files failed.
-        CounterfoilError: raised by OCR, the language model or the database.
+        CounterfoilError: OCR, the language model or the database failed.
     """
     check_size(len(content))
     file_text = parsers.read(content, tools.deadline.check, text_only=text_only)
@@ -84,7 +87,7 @@ def extract(
 def _without_reading(
     kind: FileKind, pages: Recognition, tools: ExtractionTools, earlier_parts: Set[tuple[int, int]]
 ) -> ExtractionResult | None:
-    """Return the result for a file that is not read as one document; None for a file that is."""
+    """Return the result for a file that cannot be extracted as one document; None for any other file."""
     if len(pages.pages) < 2 or not pages.has_words:
         return None
     split = parsers.split_pages(pages.pages, tools.deadline.check)
@@ -105,12 +108,12 @@ def _without_reading(
 
 
 def page_ranges(split: Split) -> Set[tuple[int, int]]:
-    """Return the first and last pages of the parts of a file; empty for a file that stays whole."""
+    """Return the page ranges of a split file's parts; empty if the file stays whole."""
     return frozenset() if len(split.parts) < 2 else frozenset(split.ranges)
 
 
 def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
-    """Read one document from its pages. If the model cannot answer, only the rules count."""
+    """Extract one document from its pages. If the model cannot answer, the rules' result is used alone."""
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.empty_reason, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)
@@ -133,7 +136,8 @@ def _ask_model(
 ) -> tuple[LlmExtraction, Grounding]:
     """Return the model's answer, and the grounding to verify it.
 
-    The answer has no line items if those of the rules add up to the net total.
+    The answer has no line items if the rules found line items that add up to the net total, or if an answer with line
+    items would be too long.
     """
     grounding = Grounding(pages.pages)
 
@@ -146,7 +150,7 @@ def _ask_model(
         return ask(lines=False), grounding
     try:
         return ask(lines=True), grounding
-    except ContextWindowError:  # usually the answer was cut off, because of the line items
+    except ContextWindowError:  # usually, the line items made the answer too long
         return ask(lines=False), grounding
 
 
@@ -163,7 +167,7 @@ def _result(read_fields: ReadFields | None, pages: Recognition, refusal: str | N
         return ExtractionResult(None, "none", None, " ".join([reason, *further_warnings]), unread=unread)
     method = _method(read_fields, pages)
     if read_fields.type is DocumentType.OTHER:
-        reason = "Documents of this kind are stored and not matched."
+        reason = "Documents of this type are stored but not matched."
         return ExtractionResult(read_fields.type, method, None, " ".join([reason, *further_warnings]), unread=unread)
     read_fields = _drop_nameless_parties(read_fields)
     try:
@@ -186,7 +190,7 @@ def _problems(completeness: Completeness) -> Iterable[str]:
 
 
 def _drop_nameless_parties(read_fields: ReadFields) -> ReadFields:
-    """Leave out parties without a name."""
+    """Remove parties that have no name."""
     roles = ROLES[read_fields.type]
     nameless = [
         side
@@ -211,7 +215,7 @@ def _method(read_fields: ReadFields, pages: Recognition) -> Method:
 
 
 def _evidence(data: Mapping[str, Any], read_fields: ReadFields, pages: Recognition) -> dict[str, dict[str, Any]]:
-    """Return the evidence of each field in `data`."""
+    """Return the evidence for each field in `data`, by path."""
     by_path = {path: read_fields.evidence[path] for path in _paths(data) if path in read_fields.evidence}
     return {
         path: _evidence_as_json(evidence, pages.confidences.get(evidence.page)) for path, evidence in by_path.items()
@@ -219,7 +223,7 @@ def _evidence(data: Mapping[str, Any], read_fields: ReadFields, pages: Recogniti
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of every single value. A list of references is one value."""
+    """Yield the path of every value. A list of references counts as one value."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from _paths(part, f"{path}.{name}" if path else name)
@@ -233,7 +237,8 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
 def _evidence_as_json(evidence: Evidence, ocr_confidence: float | None) -> dict[str, Any]:
     """Return evidence as JSON.
 
-    Its source starts with `text:` for a text layer, or with `ocr:` for OCR with `ocr_confidence`.
+    The source starts with `ocr:` if `ocr_confidence` is set, which then scales the confidence. For a text layer, it
+    starts with `text:`.
     """
     origin = "text" if ocr_confidence is None else "ocr"
     confidence = evidence.confidence * (1.0 if ocr_confidence is None else ocr_confidence)

@@ -1,6 +1,6 @@
-"""Files of documents in S3: bounded reads, upload forms, and acquisition jobs of S3 events.
+"""Document files in S3: bounded reads, upload forms, and acquisition jobs for S3 events.
 
-The key of an upload names its tenant. The key of a mail does not: its job belongs to no tenant, reads the recipients,
+An upload's key names its tenant. A mail's key does not, so the mail's job belongs to no tenant. It reads the recipients
 and creates a job for each of their tenants.
 """
 
@@ -28,16 +28,16 @@ from counterfoil.validation import DECEPTIVE_CHARS
 PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""
 INBOX = "inbox/"
-"""Prefix of received mail, under any key."""
+"""Key prefix of received mail. The rest of the key is arbitrary."""
 UNVERSIONED = "null"
 """Version id of objects that were stored while the bucket had no versioning."""
 _DECEPTIVE = re.compile(f"[{DECEPTIVE_CHARS}]")
 
 
 def file_name(key: str) -> str:
-    """Return the displayed name of an object's file: the end of its key without control characters.
+    """Return the display name of an object's file: the last part of its key, without control characters.
 
-    These become U+FFFD, because with a preceding U+202E, `fdp.exe` would be shown as `exe.pdf`.
+    Control characters become U+FFFD, because after U+202E, `fdp.exe` would be displayed as `exe.pdf`.
     """
     return _DECEPTIVE.sub("\N{REPLACEMENT CHARACTER}", key.rsplit("/", 1)[-1])
 
@@ -57,8 +57,8 @@ class Upload:
     def job_id(self) -> UUID:
         """UUIDv5 of bucket, key and version.
 
-        The event and a listing of an object result in the same job. Without a version, the event's sequencer is used
-        instead.
+        An object's event and its entry in a listing result in the same job. If the object has no version, the event's
+        sequencer is used instead.
         """
         unique = self.sequencer if self.version in {None, UNVERSIONED} else self.version
         return uuid5(JOB_NAMESPACE, f"acquisition/{self.bucket}/{self.key}/{unique}")
@@ -71,7 +71,7 @@ class Upload:
 
 
 def read_event(body: str) -> ParsedMessage:
-    """Read a message of the acquisition queue: an S3 notification, or a message from the outbox.
+    """Read a message from the acquisition queue: an S3 notification, or a message from the outbox.
 
     Raises:
         InvalidMessageError, UnsupportedSchemaError: see `read_message`.
@@ -152,19 +152,21 @@ WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 
 
 def assign_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Set the tenant of jobs that were registered before their tenant existed, from their keys.
+    """Set the tenant of jobs that were registered before the tenant in their key existed.
 
-    Also sets it in their dead letters, because otherwise the tenant's next failure could not reopen them.
+    The tenant is also set in their dead letters. Otherwise, the next failure of such a job could not reopen its dead
+    letter.
     """
     dead_letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": dead_letters, "pattern": f"{PREFIX}%/%"})
 
 
 def register_uploads(connection: Connection, uploads: Sequence[Upload], now: datetime) -> None:
-    """Insert the jobs of `uploads`, as the delivery role.
+    """Insert jobs for `uploads`, as the delivery role.
 
-    An existing job gets its tenant if that was created later, and the sequencer of an event that arrives after a
-    listing. Nothing else changes. An upload for an erased tenant does not become a job, and its object is erased.
+    An existing job gets its tenant if the tenant was created later, and its sequencer if the event arrives after a
+    listing. Nothing else changes in existing jobs. An upload for an erased tenant gets no job, and its object is
+    erased.
     """
     values = {
         "ids": [upload.job_id for upload in uploads],
@@ -198,7 +200,7 @@ def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
 
 
 def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
-    """Return enabled tenants with one of these addresses (lower case), as the delivery role."""
+    """Return the ids of enabled tenants with one of these addresses (in lower case), as the delivery role."""
     rows = connection.execute(
         "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
         "WHERE a.address = ANY(%s) AND t.disabled_at IS NULL ORDER BY t.id",
@@ -210,9 +212,9 @@ def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) ->
 def create_tenant_jobs(
     connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime
 ) -> list[OutboxMessage]:
-    """Create the job of each tenant of a mail and enqueue its message, as the delivery role.
+    """Create a mail's job for each tenant and enqueue the job's message, as the delivery role.
 
-    An existing job stays unchanged.
+    Existing jobs stay unchanged.
     """
     ids = [tenant_job_id(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
@@ -248,17 +250,17 @@ class FetchedFile:
     sha256: bytes
     """32 bytes."""
     content: bytes | None
-    """None unless `keep` requested it."""
+    """None unless `needs_content` requested it."""
 
 
 def fetch(file: File, *, needs_content: Callable[[bytes], bool]) -> FetchedFile:
     """Download a file in chunks.
 
-    `keep` receives the first chunk, and returns whether to keep the content.
+    `needs_content` receives the first chunk, and returns whether to return the content.
 
     Raises:
-        InvalidDocumentError: it is empty or too large.
-        ServiceUnavailableError, RejectedRequestError: S3 did not return it.
+        InvalidDocumentError: the file is empty or too large.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return the file.
     """
     digest, size = hashlib.sha256(), 0
     content: io.BytesIO | None = None
@@ -292,7 +294,7 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
     In a versioned bucket, storing the same file twice creates two versions; either is valid.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected it.
+        ServiceUnavailableError, RejectedRequestError: S3 did not store the file.
     """
     with aws.translate_errors():
         response = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
@@ -301,11 +303,11 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
 
 VALID_SECONDS = 15 * 60
 MAX_NAME_CHARS = 255
-"""Maximum characters of a file name."""
+"""Maximum length of a file name, in characters."""
 MAX_KEY_CHARS = 1024
-"""Maximum bytes of a key in S3."""
+"""Maximum length of a key in S3, in bytes of UTF-8."""
 _INVALID_NAME = re.compile(rf"[/\\{DECEPTIVE_CHARS}]|^\.{{1,2}}$|\$\{{filename\}}")
-"""Paths, control characters, and the variable that S3 replaces with the sender's file name."""
+"""Matches paths, control characters, and the variable that S3 replaces with the uploaded file's name."""
 
 
 @dataclass(frozen=True)
@@ -322,8 +324,8 @@ class UploadForm:
 def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) -> UploadForm:
     """Return a form for one file of 1 to MAX_FILE_BYTES bytes, valid for VALID_SECONDS.
 
-    `tenant` is a slug; None for a mail. Each form has its own key, so that files with the same name never replace each
-    other. S3 enforces size and key.
+    `tenant` is a slug, or None for mail. Each form has its own key, so that files with the same name never replace each
+    other. S3 enforces the size and the key.
 
     Raises:
         RejectedRequestError: the name is not a valid file name.
@@ -331,11 +333,11 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
     """
     if not 1 <= len(file_name) <= MAX_NAME_CHARS or _INVALID_NAME.search(file_name):
         raise RejectedRequestError(
-            f"file_name must be a name of 1 to {MAX_NAME_CHARS} characters, without slashes and control characters"
+            f"file_name must be a name of 1 to {MAX_NAME_CHARS} characters, without slashes or control characters"
         )
     key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
     if not 0 < _utf8_length(key) <= MAX_KEY_CHARS:
-        raise RejectedRequestError("file_name is too long for S3 or is not valid Unicode: shorten or rename it")
+        raise RejectedRequestError("file_name is too long for S3, or is not valid Unicode. Use another name.")
     with aws.translate_errors():
         post = aws.client("s3").generate_presigned_post(
             Bucket=bucket,

@@ -1,4 +1,4 @@
-"""File types, e-invoice dialects and the size limit of files. Names are ignored."""
+"""File types and e-invoice dialects, detected from the content, and the size limit for files."""
 
 import codecs
 import re
@@ -14,7 +14,7 @@ _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!--|!DOCTYPE|[A-Za-z_:\
 _XML_START_UTF16 = re.compile(
     rb"\xff\xfe(?:[ \t\r\n]\x00)*<\x00|\xfe\xff(?:\x00[ \t\r\n])*\x00<|<\x00\?\x00|\x00<\x00\?"
 )
-_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the XML parser rejects it with a reason
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # treated as XML, so that the XML parser rejects it with a reason
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
 _IMAGE = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II[*+]\x00|MM\x00[*+]|BM.{4}\x00{4}|RIFF.{4}WEBP|.{4}ftyp(?:hei|hev|mif|avif)",
@@ -47,7 +47,7 @@ class Dialect(StrEnum):
     FATTURAPA = "fatturapa"
     """The Italian FatturaPA, versions 1.0 to 1.2."""
     OTHER = "other"
-    """XML that Counterfoil does not read."""
+    """XML that Counterfoil does not support."""
 
 
 def recognize(content: bytes) -> FileKind:
@@ -76,7 +76,7 @@ def check_size(size: int) -> None:
 
 
 def misnamed(name: str, kind: FileKind) -> str | None:
-    """Return a sentence if a file is named as a PDF and is neither a PDF nor an image."""
+    """Return an error text if a file is named .pdf but is neither a PDF nor an image; otherwise None."""
     if kind in {FileKind.PDF, FileKind.IMAGE} or not name.casefold().endswith(".pdf"):
         return None
     return "The file is named .pdf, but it is not a PDF; send the original file."
@@ -90,7 +90,7 @@ ROOTS = (
     (r"\{urn:un:unece:uncefact:data:SCRDMCCBDACIOMessageStructure:\d+\}\w+", Dialect.ORDER_X),
     (r"\{http://[^}]*/(?:fatture|fatturapa)/v[\d.]+\}FatturaElettronica", Dialect.FATTURAPA),
 )
-"""Root elements of the supported vocabularies, as patterns of {namespace}name."""
+"""Regular expressions for the root elements of the known vocabularies, as {namespace}name."""
 
 
 def recognize_dialect(root: etree._Element) -> Dialect:

@@ -26,7 +26,10 @@ _STAGE_ORDER = (
     ("credit_note",),
     ("statement",),
 )
-"""Stages of a purchase. Documents cite documents of earlier stages: an invoice cites its order, but not vice versa."""
+"""Document types by stage of a purchase, earliest first.
+
+Documents cite documents from earlier stages: an invoice cites its order, but not vice versa.
+"""
 _STAGES = {kind: stage for stage, kinds in enumerate(_STAGE_ORDER) for kind in kinds}
 
 _DATE = r"\d{1,2}[./-]\s?\d{1,2}[./-]\s?\d{2,4}|\d{4}-\d{2}-\d{2}|\d{1,2}\.? [a-z]{3,9}\.? \d{4}"
@@ -46,14 +49,14 @@ _stems = "|".join(f"(?P<{kind}_stem>{SPLITTER.alternatives('titles.stem', kind)}
 _TITLE = re.compile(
     rf"(?:{_titles})\b{_ASIDE}(?P<label> ?[:.]| ?-? ?{_CALLED})? ?(?P<number>{_NUMBER_FORM})?(?P<rest>{_DATED}.*)"
 )
-"""Name of a document type at the start of a text, optionally with a number; `rest` is the text after both."""
+"""Name of a document type at the start of a text, optionally with a number; `rest` is the text after them."""
 _LABEL = re.compile(
     rf"(?:(?:{_stems})s?-? ?{_CALLED}|{_CALLED} ?{_LINKED}?(?:{_titles.replace('?P<', '?P<named_')})\b ?:?)"
     rf" ?(?P<number>{_NUMBER_FORM})?(?P<rest>.*)"
 )
 """A number labeled with the type of its document: `Rechnungs-Nr. 17`, `numéro de facture: 17`."""
 _PIECES = ("label", "number", "rest")
-"""Groups of these two patterns that do not name a type."""
+"""Groups of `_TITLE` and `_LABEL` that do not name a type."""
 _OWN_LABEL = re.compile(
     rf"(?:(?:beleg|dokument(?:en)?|document|bilags)s?-? ?(?:nummer|number|nr|no)\b ?[.:]*|nummer|number|numero"
     rf"|n ?°|numero de document)(?: ?:)? (?P<number>{_NUMBER_FORM})(?P<rest>{_DATED})$"
@@ -101,7 +104,7 @@ _HEAD_LABELS = tuple(
         rf"(?:{_head_labels['contact']})\b ?:? \w",
     )
 )
-"""Facts in the header of a first page, one pattern per kind."""
+"""One pattern per kind of fact in a first page's header."""
 
 _SALUTATION = re.compile(rf"(?:{SPLITTER.alternatives('pages.salutation')})\b")
 _TOWN = re.compile(
@@ -131,7 +134,11 @@ _FIGURE = 4  # digits
 _GAP = 1.0  # in word heights; wider than a blank, so the next word is in another column
 
 Style = Literal["title", "heading", "label"]
-"""In larger print than the page's text; on its own line; or next to other text, such as a reference."""
+"""Style of a mention.
+
+`title` is larger than the page's text. `heading` is on its own line. `label` is next to other text, such as a
+reference.
+"""
 _STYLES: tuple[Style, ...] = ("title", "heading", "label")
 
 
@@ -182,7 +189,7 @@ class PageFeatures:
     named: tuple[TypeMention, ...]
     """All types named on the page."""
     unnamed: str | None
-    """Number stated as its own, without a type."""
+    """Number that the page states as its own, without a type."""
     places: tuple[PagePlace, ...]
     sender: frozenset[str]
     """VAT ids and bank accounts in header and footer."""
@@ -193,9 +200,9 @@ class PageFeatures:
     lines: frozenset[str]
     """All lines, without digits."""
     large: frozenset[str]
-    """Lines in the upper half in larger print than the rest, without digits."""
+    """Lines in the upper half in larger print than the page's text, without digits."""
     head: tuple[frozenset[str], ...]
-    """Figures for each kind of fact that is typical of a first page's header."""
+    """Figures found for each kind of fact that is typical of a first page's header."""
     figures: frozenset[str]
     """All numbers, dates and ids, by their digits."""
     has_total: bool
@@ -208,7 +215,7 @@ class PageFeatures:
 
     @property
     def head_labels(self) -> int:
-        """Number of kinds of facts that are typical of a first page's header."""
+        """Number of kinds of facts found that are typical of a first page's header."""
         return len(self.head)
 
     @property
@@ -237,7 +244,7 @@ def read(page: Page) -> PageFeatures:
     carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if _CARRIED.search(text)]
     footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
     head = tuple(_head_facts(upper_lines))
-    if own is not None or len(head) > 1:  # later pages start their text at the height of the letterhead
+    if own is not None or len(head) > 1:  # on later pages, text starts where the letterhead would be
         footer += [line.text for line, _ in lines if line.bottom <= _HEADER * height]
     return PageFeatures(
         own=own,
@@ -283,7 +290,7 @@ Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
 def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: int) -> Iterator[TypeMention]:
-    """Yield the types named in a line, with the number beside each, or below it if it is a label.
+    """Yield the types named in a line, each with the number next to it, or below it for a label.
 
     `goods_index` is the index of the first line with an amount. Text after it describes line items, not the page.
     """
@@ -319,7 +326,7 @@ def _is_end(match: Match[str]) -> bool:
 
 
 def _fills_segment(segment: Segment, match: Match[str]) -> bool:
-    """Return whether the match covers its segment, so that the rest is in another column."""
+    """Return whether the match covers its segment, so that any text after it is in another column."""
     return match.end() - len(match["rest"]) >= len(segment.text)
 
 
@@ -339,9 +346,9 @@ def _alphanumeric(number: str | None) -> str | None:
 
 
 def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
-    """Return the type and number of the page itself: the most prominent, and of those the latest stage.
+    """Return the page's own type and number: the most prominent mention, or the latest stage among equals.
 
-    Documents cite earlier ones. If an order and an invoice are equally prominent, the page is an invoice.
+    Documents cite earlier documents. If an order and an invoice are equally prominent, the page is an invoice.
     """
     numbered = [mention for mention in mentions if mention.number is not None or mention.style != "label"]
     for style in _STYLES:
@@ -350,7 +357,7 @@ def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
             own = max(candidates, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
             same_kind = [other for other in mentions if other.kind == own.kind]
             number = own.number or next((other.number for other in same_kind if other.number is not None), None)
-            # a labeled number, and elsewhere the name of the type alone, form a heading in two parts
+            # a labeled number and a separate mention of the type form a heading in two parts
             is_headed = style == "label" and any(other.number is None for other in same_kind)
             return replace(own, number=number, style="heading" if is_headed else style)
     return None

@@ -1,7 +1,7 @@
-"""Pages of documents' files as images, and sizes of images: bounded in pixels, bytes, memory and time.
+"""Page images of document files, and image sizes: bounded in pixels, bytes, memory and time.
 
-`render_page` runs in the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium parse
-untrusted files. A crash or an endless page must not affect the caller.
+`render_page` runs in the parent process. Everything else runs in a child process (`sandbox`), because Pillow and pdfium
+parse untrusted files. A crash, or a page that renders endlessly, must not affect the caller.
 """
 
 import io
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_BYTES = 4_000_000
-"""Limit of a page for the browser: a Lambda response may have 6 MB, and base64 adds a third."""
+"""Maximum size of a page image: a Lambda response may have 6 MB, and base64 adds a third."""
 MAX_PIXELS = 50_000_000
-"""Limit of an image that is returned unchanged: a page of A4 at 600 dots per inch has 35 million."""
+"""Maximum number of pixels for an image that is returned unchanged. An A4 page at 600 dpi has 35 million."""
 MAX_DECODED_PIXELS = 100_000_000
-"""Limit of an image that is decoded, which takes 400 MB of memory."""
+"""Maximum number of pixels for an image that is decoded. Decoding this many takes 400 MB of memory."""
 MAX_PAGES = 1000
-"""Limit of a TIFF."""
+"""Maximum number of pages that are read from a TIFF."""
 MAX_OCR_BYTES = 10 * 1024 * 1024
-"""Limit of one page for a synchronous call of Textract."""
+"""Maximum size of a page for a synchronous Textract call."""
 MIN_PAGE_PIXELS = 496
-"""Pixels of the shorter side of A4 at 60 dots per inch: fewer are not readable."""
+"""Minimum number of pixels on a page's shorter side: A4 at 60 dpi. A smaller page is not readable."""
 SIDES = (1800, 1300, 900)
-"""Pixels of the longer side: 154, 111 and 77 dots per inch for A4. The first size within `MAX_BYTES` is used."""
+"""Pixels on the longer side of a page image: 154, 111 and 77 dpi for A4. The first size within `MAX_BYTES` is used."""
 MAX_SCALE = 5.0
-"""Pixels per point: limits the enlargement of small PDF pages."""
+"""Maximum number of pixels per point, which limits the enlargement of small PDF pages."""
 LIMITS = Limits(cpu_seconds=10, seconds=14, answer_bytes=MAX_BYTES)
 VERSION = "2"
-"""Change it when the same file results in different bytes."""
+"""Version of the rendering. Change it when the same file results in different bytes."""
 
 PAGE_FORMATS = ("PNG", "JPEG", "TIFF")
 """Formats of scanned pages."""
 MediaType = Literal["image/png", "image/jpeg"]
 _MEDIA_TYPES: dict[str, MediaType] = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg"}
 _STRETCH = (0.25, 4.0)
-"""Plausible ratios of the two resolutions of a fax."""
+"""Minimum and maximum plausible ratio of a fax's horizontal and vertical resolution."""
 
 
 class RenderError(RejectedRequestError):
-    """The file has no pages to show, or this page cannot be rendered."""
+    """The file has no pages to show, or the requested page cannot be rendered."""
 
 
 class PageNotFoundError(RejectedRequestError):
-    """The file has fewer pages."""
+    """The file does not have the requested page."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ _NO_PAGES = {
 
 
 class Rendered(NamedTuple):
-    """A page, or the problem with it."""
+    """A rendered page, or the reason why it cannot be rendered."""
 
     problem: Literal["damaged", "form", "large", "format", "pages"] | None
     pages: int = 0
     content: bytes = b""
-    """Empty if the file itself is the page."""
+    """Empty if the file itself is the page image."""
     media_type: MediaType = "image/png"
 
 
@@ -168,10 +168,10 @@ def _render_frame(image: "Image.Image", content: bytes, number: int, pages: int)
 
 
 def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
-    """Return width and height of each page of a PNG, JPEG or TIFF.
+    """Return the width and height, in pixels, of each page of a PNG, JPEG or TIFF.
 
-    Only the headers of at most `MAX_PAGES` are read. A page is None if it is too large or unknown. The result is None
-    for another format or a damaged header.
+    Only headers are read, of at most `MAX_PAGES` pages. The size of a page is None if it is too large or unknown. The
+    result is None for other formats and for a damaged header.
     """
     from PIL import Image
 
@@ -202,7 +202,7 @@ def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
 def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
     """Yield pages of a TIFF as PNG, or as JPEG to stay within `MAX_OCR_BYTES`.
 
-    A damaged page is empty.
+    For a damaged page, empty bytes are yielded.
     """
     with _open(content) as image:
         for number in numbers:
@@ -234,7 +234,7 @@ def _open(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        warnings.filterwarnings("error", message="Corrupt EXIF data")  # otherwise the pages after it are lost silently
+        warnings.filterwarnings("error", message="Corrupt EXIF data")  # otherwise later pages are lost silently
         try:
             with Image.open(io.BytesIO(content), formats=formats) as image:
                 yield image
@@ -250,7 +250,7 @@ def _stretch(image: "Image.Image") -> float:
 
 
 def _to_resizable(image: "Image.Image") -> "Image.Image | None":
-    """Return the image upright in a mode that can be resized; None for pixel values without a known range."""
+    """Return the image upright and in a resizable mode; None if its pixel values have no known range."""
     from PIL import ImageOps
 
     if image.mode in {"I", "F"}:
@@ -263,7 +263,7 @@ def _to_resizable(image: "Image.Image") -> "Image.Image | None":
 
 
 def _scale(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
-    """Return the image at most `side` pixels long, with 8 bits per channel, over white."""
+    """Return the image scaled to at most `side` pixels, with 8 bits per channel, on white."""
     width, height = image.width, image.height * stretch
     scale = min(1.0, side / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -1,4 +1,4 @@
-"""PDF files: embedded files, scanned pages, cutting, and pdfium's lock. Nothing in them is executed."""
+"""PDF files: embedded files, scanned pages, page extraction and pdfium's lock. No script is run."""
 
 import io
 import logging
@@ -23,11 +23,11 @@ from counterfoil.errors import InvalidDocumentError
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
 MIN_WORDS = 10
-"""A page with fewer words and any other content is a scan with a stamp or a line added by the scanner."""
+"""A page with fewer words and any other content is a scan whose text is a stamp, or a line added by the scanner."""
 MIN_WORDS_OVER_PICTURE = 25
 """A page with fewer words over a full-page picture is a scan as well."""
 _WHOLE_PAGE = 0.6
-"""Share of the page's area."""
+"""A full-page picture covers more than this share of the page's area."""
 _TRAILER_WITHIN = 2048  # ISO 32000-1 requires the trailer at the very end; readers search the last KiB
 _PADDING_WITHIN = 64 * 1024
 _PADDING = b"\0\t\n\r "  # mail gateways and tapes pad files
@@ -53,7 +53,8 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
     """Return the XML files embedded in a PDF, in file order.
 
     Validates the whole file: raises `InvalidDocumentError` if it is truncated, damaged or encrypted, has no pages or
-    more than `MAX_PAGES`, more than `MAX_EMBEDDED_FILES` files, or XML that unpacks beyond `MAX_XML_BYTES`.
+    more than `MAX_PAGES`, has more than `MAX_EMBEDDED_FILES` embedded files, or XML that unpacks to more than
+    `MAX_XML_BYTES`.
     """
     end = content[-_PADDING_WITHIN:].rstrip(_PADDING)
     if b"startxref" not in end[-_TRAILER_WITHIN:]:
@@ -75,14 +76,14 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
 
 
 def _stream_of(content: bytes) -> io.BufferedReader:
-    """Return a stream without a copy. pypdf would copy the buffer of a BytesIO."""
+    """Return a stream over the content without copying it. pypdf would copy the buffer of a BytesIO."""
     return io.BufferedReader(io.BytesIO(content))
 
 
 class _Reader(PdfReader):
     """A pypdf reader that matches object headers with one regular expression.
 
-    pypdf reads the headers of all objects when it opens a file, and is slow because it does so byte by byte.
+    When pypdf opens a file, it reads the headers of all objects byte by byte, which is slow.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -113,7 +114,7 @@ def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
 
 
 def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
-    """Yield the files of the name tree, then those only associated with the document (PDF/A-3)."""
+    """Yield the files in the name tree, then files that are only associated with the document (PDF/A-3)."""
     names: set[str] = set()
     for file in reader.attachment_list:
         name = str(file.alternative_name or file.name)
@@ -130,7 +131,7 @@ def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
 
 
 def _encrypted() -> InvalidDocumentError:
-    message = "The PDF is encrypted; send it without password and restrictions."
+    message = "The PDF is encrypted; send it without a password or restrictions."
     return InvalidDocumentError(message, code="encrypted_pdf")
 
 
@@ -151,10 +152,10 @@ def open_pdf(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
 
 
 def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[float, float]], frozenset[int]]:
-    """Return sizes of pages that are scans or whose text is noise, and the numbers of the latter.
+    """Return the sizes of pages that are scans or whose text is noise, and the numbers of noisy pages.
 
-    `pages` is the text layer. Sizes are width and height in points. Pages count from 1. Raises `InvalidDocumentError`
-    on damage.
+    `pages` is the text layer. Sizes are width and height in points, by page number. Pages count from 1. Raises
+    `InvalidDocumentError` for a damaged file.
     """
     noisy = frozenset(number for number, page in enumerate(pages, 1) if not is_legible(page))
     word_counts = {
@@ -197,7 +198,7 @@ def _is_picture(page: pypdfium2.PdfPage) -> bool:
 
 
 def extract_pages(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield a separate PDF for each range of pages, first and last, counted from 1.
+    """Yield a separate PDF for each page range: first and last page, counted from 1.
 
     The same pages of the same file result in the same bytes. Raises `InvalidDocumentError` for damaged files.
     """
@@ -213,5 +214,5 @@ def extract_pages(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator
     except MemoryError:
         raise
     except Exception as error:
-        # As above, damage makes pypdf raise arbitrary errors.
+        # pypdf raises arbitrary errors for damaged objects.
         raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error

@@ -1,16 +1,16 @@
-"""Removal of documents, and their replacement by another file.
+"""Removal of documents, and replacement of a document with another file.
 
-A removal is one transaction. It deletes the document with its keys, matches, jobs and children, and keeps a record of
-who removed it and why (`document_deletion`). Children stay if another file of the tenant has the same content
-(`document_duplicate_file`), and belong to that file then. Documents that matched the removed ones, or waited for them,
-are matched again. Their clusters get new ids and are computed again, and destinations are notified. An attempt in
-progress loses its claim with the row and changes nothing. The file stays in S3, because other documents may come from
-it and accounting must keep it. `erasure` deletes both.
+A removal is one transaction. It deletes the document with its keys, matches, jobs and parts, and records who removed it
+and why (`document_deletion`). If another of the tenant's files contains the same part (`document_duplicate_file`), the
+part stays and then belongs to that file. Documents that matched a removed document, or waited for it, are matched
+again. Their clusters get new ids and are computed again, and destinations are notified. An attempt in progress loses
+its claim with the row and changes nothing. The file stays in S3, because other documents may come from it and
+accounting must keep it. `erasure` deletes the document and the file.
 
 A replacement creates a new document for a new file, because matches, cached answers and deliveries belong to the old
-content. It has three steps, each in the transaction of its cause. The request is stored before the file is uploaded.
-The acquisition of the file sets its document as the successor. The ingestion that extracts the successor removes the
-old document, so that no reader sees both. If the new file cannot be extracted, the old document stays.
+content. It has three steps. The request is stored before the file is uploaded. The transaction that acquires the file
+sets its document as the successor. The transaction that stores the successor's extraction removes the old document, so
+that no reader sees both. If the new file cannot be extracted, the old document stays.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from counterfoil.webhooks.destinations import enqueue
 
 _JOBS = ("ingestion", "matching")
 """Workers whose work items are deleted with a document."""
-REASON = "A document that it was matched with, or could have been, was removed."
+REASON = "A document that this one matched, or could have matched, was removed."
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DeletionResult:
     """Result of a removal."""
 
     documents: tuple[UUID, ...]
-    """The document and the parts extracted from it."""
+    """The document and the parts that were split from it."""
     reassigned: tuple[UUID, ...]
     """Parts that now belong to another file with the same content."""
     rematched: int
@@ -47,7 +47,7 @@ class DeletionResult:
     """Outbox messages to send after the commit."""
 
 
-# Wait for writers of the row. Children are locked after their parent, which prevents new ones.
+# The locks wait for writers of the rows. Parts are locked after their document, because its lock prevents new parts.
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
 _PROMOTE_DUPLICATES = "SELECT promote_duplicate_file(%s)"
@@ -68,8 +68,8 @@ def delete_document(
 ) -> DeletionResult | None:
     """Remove a document in the caller's tenant transaction; None if the tenant has no such document.
 
-    `by` is the author and `reason` a note, both for people. The tenant's matching lock lasts until the transaction
-    ends. With `erase`, answers of the language model about its neighbors that quote it are deleted as well.
+    `by` names the author, and `reason` is a note for users. The transaction holds the tenant's matching lock until it
+    ends. With `erase`, the language model's answers about other documents that quote this one are deleted as well.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
@@ -94,8 +94,8 @@ def delete_document(
     return DeletionResult(tuple(ids), tuple(retained), len(departing.affected), messages)
 
 
-KEEP_ORIGINAL_REASON = "The document that it is to replace stays until it has been read."
-_REQUEST_REASON = "The same file was uploaded again, to replace another document."
+KEEP_ORIGINAL_REASON = "The document to be replaced stays until this one has been extracted."
+_REQUEST_REASON = "The same file was uploaded again to replace another document."
 
 _INSERT_REPLACEMENT = """
 INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, reason, requested_at)
@@ -114,9 +114,9 @@ def request_replacement(
     by: str,
     reason: str | None = None,
 ) -> bool:
-    """Store a request to replace a document by a file that is uploaded next.
+    """Store a request to replace a document with a file that will be uploaded next.
 
-    Return False if the document does not exist. No other upload may use the bucket and key of `file`.
+    Returns False if the document does not exist. No other upload may use the bucket and key of `file`.
     """
     values = {
         "tenant": tenant_id,
@@ -151,9 +151,9 @@ WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 
 
 def find_replacement(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
-    """Return the replacement that a file was uploaded for, and take the tenant's matching lock for it.
+    """Return the open replacement that a file was uploaded for, or None.
 
-    Call it before the transaction locks a document.
+    If it exists, the tenant's matching lock is taken. Call this function before the transaction locks a document.
     """
     row = connection.execute(_FIND_REPLACEMENT, [tenant_id, file.bucket, file.key]).fetchone()
     if row is None:
@@ -175,10 +175,10 @@ _IS_STARTED = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
 def link_successor(
     connection: Connection, replacement: Replacement, new_id: UUID | None, now: datetime, *, is_new: bool
 ) -> tuple[list[OutboxMessage], str]:
-    """Set the document of the file as successor. If already extracted, replace the old document.
+    """Set the file's document as the successor. If it was already extracted, remove the old document.
 
-    `new_id` is None if the file became several documents or none. Then the old document stays. An existing successor
-    (not `is_new`) without data is extracted again. Return messages to send and a sentence for people.
+    `new_id` is None if the file became several documents or none. The old document then stays. An existing successor
+    (not `is_new`) without data is extracted again. Returns the messages to send, and a sentence for users.
     """
     if new_id is None:
         _settle_replacement(connection, replacement.id, now)
@@ -197,7 +197,7 @@ def link_successor(
         messages = restart(
             connection, "ingestion", started, now, actor=replacement.requested_by, reason=_REQUEST_REASON
         )
-    return messages, "It replaces an earlier document, which stays until this one has been read."
+    return messages, "It replaces an earlier document, which stays until this one has been extracted."
 
 
 _PENDING_TENANT = "SELECT tenant_id FROM document_replacement WHERE replacement_id = %s AND closed_at IS NULL LIMIT 1"
@@ -205,12 +205,12 @@ _NEXT = """
 SELECT tenant_id, id, document_id, requested_by, reason FROM document_replacement
 WHERE replacement_id = %s AND closed_at IS NULL ORDER BY requested_at, id LIMIT 1
 """
-# A successor that is replaced itself passes its replacements to the newer one.
+# If a successor is itself replaced, its open replacements pass to the newer document.
 _REASSIGN = "UPDATE document_replacement SET replacement_id = %s WHERE replacement_id = %s AND closed_at IS NULL"
 
 
 def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
-    """Take the tenant's matching lock if a document replaces another. Call it before locking documents."""
+    """Take the tenant's matching lock if a document replaces another. Call this before locking documents."""
     for (tenant_id,) in connection.execute(_PENDING_TENANT, [new_id]):
         matching.lock_tenant_blocking(connection, tenant_id)
 
@@ -220,7 +220,7 @@ def complete_replacements(
 ) -> tuple[list[OutboxMessage], str | None]:
     """Remove the documents that a document replaces, in the transaction that stores its extraction.
 
-    Return messages to send and a sentence for people, or None if it replaces nothing.
+    Returns the messages to send, and a sentence for users, or None if the document replaces nothing.
     """
     messages: list[OutboxMessage] = []
     sentence = None

@@ -1,7 +1,7 @@
-"""Reprocessing: documents are extracted or matched again at a bounded rate after a release.
+"""Reprocessing: extract or match documents again at a bounded rate, after a release.
 
-An operation covers the documents received before it was requested. It walks them by receipt and id, so its cursor is
-all that it stores about them.
+An operation covers documents that were received before the request. It processes them in order of receipt and id, so it
+stores only a cursor.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ Kind = Literal["extract", "match"]
 REASON = {"extract": "The document is extracted again.", "match": "The document is matched again."}
 
 
-def request_reprocessing(  # the facts of a request
+def request_reprocessing(
     connection: Connection,
     tenant_id: UUID,
     kind: Kind,
@@ -31,7 +31,7 @@ def request_reprocessing(  # the facts of a request
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store an operation in the tenant's transaction. It starts with the next step.
+    """Store an operation in the tenant's transaction. The next step of the engine starts it.
 
     Raises:
         RejectedRequestError: the rate is out of bounds, or the time range is empty.
@@ -45,7 +45,7 @@ def request_reprocessing(  # the facts of a request
     return operation
 
 
-# Documents that were never extracted or matched are still pending, or are never processed, such as cover pages.
+# Excludes documents with revision 0: they are still pending, or are never processed, such as cover pages.
 _NEXT = """
 SELECT d.id, d.received_at FROM document d LEFT JOIN ingestion_job i ON i.id = d.id
 WHERE d.tenant_id = %(tenant)s AND d.received_at < %(until)s::timestamptz
@@ -57,7 +57,7 @@ ORDER BY d.received_at, d.id LIMIT %(limit)s
 
 
 class Reprocessing(Definition):
-    """Definition of extract and match."""
+    """Defines the operations `extract` and `match`."""
 
     actions = ("extract", "match")
     rate_unit = timedelta(minutes=1)
@@ -65,7 +65,7 @@ class Reprocessing(Definition):
     def apply(
         self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
     ) -> ApplyResult:
-        """Start the next documents, and close their dead letters as retried."""
+        """Start the work items of the next documents, and close their dead letters as retried."""
         filter_ = operation.filter or {}
         values = {
             "tenant": operation.tenant_id,

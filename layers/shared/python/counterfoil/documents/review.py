@@ -1,12 +1,13 @@
 """Review of matching: reviewers decide about ambiguous documents, and correct automatic decisions.
 
-Each decision is one transaction under the tenant's matching lock. It writes user and reason to the audit trail, and
-updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their computation,
-and re-matches documents whose question to a language model changes. It is refused if the documents have changed since
-the reviewer read them. A pair with a newer decision requires its number in `overrides`.
+Each decision is one transaction under the tenant's matching lock. It records the user and the reason in the audit
+trail, and updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their
+computation, and matches documents again whose question to a language model changes. A decision is rejected if the
+documents have changed since the reviewer read them. To replace an earlier decision about the pair, `overrides` must
+contain that decision's id.
 
-The queue lists ambiguous documents with their candidates. The evidence of a candidate lists the bits of each feature,
-and their running sum.
+The queue lists ambiguous documents with their candidates. A candidate's evidence lists the bits of each feature, and
+their running sum.
 """
 
 from collections import defaultdict
@@ -64,16 +65,16 @@ class DecisionContext:
     by: str
     reason: str | None
     overrides: Collection[int] | None = ()
-    """Numbers of the decisions that this one may replace. None means any decision."""
+    """Ids of the earlier decisions that may be replaced. None permits any decision."""
 
     def may_replace(self, decision: int) -> bool:
-        """Return whether this decision may replace the one with this number."""
+        """Return whether an earlier decision, by its id, may be replaced."""
         return self.overrides is None or decision in self.overrides
 
 
 @dataclass(frozen=True)
 class DecisionRejected:
-    """Reason why a decision was refused, in a sentence."""
+    """Reason why a decision was rejected, in a sentence."""
 
     reason: Literal["gone", "changed"]
     """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
@@ -87,9 +88,9 @@ _GONE = DecisionRejected("gone", "The document does not exist, or documents of i
 def confirm(
     connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Link two documents that are linked already or need review as a pair.
+    """Confirm the match of two documents that are already linked or need review as a pair.
 
-    Runs in the caller's tenant transaction, like the following functions.
+    Runs in the caller's tenant transaction, as do `reject`, `merge` and `split`.
     """
     answer = _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
@@ -103,12 +104,12 @@ def reject(
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
-    """Reject all links and candidates between a document and the others, or none of them."""
+    """Reject the links or candidates between a document and all of `other_ids`, or none of them."""
     answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
 
-def merge(  # both documents
+def merge(
     connection: Connection,
     tenant_id: UUID,
     first: UUID,
@@ -118,7 +119,7 @@ def merge(  # both documents
     *,
     exact: bool = False,
 ) -> Answer:
-    """Link two documents and their clusters, whatever automatic matching has decided.
+    """Link two documents and their clusters, regardless of what automatic matching decided.
 
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
@@ -134,7 +135,7 @@ def merge(  # both documents
 def split(
     connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Remove a document from its cluster: reject all its edges, and those that would replace them.
+    """Remove a document from its cluster: reject all its edges, and edges that would replace them.
 
     Edges to contracts stay, because they do not join clusters.
     """
@@ -201,7 +202,7 @@ def _decide(
 def _rejection_of(
     connection: Connection, pair: Pair, verdict: Verdict, context: DecisionContext, *, requires_match: bool
 ) -> DecisionRejected | None:
-    """Return the reason why a decision about a pair is refused; None if it is valid."""
+    """Return the reason why a decision about a pair is rejected; None if it is valid."""
     if pair.a == pair.b:
         return DecisionRejected("changed", "A document cannot match itself. Name two different documents.")
     latest = next((decision for decision in reversed(sql.decisions(connection, pair)) if decision.pair == pair), None)
@@ -234,7 +235,7 @@ def _follow_up(
     now: datetime,
     context: DecisionContext,
 ) -> DecisionApplied:
-    """Request the comparison of changed clusters, and match documents again whose model questions changed."""
+    """Request the comparison of changed clusters, and rematch documents whose LLM question changed."""
     messages = restart(connection, "matching", result.awaiting_judgment, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents
@@ -254,7 +255,7 @@ class ReviewCursor:
 
 @dataclass(frozen=True)
 class ReviewFilter:
-    """Filters of the queue; None permits every value."""
+    """Filters for the queue; None matches every value."""
 
     state: ReviewState = "open"
     tenants: Collection[str] | None = None
@@ -281,7 +282,7 @@ ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 
 
 def list_cursors(connection: Connection, filters: ReviewFilter, limit: int) -> list[ReviewCursor]:
-    """Return a page of the queue in order of opening, as the delivery role."""
+    """Return a page of the queue, sorted by opening time, as the delivery role."""
     after_at, after_id = filters.after or (None, None)
     values = {
         "state": filters.state,
@@ -298,7 +299,7 @@ def list_cursors(connection: Connection, filters: ReviewFilter, limit: int) -> l
 
 @dataclass(frozen=True)
 class ReviewDocument:
-    """Summary of a document for reviewers; only the id of a deleted one."""
+    """Summary of a document for reviewers. For a deleted document, only its id."""
 
     id: UUID
     type: str | None = None
@@ -316,14 +317,14 @@ class ReviewDocument:
 
 @dataclass(frozen=True)
 class ReviewItem:
-    """A review with all facts for a decision."""
+    """A review with all facts that a decision needs."""
 
     tenant: str
     review: Review
     documents: Mapping[UUID, ReviewDocument]
     """The document and its candidates."""
     decisions: Sequence[Decision]
-    """All decisions of people about the document."""
+    """All reviewers' decisions about the document."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -373,7 +374,10 @@ class ReviewItem:
 
 
 def items(database: Database, cursors: Iterable[ReviewCursor]) -> list[ReviewItem]:
-    """Return the reviews at these positions, in order of opening; each is read as its tenant."""
+    """Return the reviews at these cursors, sorted by opening time.
+
+    Each review is read in its tenant's transaction.
+    """
     ids_by_tenant: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
     for cursor in cursors:
         ids_by_tenant[cursor.tenant_id, cursor.tenant].append(cursor.document_id)

@@ -22,9 +22,9 @@ MIN_CONFIDENCE = 0.9
 """Minimum confidence to act on a boundary, or on its absence."""
 
 Kind = Literal["document", "cover"]
-"""A cover belongs to no document: a separator sheet, a fax cover, a list of documents.
+"""A cover is a page that belongs to no document: a separator sheet, a fax cover or a list of documents.
 
-It is a separate part, so that no page is lost and no document contains a page about others.
+It becomes a separate part, so that no page is lost and no document contains a page about other documents.
 """
 
 
@@ -63,11 +63,11 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Split:
-    """Parts of a file. If a single boundary is not sure, the whole file is one part."""
+    """Parts of a file. If any boundary is uncertain, the whole file is one part."""
 
     page_count: int
     boundaries: tuple[Boundary, ...] = ()
-    """One per page, except for the first."""
+    """One for each page except the first."""
     cover_pages: frozenset[int] = frozenset()
     """Pages that are covers."""
 
@@ -78,7 +78,7 @@ class Split:
 
     @cached_property
     def proposed_parts(self) -> tuple[Part, ...]:
-        """The most likely parts, whatever the confidence."""
+        """The most likely parts, regardless of confidence."""
         return tuple(self._proposed())
 
     @property
@@ -110,8 +110,8 @@ class Split:
         least_certain = min(self.uncertain_boundaries, key=lambda boundary: boundary.confidence)
         detail = f" At page {least_certain.page}: {' '.join(least_certain.evidence)}" if least_certain.evidence else ""
         return (
-            f"The file may contain several documents, and it is unclear whether one starts at {_page_list(pages)}. It "
-            f"stays whole. Send its documents as separate files.{detail}"
+            f"The file may contain several documents, and it is unclear whether one starts at {_page_list(pages)}. The "
+            f"file stays whole. Send its documents as separate files.{detail}"
         )
 
     @property
@@ -163,8 +163,8 @@ _FEWEST_FAX_LABELS = 2
 def cover_pages(pages: Sequence[Page], features: Sequence[PageFeatures]) -> dict[int, str]:
     """Return the covers by page index, each with a sentence that names its kind.
 
-    A separator sheet may be anywhere. Cover letters and lists only count at the start of the file, because later pages
-    of an invoice may mention enclosures and list delivery notes as well. They must be followed by a page that starts a
+    A separator sheet may be anywhere. Cover letters and lists count only at the start of the file, because later pages
+    of an invoice may also mention enclosures and list delivery notes. They must be followed by a page that starts a
     document.
     """
     covers = {
@@ -181,7 +181,7 @@ def cover_pages(pages: Sequence[Page], features: Sequence[PageFeatures]) -> dict
         if kind is None:
             return covers | leading if _may_begin_document(page_features) else covers
         leading[index] = _cover_sentence(index, kind)
-    return covers  # if all pages are covers, each may be a document
+    return covers  # if all pages look like covers, any of them may be a document
 
 
 def _cover_sentence(place: int, kind: str) -> str:
@@ -193,10 +193,10 @@ def _is_separator(page: Page) -> bool:
 
 
 def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> str | None:
-    """Return what kind of cover a page is; None if it is not a cover.
+    """Return a phrase for the kind of cover; None if the page is not a cover.
 
     `later_numbers` are the document numbers on later pages. A page with its own number, a page number above 1 or a
-    total is not a cover. Only a list may have a total.
+    total is not a cover. Only a list of documents may have a total.
     """
     if not features.words or any(place.place > 1 for place in features.places):
         return None
@@ -208,12 +208,12 @@ def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> 
     if features.has_total or features.number is not None:
         return None
     if _is_fax_cover(page):
-        return "is the cover of a fax"
-    return "goes with the documents that follow" if _COVERING.search(normalize_text(page.text)) else None
+        return "is a fax cover"
+    return "is a cover letter for the documents that follow" if _COVERING.search(normalize_text(page.text)) else None
 
 
 def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
-    """Return whether the page's apparent own number is one of several in the same list."""
+    """Return whether the page's apparent own number is one of several listed numbers of the same style."""
     similar_numbers = {
         mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
     }
@@ -227,7 +227,7 @@ def _may_begin_document(features: PageFeatures) -> bool:
 
 
 def _words(page: Page) -> set[str]:
-    """Return the words of a page in the form of numbers."""
+    """Return a page's words, normalized like document numbers."""
     return {"".join(character for character in normalize_text(word.text) if character.isalnum()) for word in page.words}
 
 
@@ -238,7 +238,7 @@ def _is_fax_cover(page: Page) -> bool:
 
 
 _PRIOR = -1.5
-"""Most pages of most files continue a document."""
+"""Log-odds of a boundary before any evidence. Most pages of most files continue a document."""
 _STRONG = 3.0
 _CONTRADICTED_CONFIDENCE = 0.6
 """Confidence if strong features contradict each other."""
@@ -261,7 +261,7 @@ class BoundaryEvidence:
 
 
 class _CurrentDocument:
-    """The current document while its pages are added."""
+    """The document that the next page may continue, with the features of its pages so far."""
 
     def __init__(self, first: PageFeatures) -> None:
         self.first = self.last = first
@@ -300,12 +300,12 @@ class _CurrentDocument:
 
     @property
     def is_known(self) -> bool:
-        """Return whether its start was recognizable, so that the next start should be as well."""
+        """Return whether this document's start was recognizable. The next document's start should be as well."""
         return self.first.own is not None or self.first.number is not None or bool(self.first.places)
 
 
 def split(pages: Sequence[Page]) -> Split:
-    """Return the documents and covers of a file with at least one page."""
+    """Split a file with at least one page into documents and covers."""
     features = [read(page) for page in pages]
     covering = cover_pages(pages, features)
     boundaries: list[Boundary] = []
@@ -326,7 +326,7 @@ def split(pages: Sequence[Page]) -> Split:
 
 
 def _repeats_previous(previous: PageFeatures, page: PageFeatures) -> bool:
-    """Return whether a page repeats letterhead and footer of the previous page with hardly any other text."""
+    """Return whether a page repeats the previous page's letterhead and footer with hardly any other text."""
     return len(page.lines & previous.lines) >= _MIN_SHARED and len(page.lines - previous.lines) <= _MAX_REMAINING
 
 
@@ -343,7 +343,7 @@ def _weigh_signs(page: int, signs: Sequence[BoundaryEvidence]) -> Boundary:
 def _signs_at(
     current: _CurrentDocument, page: PageFeatures, next_page: PageFeatures | None
 ) -> Iterator[BoundaryEvidence]:
-    """Yield the features for and against a document that starts at `page`."""
+    """Yield the evidence for and against a document that starts at `page`."""
     if page.words == 0:
         yield BoundaryEvidence(-_STRONG, "The page has no text.")
         return
@@ -416,7 +416,7 @@ def _by_number(current: _CurrentDocument, page: PageFeatures) -> Iterator[Bounda
             f"It states the number of {_with_article(mention)}, and the current document has none so far.",
         )
     elif mention.number in current.numbers:
-        # After its end, the same number may be on a copy, or on another company's document.
+        # After the current document has ended, the same number may be on a copy, or on another company's document.
         yield BoundaryEvidence(-2.0 if current.has_ended else -4.5, "It states the number of the current document.")
     elif any(other.kind == mention.kind and other.number in current.numbers for other in page.named):
         yield BoundaryEvidence(-_STRONG, "It states the number of the current document, and another one.")
@@ -436,10 +436,10 @@ def _by_generic_number(current: _CurrentDocument, page: PageFeatures) -> Iterato
 
 
 def _by_kind(current_mention: TypeMention, mention: TypeMention, page: PageFeatures) -> Iterator[BoundaryEvidence]:
-    """Compare the type of a page with that of the current document, and with the types it refers to.
+    """Compare the page's type with the current document's type, and with the types that the page cites.
 
-    Later pages of an invoice name its order and its delivery notes, also on their own lines. An order does not name
-    invoices. The stages of a purchase tell these cases apart.
+    Later pages of an invoice name its order and its delivery notes, even on separate lines. An order does not name
+    invoices. The stages of a purchase distinguish these cases.
     """
     if mention.style == "title" or mention.stage > current_mention.stage:
         if mention.style != "label" or not _is_counterpart(mention, page):
@@ -459,7 +459,7 @@ def _strength(mention: TypeMention) -> float:
 
 
 def _is_counterpart(mention: TypeMention, page: PageFeatures) -> bool:
-    """Return whether a page names several types in the same style, so that they are its references."""
+    """Return whether a page names several types in the same style, so that they are references."""
     kinds = {other.kind for other in page.named if other.style == mention.style} | {mention.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 
@@ -470,7 +470,7 @@ def _with_article(mention: TypeMention) -> str:
 
 
 def _is_named(current: _CurrentDocument, page: PageFeatures) -> bool:
-    """Return whether a page names its own type, apart from references of the current document."""
+    """Return whether a page states its own type or number, not just a reference of the current one."""
     if page.own is None or current.own is None:
         return page.number is not None or page.own is not None
     return page.own.style != "label" or page.own.stage >= current.own.stage

@@ -110,7 +110,7 @@ def is_identified(party: Any) -> bool:
 
 
 class LineItem(Record):
-    """A line item. `unit_price` is for `price_basis_quantity` units, 1 if absent."""
+    """A line item. `unit_price` applies to `price_basis_quantity` units, or to 1 unit if that is absent."""
 
     position: Text | None = None
     article_number: Text | None = None
@@ -164,7 +164,7 @@ class CreditNote(_Totals):
 
 
 class PurchaseOrder(_Totals):
-    """A purchase order, or a change of an order under the same number."""
+    """A purchase order, or an order change under the same number."""
 
     po_number: Text
     order_date: IsoDate | None = None
@@ -274,14 +274,14 @@ class ExtractionResult:
     """None if unknown."""
     method: Method
     structured_data: dict[str, Any] | None
-    """Fields of the type. None if the file is stored without data; `reason` explains why."""
+    """Fields of the document type. None if the file is stored without data; `reason` explains why."""
     reason: str | None = None
     warnings: tuple[str, ...] = ()
     """Sentences about missing, uncertain, contradictory and unreadable fields."""
     evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Source, confidence and page of each field that was read from pages, by path."""
     unread: frozenset[int] = frozenset()
-    """Pages without OCR results, counted from 1."""
+    """Numbers of pages without OCR results, counted from 1."""
     split: "Split | None" = None
     """Parts of a PDF with several documents, or a split that must not be applied because of `reason`."""
 
@@ -305,7 +305,7 @@ def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -
 def _drop_unreadable_rates(
     lines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Remove invalid tax rates. Unlike amounts, no other value depends on them."""
+    """Remove invalid tax rates. Other values depend on amounts, but not on tax rates."""
     cleaned, remarks = list(lines), []
     for index, line in enumerate(lines):
         rate = line.get("tax_rate")

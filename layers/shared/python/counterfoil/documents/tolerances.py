@@ -1,6 +1,6 @@
-"""Tolerances of a tenant in PostgreSQL, and suggestions from decisions of reviewers.
+"""A tenant's tolerances in PostgreSQL, and suggestions derived from reviewers' decisions.
 
-Changes require a database connection as counterfoil_api. Each writes an audit entry in the same transaction.
+Changes require a database connection as counterfoil_api. Each change writes an audit entry in the same transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Entry:
     set_by: str
     reason: str | None
     evidence: Mapping[str, Any] | None
-    """The accepted suggestion."""
+    """The suggestion that was accepted; None if the tolerance was not suggested."""
 
 
 _ENTRIES = """
@@ -60,7 +60,7 @@ VALUES (%(tenant)s, %(key)s, %(supplier)s, %(article)s, %(lower_absolute)s, %(lo
 
 
 def entries(connection: Connection, tenant_id: UUID) -> list[Entry]:
-    """Return a tenant's own tolerances, the general ones first."""
+    """Return the tolerances that a tenant has set, by key, general tolerances first."""
     return [
         Entry(Tolerance(Key(key), Limits(*limits), supplier, article), by, reason, evidence)
         for key, *limits, supplier, article, by, reason, evidence in connection.execute(_ENTRIES, [tenant_id])
@@ -74,7 +74,7 @@ def put(
     reason: str | None,
     evidence: Mapping[str, Any] | None = None,
 ) -> None:
-    """Set a tolerance. It replaces the one with the same key and scope."""
+    """Set a tolerance. It replaces any tolerance with the same key and scope."""
     _lock(connection, change)
     _remove(connection, change, tolerance)
     limits = as_json(tolerance.limits)
@@ -104,12 +104,12 @@ def remove(connection: Connection, change: Change, tolerance: Tolerance, reason:
 
 
 def _lock(connection: Connection, change: Change) -> None:
-    """Exclude concurrent changes of the tenant's tolerances until the transaction ends."""
+    """Exclude concurrent changes to the tenant's tolerances until the transaction ends."""
     connection.execute("SELECT FROM tenant WHERE id = %s FOR UPDATE", [change.tenant_id])
 
 
 def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) -> dict[str, Any]:
-    """Return supplier and article as keyed hashes, because the audit trail contains no names."""
+    """Return the supplier and article as keyed hashes, because the audit trail contains no names."""
     scope = {"supplier": tolerance.supplier, "article": tolerance.article}
     return {
         name: None if value is None else audit.hmac_digest(connection, change.tenant_id, value.encode()).hex()
@@ -136,7 +136,7 @@ def _remove(connection: Connection, change: Change, tolerance: Tolerance) -> boo
 
 
 def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
-    """Return suggested tolerances from reviewers' decisions, and the reasons for missing suggestions."""
+    """Return tolerances suggested by reviewers' decisions, and the reasons for missing suggestions."""
     return suggest_tolerances(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
 
 
@@ -159,14 +159,14 @@ def accept(connection: Connection, change: Change, suggestion_id: str, reason: s
 
 
 def title(suggestion: SuggestionResult) -> str:
-    """Return the supplier, the key and the direction of a suggestion, for people."""
+    """Return the supplier, the key and the direction of a suggestion as text for users."""
     is_name = suggestion.supplier_name == suggestion.supplier
     supplier = suggestion.supplier_name if is_name else f"{suggestion.supplier_name} ({suggestion.supplier})"
     return f"{supplier}, {_KEY_LABELS[suggestion.key]}, {suggestion.direction} than expected"
 
 
 def sentences(suggestion: ToleranceSuggestion) -> list[str]:
-    """Return a suggestion and its evidence, for people."""
+    """Return a suggestion and its evidence in sentences for users."""
     evidence = suggestion.evidence
     people = f"{', '.join(evidence.people[:3])}{' and others' if len(evidence.people) > 3 else ''}"
     period = (
@@ -184,10 +184,10 @@ def sentences(suggestion: ToleranceSuggestion) -> list[str]:
     )
     return [
         f"Current tolerance: {suggestion.current_limits.text}. Suggested: {suggestion.limits.text}.",
-        f"Accepted in {evidence.accepted} documents by {people}, {period}: 95 of 100 within {limit}, the "
-        f"largest {largest}; {disputed}.",
-        f"{evidence.newly_tolerated} of them would not have needed a review. At a confidence of 95 %, reviewers "
-        f"accept at least {evidence.min_acceptance_rate:.0%} of such differences.",
+        f"Accepted in {evidence.accepted} documents by {people}, {period}: 95% are within {limit}, and the "
+        f"largest is {largest}; {disputed}.",
+        f"{evidence.newly_tolerated} of these documents would not have needed a review. Reviewers accept at least "
+        f"{evidence.min_acceptance_rate:.0%} of such differences, at 95% confidence.",
     ]
 
 
@@ -203,9 +203,9 @@ ORDER BY id LIMIT %(limit)s
 def recompare(
     connection: Connection, tenant_id: UUID, after: UUID | None, now: datetime
 ) -> tuple[Sequence[UUID], list[OutboxMessage]]:
-    """Request the comparison of the next clusters of a tenant. Return their ids and the messages to send.
+    """Request the comparison of a tenant's next clusters. Return their ids and the messages to send.
 
-    A cluster whose first comparison is in progress may have read the previous tolerances.
+    Includes clusters whose first comparison is in progress, because it may have read the previous tolerances.
     """
     values = {"after": after, "limit": RECOMPARE_BATCH_SIZE}
     ids = [id_ for (id_,) in connection.execute(_CLUSTERS, values)]

@@ -1,6 +1,6 @@
 """Units of measure in documents, as UN/ECE Recommendation 20 codes. Pure.
 
-Only unambiguous units have a code: `Stk` is C62 (one), as in e-invoices, and `kg` is KGM. Unknown units have none.
+Only unambiguous units have a code: `Stk` is C62 (one), as in e-invoices, and `kg` is KGM. Unknown units have no code.
 """
 
 import re
@@ -15,7 +15,7 @@ _PRINTED_CODES = frozenset({*MATCHER.meanings("units.unit"), *MATCHER.terms("uni
 _SAME_CODE = MappingProxyType(
     {same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes}
 )
-"""Codes with the same meaning as another code."""
+"""Maps codes to the preferred code with the same meaning."""
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
@@ -30,7 +30,7 @@ def unit_code(text: str) -> str | None:
 
 @lru_cache(maxsize=2_000)
 def canonical(text: str | None) -> str | None:
-    """Return one code per unit of measure, or an unknown unit unchanged in upper case.
+    """Return the preferred code for a unit of measure, or an unknown unit in upper case.
 
     >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12") ('C62', 'C62', 'XCT', 'VPE 12')
     """

@@ -7,7 +7,7 @@
 | succeeded | it was extracted, and matched if it can be |
 | ignored | it is stored, but there is no data to match; the note says why |
 | duplicate | the tenant has a file with the same content, so there is no second document |
-| removed | it was deleted or replaced; the note names the person |
+| removed | it was deleted or replaced; the note names the user and the reason |
 | failed | it failed permanently; the note gives the error, and it has a dead letter |
 """
 
@@ -27,7 +27,10 @@ from counterfoil.documents.structured import ROLES
 
 
 class State(StrEnum):
-    """State of an upload. The module docstring describes each."""
+    """State of an upload.
+
+    `ignored`: stored without data to match. `duplicate`: the tenant has a file with the same content.
+    """
 
     WAITING = "waiting"
     WORKING = "working"
@@ -39,7 +42,7 @@ class State(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """True if the state changes only when someone acts."""
+        """True if only a user's action can change the state."""
         return self not in {State.WAITING, State.WORKING}
 
 
@@ -67,7 +70,7 @@ class Upload:
     key: str
     received_at: datetime
     stage: Annotated[Stage, Field(description="The worker that it has reached, or at which it ended.")]
-    state: Annotated[State, Field(description="`waiting` and `working` change without anyone acting.")]
+    state: Annotated[State, Field(description="`waiting` and `working` change automatically.")]
     note: Annotated[str | None, Field(description="Reason, in a sentence.")]
     document_id: UUID | None = None
     type: str | None = None
@@ -90,7 +93,7 @@ _PLACES = f"""
 SELECT created_at, id FROM {_JOBS} AND tenant_id = %(tenant)s
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at, id LIMIT %(limit)s
-"""  # noqa: S608  # constants
+"""  # noqa: S608  # only constants are inserted
 _UPLOADS = f"""
 WITH d AS (
     SELECT id, source_id, file_name, type, coalesce({_NUMBERS}) AS number, content_hash, cluster_id, matching_status,
@@ -115,22 +118,22 @@ LEFT JOIN d ON d.source_id = s.id
 LEFT JOIN ingestion_job i ON i.id = d.id
 WHERE a.id = ANY(%(ids)s)
 ORDER BY a.created_at, a.id, d.id
-"""  # noqa: S608  # constants
+"""  # noqa: S608  # only constants are inserted
 _UNASSIGNED = f"""
 SELECT id, key, created_at, status, coalesce(error, skip_reason) FROM {_JOBS}
   AND tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' AND (%(key)s::text IS NULL OR key = %(key)s)
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at, id LIMIT %(limit)s
-"""  # noqa: S608  # constants
+"""  # noqa: S608  # only constants are inserted
 _OWNERS = f"""
 SELECT t.id, t.slug, array_agg(a.id)
 FROM (SELECT * FROM {_JOBS} AND bucket = %s AND key = ANY(%s)) AS a JOIN tenant t ON t.id = a.tenant_id
 GROUP BY t.id, t.slug ORDER BY t.slug
-"""  # noqa: S608  # constants
+"""  # noqa: S608  # only constants are inserted
 
 
 class TenantJobs(NamedTuple):
-    """Acquisition jobs of one tenant for some files."""
+    """One tenant's acquisition jobs for the requested files."""
 
     tenant_id: UUID
     tenant: str
@@ -138,9 +141,9 @@ class TenantJobs(NamedTuple):
 
 
 def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, after: PageCursor | None = None) -> Page:
-    """Return the documents of up to `limit` uploads of a tenant, in the order of arrival.
+    """Return the documents from at most `limit` uploads after the cursor `after`, in order of arrival.
 
-    Runs in a transaction of the tenant, whose slug is `tenant`.
+    Runs in the tenant's transaction. `tenant` is the tenant's slug.
     """
     rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
     cursors = [PageCursor(*row) for row in rows[:limit]]
@@ -152,9 +155,9 @@ def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, af
 def list_unassigned(
     connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None
 ) -> Page:
-    """Return up to `limit` uploads and mails without a tenant, as the delivery role.
+    """Return at most `limit` uploads and mails without a tenant, as the delivery role.
 
-    A mail that was passed on belongs to its tenants only.
+    A mail that was passed on to its tenants is listed only for them.
     """
     rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
     uploads = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
@@ -162,12 +165,12 @@ def list_unassigned(
 
 
 def find_owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[TenantJobs]:
-    """Return the acquisition jobs for every version of some files by tenant, as the delivery role."""
+    """Return each tenant's acquisition jobs for all versions of these files, as the delivery role."""
     return [TenantJobs(*row) for row in connection.execute(_OWNERS.encode(), [bucket, list(keys)])]
 
 
 def list_by_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
-    """Return the documents of acquisition jobs, in the tenant's transaction."""
+    """Return the uploads of these acquisition jobs, one per document, in the tenant's transaction."""
     rows = connection.execute(_UPLOADS.encode(), {"ids": list(jobs)}).fetchall()
     return [_upload(tenant, row) for row in rows]
 
@@ -208,7 +211,7 @@ def _upload(tenant: str | None, row: tuple[Any, ...]) -> Upload:
     elif is_awaited:
         note = f"{note.rstrip('.')}. {KEEP_ORIGINAL_REASON}" if note else KEEP_ORIGINAL_REASON
     if missing := document_list.missing(type_, data):
-        note = " ".join(filter(None, (note, f"Not read: {', '.join(missing)}.")))
+        note = " ".join(filter(None, (note, f"Not extracted: {', '.join(missing)}.")))
     return Upload(
         job,
         tenant,

@@ -1,12 +1,12 @@
-"""Finds which documents of a tenant belong together.
+"""Finds matching documents of a tenant.
 
-docs/matching.md has the design and its proof. `search_and_decide` reads a document, finds its candidates by blocking
-keys, scores each pair and decides, without a lock. `write` stores keys, edges and clusters in the caller's transaction,
-under the tenant's matching lock. `search` and `write_batch` do the same in one transaction without a judge, for one
-document or for several at once.
+docs/matching.md explains the design and proves its properties. `search_and_decide` reads a document, finds its
+candidates by blocking keys, scores each pair and decides, without a lock. `write` stores keys, edges and clusters in
+the caller's transaction, under the tenant's matching lock. `search` and `write_batch` do the same in one transaction
+without a judge, for one document or for several at once.
 
-The edges are a function of the tenant's documents, of reviewers' decisions, and of the stored answers of models. They
-do not depend on the order of arrival.
+The edges are a function of the tenant's documents, reviewers' decisions and stored model answers. They do not depend on
+the order of arrival.
 """
 
 from counterfoil.documents.matching.judge import Embedder, Judge

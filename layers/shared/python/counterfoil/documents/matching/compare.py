@@ -1,8 +1,8 @@
-"""Compares two documents: for each feature the level of agreement or contradiction. Pure.
+"""Compares two documents: determines each feature's level of agreement or contradiction. Pure.
 
-Features and levels are codes. `weights.json` has bits for them, and matches and reviews store them. `evidence` renders
-them for people. A value that only one of the two documents states has no level, and neither has a value that nearly all
-candidates share, such as the currency.
+Features and levels are codes. `weights.json` assigns bits to them, matches and reviews store them, and `evidence`
+renders them for users. A feature has no level if only one of the documents states its value, or if an agreement
+would not distinguish candidates, as with the same currency.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,7 +38,7 @@ class LineMatch(NamedTuple):
 
 
 def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool = True) -> list[LineMatch]:
-    """Pair line items about the same goods, the best pairs first. Each line item is used once."""
+    """Pair line items for the same goods, best pairs first. Each line item is used at most once."""
     pairs = sorted(
         (
             (weight, child_index, parent_index)
@@ -60,7 +60,7 @@ def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool =
 
 
 def _line_similarity(child: Line, parent: Line, *, priced: bool) -> float:
-    """Return the similarity of two line items; 0 if they are about different goods."""
+    """Return the similarity of two line items; 0 if they are for different goods."""
     same_price = priced and is_close(child.price, parent.price)
     weight = _item_similarity(child, parent, same_price=same_price)
     if weight <= 0:
@@ -83,7 +83,7 @@ def _item_similarity(child: Line, parent: Line, *, same_price: bool) -> float:
     similarity = fuzz.token_set_ratio(child.text, parent.text) if child.text and parent.text else 0.0
     if similarity >= 90:
         return 2.0
-    # In another language, or damaged, an equal unit and price still indicate the same goods.
+    # If the text is damaged or in another language, the same unit and price still indicate the same goods.
     if same_price and child.unit == parent.unit and child.price is not None and child.price >= 1:
         return 1.5 if similarity >= 50 else 0.5
     return 1.0 if similarity >= 75 else 0.0
@@ -120,7 +120,7 @@ class Feature(StrEnum):
 
 
 class Number(StrEnum):
-    """Agreement of two document numbers, the best first."""
+    """Agreement of two document numbers, best first."""
 
     SAME = auto()
     SAME_AS_READ = auto()
@@ -131,7 +131,7 @@ class Number(StrEnum):
 
 
 class Length(StrEnum):
-    """Length of a number that agrees: a longer one is stronger evidence."""
+    """Length of a matching number. A longer number is stronger evidence."""
 
     SHORT = auto()
     MEDIUM = auto()
@@ -181,7 +181,7 @@ class Timing(StrEnum):
     YEARS_AFTER = auto()
     BEFORE_THE_CONTRACT = auto()
     IN_THE_FIRST_YEAR = auto()
-    """The contract is less than 400 days older."""
+    """The contract is at most 400 days older."""
     IN_LATER_YEARS = auto()
 
 
@@ -195,7 +195,7 @@ class Share(StrEnum):
 
 
 class Count(StrEnum):
-    """Number of counterparts. More are stronger evidence."""
+    """Number of counterparts. A larger number is stronger evidence."""
 
     ONE = auto()
     TWO = auto()
@@ -208,7 +208,7 @@ class Count(StrEnum):
 
 
 class Values(StrEnum):
-    """Agreement of articles, prices or quantities of paired line items."""
+    """Agreement of the articles, prices or quantities in paired line items."""
 
     ALL_SAME = auto()
     SOME_SAME = auto()
@@ -219,7 +219,7 @@ class Values(StrEnum):
 
 
 class Remaining(StrEnum):
-    """Quantities of the child compared with the remaining quantities of its parent."""
+    """The child's quantities compared with the remaining quantities of its parent."""
 
     EXACT = auto()
     WITHIN = auto()
@@ -228,7 +228,7 @@ class Remaining(StrEnum):
 
 
 class Total(StrEnum):
-    """Net total of the child compared with its parent's."""
+    """The child's net total compared with the parent's."""
 
     SAME = auto()
     ONE_LINE_OVER_TOTAL = auto()
@@ -247,7 +247,7 @@ class Duplicate(StrEnum):
 
 
 class Flag(StrEnum):
-    """Levels of features that have only one."""
+    """Levels of features that have only one level."""
 
     DOCUMENT_TYPES = auto()
     DIFFERENT = auto()
@@ -255,22 +255,22 @@ class Flag(StrEnum):
 
 
 class FeatureLevel(NamedTuple):
-    """Level at which a feature agrees."""
+    """A feature and its level in a comparison."""
 
     feature: Feature
     code: str
-    """Value of an enum in this module, or two joined by `+` if they weigh together."""
+    """Value of an enum in this module, or two values joined by `+` if they share a weight."""
 
     @staticmethod
     @cache
     def of(feature: Feature, *values: StrEnum | None) -> "FeatureLevel":
-        """Join the known values."""
+        """Join the values that are not None into one level."""
         return FeatureLevel(feature, "+".join(value for value in values if value is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Levels of a pair."""
+    """Feature levels of a pair."""
 
     levels: tuple[FeatureLevel, ...]
     is_referenced: bool
@@ -280,7 +280,7 @@ class Comparison:
 def compare(child: Document, parent: Document, claims: Collection[Document] = ()) -> Comparison:
     """Compare a document with a possible parent.
 
-    `claims` are the documents that name the parent's number and reduce its remaining quantities.
+    `claims` are the documents that name the parent's number and use up part of its quantities.
     """
     number = _best(child.references.get(parent.kind, ()), parent.number)
     named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
@@ -291,7 +291,7 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
         levels.append(FeatureLevel.of(Feature.CURRENCY, Flag.DIFFERENT))
     if child.kind != parent.kind:
         levels += _shared_numbers(child, parent)
-    if not (named and parent.kind == CONTRACT):  # a frame contract does not list the orders under it
+    if not (named and parent.kind == CONTRACT):  # a framework contract does not list the orders under it
         levels += _lines(child, parent)
     levels += _total(child, parent)
     if not named and parent.kind != CONTRACT:
@@ -313,7 +313,7 @@ class NumberMatch(NamedTuple):
 
 
 def _best(references: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
-    """Return the best agreement of the named numbers with the document's own number."""
+    """Return the best agreement between one of the references and a document's own number."""
     if own is None:
         return None
     return min((identifier_agreement(reference, own) for reference in references), key=_rank, default=None)
@@ -345,7 +345,7 @@ _SHARED = {
 
 
 def _shared_numbers(child: Document, parent: Document) -> list[FeatureLevel]:
-    """Return the agreement on a third document, such as the order of a delivery and of its receipt."""
+    """Return agreements on a third document, such as an order that both documents name."""
     levels = []
     for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
@@ -461,7 +461,7 @@ def _dates(child: Document, parent: Document) -> list[FeatureLevel]:
 
 
 class LineAgreement(NamedTuple):
-    """Line items of a child with a counterpart in the parent."""
+    """The child's line items that have a counterpart in the parent."""
 
     matched: list[LineMatch]
     line_count: int
@@ -471,9 +471,9 @@ class LineAgreement(NamedTuple):
 def compare_lines(child: Document, parent: Document) -> LineAgreement:
     """Pair the line items of two documents."""
     matched = match_lines(child.lines, parent.lines, priced=_is_priced(child, parent))
-    if parent.kind == CONTRACT:  # it fixes prices
+    if parent.kind == CONTRACT:  # a contract fixes prices
         matched = [pair for pair in matched if not _prices_differ(pair)]
-    # A document that names several parents has line items about each.
+    # A document that names several parents has line items for each of them.
     names_several_parents = len(child.references.get(parent.kind, ())) > 1
     line_count = min(len(child.lines), len(parent.lines)) if names_several_parents else len(child.lines)
     return LineAgreement(matched, line_count)
@@ -548,9 +548,9 @@ def _quantities(matched: Sequence[LineMatch]) -> list[FeatureLevel]:
 
 
 def _remaining_quantities(child: Document, parent: Document, claims: Collection[Document]) -> list[FeatureLevel]:
-    """Compare the child's quantities with those that documents naming the parent leave.
+    """Compare the child's quantities with the remaining quantities of the parent.
 
-    Only for a child that does not name the parent.
+    Documents that name the parent use up its quantities. Call it only for a child that does not name the parent.
     """
     claimants = {
         _deduplication_key(claimant): claimant
@@ -590,7 +590,7 @@ def _deduplication_key(document: Document) -> str:
 
 
 def _used_quantities(child: Document, parent: Document) -> list[tuple[int, float]]:
-    """Return the quantities of the parent's line items that a child uses, by index."""
+    """Return the quantities that a child uses of the parent's line items, as pairs of index and quantity."""
     indexes = {id(line): index for index, line in enumerate(parent.lines)}
     priced = child.kind in _PRICED and parent.kind in _PRICED
     return [
@@ -605,9 +605,10 @@ _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def _total(child: Document, parent: Document) -> list[FeatureLevel]:
-    """Compare totals.
+    """Compare net totals.
 
-    Without goods, also compare a line item with the parent's total or a usual share of it.
+    If the child has no goods, also compare its line items with the parent's total, and its total with usual shares of
+    the parent's total.
     """
     if child.kind in (DELIVERY, RECEIPT) or parent.kind == CONTRACT or not child.net or not parent.net:
         return []

@@ -1,16 +1,16 @@
 """Repeats the decisions that the arrival of a document affects.
 
 A decision depends on a child and the holders of its blocking keys (see the package). When a document arrives or
-changes, exactly these decisions are repeated, each from all its input:
+changes, exactly these decisions are repeated, each from its complete input:
 
- 1. the decision of the document;
- 2. those of documents that may have waited for it: they name its number, or they have no match by number and it is a
-    candidate. A new document that they do not consider (`rules.is_candidate_kind`) does not affect them. The previous
-    content of a changed document is unknown, so that it affects all of them;
- 3. those of its duplicates, because it may be their new original. Then also the children that were, or could be, linked
-    to a document that is now a duplicate;
- 4. those that follow from a delivery whose order changed: children that name the delivery, and children of its old and
-    new order.
+ 1. the decision about the document;
+ 2. the decisions about documents that may have waited for it. These documents name its number, or they have no match by
+    number and the document is a candidate. A new document affects only those for which it is a candidate
+    (`rules.is_candidate_kind`). A changed document affects all of them, because its previous content is unknown;
+ 3. the decisions about its duplicates, because it may be their new original. If a document becomes a duplicate or is no
+    longer a duplicate, also the decisions about children that were or could be linked to it;
+ 4. the decisions that follow from a delivery whose order changed: about children that name the delivery, and about
+    children of its old and new order.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,12 +29,12 @@ from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
 
 _DIRECT_METHODS = ("reference", "content", "reviewer")
-"""Kinds of links that are the basis of `through` links."""
+"""Methods of the links that `through` links follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchDecision:
-    """Result of a decision and of the decisions that it affects."""
+    """Result of a decision about a document, and of the decisions that the document affects."""
 
     added: Mapping[Pair, ProposedMatch]
     """Edges that are new or have new evidence."""
@@ -44,14 +44,14 @@ class MatchDecision:
     unmatched: frozenset[UUID]
     """Decided documents without an edge."""
     reasonings: Mapping[Pair, str]
-    """Why each of the `added` edges is a match, in sentences, unless the LLM judge decided."""
+    """Sentences that explain each of the `added` edges, except for edges by the LLM judge."""
     search_keys: Mapping[UUID, frozenset[Key]]
     """For each decided document, the keys by which similar documents find it."""
     pending_prompts: tuple[JudgePrompt, ...] = ()
     """Questions that the LLM judge has not answered."""
 
     def reason(self, id_: UUID) -> str | None:
-        """Return the reason of a decision. A document with a child does not count as unmatched."""
+        """Return why a document has no match or is ambiguous. A document with an edge is not unmatched."""
         reason = self.choices[id_].reason
         return None if reason == rules.NO_PARTNER and id_ not in self.unmatched else reason
 
@@ -61,7 +61,7 @@ def decide(
 ) -> Plan[MatchDecision]:
     """Decide about a document and every document that its arrival affects.
 
-    `obsolete` are the keys that it no longer has. With `is_new`, it had no keys before.
+    `obsolete` are the keys that the document no longer has. With `is_new`, it had no keys before.
     """
     context.add(document)
     affected = yield from affected_documents(context, document, obsolete, is_new=is_new)
@@ -88,7 +88,7 @@ def affected_documents(
 ) -> Plan[list[Document]]:
     """Return the document, its possible duplicates, and documents that may have waited for it.
 
-    `obsolete` are the keys that it no longer has: all keys of a document that leaves.
+    `obsolete` are the keys that the document no longer has. A departing document loses all its keys.
     """
     copy_keys = keyed.duplicate_keys(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting_keys = keyed.expected_number_keys(document) | {
@@ -124,8 +124,8 @@ def _rivals(
 ) -> Plan[set[UUID]]:
     """Return documents of the same kind that may match the same parents.
 
-    The document uses a part of the parents' quantities. The edges of these parents and of `affected` documents are
-    prefetched.
+    They are affected because the document uses part of the parents' quantities. The edges of these parents and of
+    `affected` documents are prefetched.
     """
     referenced = context.holders(referenced_keys)
     shared_parents = [other for other in context.documents(referenced) if other.kind in keyed.SEARCHED_KINDS]
@@ -140,7 +140,7 @@ def _rivals(
 
 
 def _may_affect(document: Document, other: Document) -> bool:
-    """Return True if the arrival of a document may change the decision of another one."""
+    """Return True if the arrival of a document may change the decision about another document."""
     if other.kind == document.kind:
         return rules.is_same_document(document, other)
     return document.kind in PARENT_KINDS[other.kind]
@@ -151,7 +151,7 @@ def _partners_of(
 ) -> Plan[list[Document]]:
     """Return the children that are, or may be, linked to new or former duplicates.
 
-    `changed` is a document whose previous content is unknown.
+    `changed` is the document whose previous content is unknown, if any.
     """
     yield from context.read_holders(
         waiting_keys={
@@ -182,7 +182,7 @@ def _transitive_links(
 ) -> Plan[dict[UUID, list[ProposedMatch]]]:
     """Return all `through` links of each child whose order or delivery is affected.
 
-    A delivery affects the children of its order if it is new there, left it, or has changed.
+    A delivery affects the children of an order if it was added to the order, was removed from it, or has changed.
     """
     yield from context.read_edges(choices)
     state = _LinkState(context, choices)
@@ -193,7 +193,7 @@ def _transitive_links(
     if arrived_id in deliveries:
         moved_deliveries.append(arrived_id)
         orders |= state.parents(arrived_id, ORDER)
-    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # its previous kind is unknown
+    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # its previous type is unknown
     yield from context.read_edges(orders)
     affected |= {child for order in orders for child in state.children(order)}
     affected |= {child for id_ in moved_deliveries for child in state.children(id_)}
@@ -210,10 +210,10 @@ def _transitive_links(
 
 
 def _transitive_parents(context: Context, state: "_LinkState", child: Document) -> Plan[list[ProposedMatch]]:
-    """Return the orders of the deliveries that a child names, or its deliveries from its order.
+    """Return `through` links to the orders of a child's deliveries, or to the deliveries of its order.
 
-    If the order is missing, deliveries that name the same order count. Links that reviewers confirmed are added and do
-    not replace others.
+    If the order is missing, deliveries that name the same order are used. Links that reviewers confirmed are added, and
+    do not replace other links.
     """
     orders, deliveries = state.decided(child.id, ORDER), state.decided(child.id, DELIVERY)
     if (orders and deliveries) or state.is_duplicate(child.id):
@@ -237,7 +237,7 @@ def _transitive_parents(context: Context, state: "_LinkState", child: Document) 
 
 
 class _LinkState:
-    """Links by the decision of the child, as decided now or as stored. `through` links are not included."""
+    """Links of children by their new decisions, or else as stored. `through` links are not included."""
 
     def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
         self._context = context
@@ -248,7 +248,7 @@ class _LinkState:
                 self._children.setdefault(link.parent, set()).add(id_)
 
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the stored parents, including those of earlier decisions by reviewers."""
+        """Return the stored parents, including parents from reviewers' earlier decisions."""
         return frozenset(
             edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _DIRECT_METHODS
         )
@@ -257,7 +257,7 @@ class _LinkState:
         return self.decided(child, kind) | self.confirmed(child, kind)
 
     def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the parents by the decision of the child, which includes confirmed ones that it names."""
+        """Return the parents by the child's decision, including confirmed parents that it names."""
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)
@@ -328,7 +328,7 @@ def _compare(
 def _reasoning(context: Context, link: ProposedMatch) -> str:
     child, parent = (context.document(id_) for id_ in (link.child, link.parent))
     if child is None or parent is None:
-        message = f"a document of the match {link.child} {link.parent} was not loaded"
+        message = f"a document in the match {link.child} {link.parent} was not loaded"
         raise AssertionError(message)
     return reasoning(link, child, parent)
 

@@ -1,4 +1,4 @@
-"""Renders evidence for people. Pure.
+"""Renders evidence for users. Pure.
 
 Matches and reviews store codes (`compare.Feature` and its levels), so the words here can change at any time.
 """
@@ -34,7 +34,7 @@ from counterfoil.documents.matching.normalize import (
 )
 from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
 
-# Codes without an entry are rendered as spelled. `{}` is replaced by the second of two values.
+# Codes without an entry are rendered with spaces for underscores. `{}` is replaced by the second of two values.
 _WORDS: dict[str, str] = {
     Feature.PRIOR: "document types",
     Feature.SELLER: "supplier",
@@ -75,12 +75,12 @@ _RULES: dict[MatchMethod, str] = {
     "content": "Clearly the best candidate.",
     "through": "Follows from a shared order or delivery note.",
 }
-"""Sentences about rules whose name the features do not imply."""
+"""Sentences for match methods that the features do not explain."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One feature of the evidence in bits, with the sum so far."""
+    """One feature of the evidence: its bits, and the sum so far."""
 
     feature: str
     """Code."""
@@ -113,7 +113,7 @@ def label(code: str) -> str:
 
 
 def reasoning(match: ProposedMatch, child: Document, parent: Document) -> str:
-    """Return why rules made a match, in sentences with values. The strongest features come first."""
+    """Return sentences that explain a match made by rules, with values. The strongest features come first."""
     supporting = sorted(
         (step for step in match.score.evidence if step.weight >= MIN_BITS), key=lambda step: -step.weight
     )
@@ -149,7 +149,7 @@ def _number_sentence(level: str, kind: str, number: Reference | None) -> str:
 
 
 def _shared_number(kind: str) -> Callable[[Document, Document], tuple[str, Reference | None]]:
-    """Return a function that finds a number of another document which both documents reference."""
+    """Return a function that finds the number of a third document that both documents name."""
 
     def find(child: Document, parent: Document) -> tuple[str, Reference | None]:
         pairs = ((a, b) for a in child.references.get(kind, ()) for b in parent.references.get(kind, ()))
@@ -164,7 +164,7 @@ _NUMBERS: dict[Feature, Callable[[Document, Document], tuple[str, Reference | No
     Feature.SHARED_DELIVERY_NOTE: _shared_number(DELIVERY),
     Feature.SHARED_CONTRACT: _shared_number(CONTRACT),
 }
-"""Functions that return the type of a document and its number, on which two documents agree."""
+"""Functions that return the type and number of a document whose number two documents agree on."""
 _NUMBER_NAMES = {
     ORDER: "order number",
     CONFIRMATION: "confirmation number",
@@ -201,4 +201,4 @@ _SENTENCES: dict[tuple[str, str], str] = {
     (Feature.TOTAL, Total.ONE_LINE_OVER_TOTAL): "One line item equals the whole total.",
     (Feature.TOTAL, Total.USUAL_ADVANCE_SHARE): "The total is a usual share for an advance payment.",
 }
-"""Sentences by feature and level. The others are rendered from their words."""
+"""Sentences by feature and level. Other levels are rendered from `_WORDS`."""

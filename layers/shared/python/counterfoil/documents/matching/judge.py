@@ -1,11 +1,11 @@
 """The LLM judge decides about ambiguous matches. The first answer to a question is final.
 
-A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of these
-(table `llm_judgment`) and used by every later decision about the document. So the edges are a function of the documents
-and the answers, and do not depend on the order of arrival. If the model refuses a question about a document other than
-the matched one, an answer without a choice is stored. The model is never called under the matching lock. If a
-concurrent write leads to a new question, the attempt writes nothing and is deferred. If the budget is spent, the
-attempt makes no further calls and stores no further answers. The matches stay ambiguous, with the reason.
+A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of all
+three (table `llm_judgment`) and used by every later decision about the document. The edges are therefore a function of
+the documents and the answers, and do not depend on the order of arrival. If the model refuses a question about a
+document other than the matched document, an answer without a choice is stored. The model is never called under the
+matching lock. If a concurrent write leads to a new question, the attempt writes nothing and is deferred. If the budget
+is spent, the attempt makes no further calls. The matches without an answer stay ambiguous, and the reason is stored.
 
 The text of a document is untrusted. It is part of the question as data. Answers can only choose among the offered
 candidates; other answers are invalid.
@@ -99,11 +99,11 @@ class JudgeExchange:
     case_json: str | None = field(repr=False)
     """The case as JSON with labels instead of the candidates."""
     temperature: float | None
-    """None: the default of the model."""
+    """None for the model's default."""
     input_tokens: int | None
     output_tokens: int | None
     candidates: Mapping[str, tuple[UUID, str]] = field(repr=False)
-    """Id and JSON of each candidate by label, except for removed ones."""
+    """Id and JSON of each candidate by label, except for removed documents."""
 
     @property
     def user(self) -> str | None:
@@ -117,7 +117,7 @@ class JudgeExchange:
 
 
 def question_hash(prompt_version: str, case: str) -> bytes:
-    """Return the key of the answer to a case, which is JSON."""
+    """Return the key under which the answer to a case (as JSON) is stored."""
     return sha256(f"{prompt_version}\n{case}".encode()).digest()
 
 
@@ -127,7 +127,7 @@ def user_message(case: Mapping[str, Any]) -> str:
 
 
 def split_case(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the JSON of a case with labels instead of candidates, and their JSON by label."""
+    """Return the JSON of a case with labels instead of candidates, and each candidate's JSON by label."""
     groups = [
         {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
         for group in case["groups"]
@@ -159,7 +159,7 @@ def find_answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dic
 
 
 def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchange) -> None:
-    """Store an answer, unless the question has one or the document was removed."""
+    """Store an answer, unless the question is already answered or the document was removed."""
     values = {
         "tenant": tenant_id,
         "id": exchange.child,
@@ -181,7 +181,7 @@ def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchang
 
 
 def stored_answers(connection: Connection, document_id: UUID) -> Sequence[JudgeExchange]:
-    """Return the stored answers about a document, the oldest first."""
+    """Return the stored answers about a document, oldest first."""
     rows = connection.execute(_EXCHANGES, {"id": document_id}).fetchall()
     return [
         JudgeExchange(
@@ -204,12 +204,12 @@ _FAILURES = (
     BudgetExceededError,
 )
 _SHARE = 0.5
-"""Share of the attempt's time for the embedding. The rest is reserved for matching without it."""
+"""Share of the attempt's remaining time for the embedding. The rest is reserved for matching without a vector."""
 
 logger = Logger()
 
-# Uses the vector of another document with the same text, or the given one. A removed document gets none. Searches that
-# read this document without its vector must be repeated (`key_deletion`), if it can be found.
+# Uses the vector of another document with the same text, or else the given vector. A removed document gets no vector.
+# If searches can find the document, those that read it without its vector must be repeated (`key_deletion`).
 _KEEP_VECTOR = """
 WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
@@ -250,7 +250,7 @@ class Embedder:
     """The embedding model for one attempt at one document."""
 
     model: str
-    """Name of provider and model, the key of stored vectors."""
+    """Provider and model name, the key of stored vectors."""
     make: Callable[[], LlmClient]
     """Creates the client if a call is necessary."""
     deadline: Deadline = field(default_factory=Deadline)
@@ -260,7 +260,7 @@ class Embedder:
 
         Raises:
             CancelledError: the attempt was canceled.
-            CounterfoilError: mapped from psycopg. Failures of the model are logged.
+            CounterfoilError: mapped from psycopg. Model failures are logged and not raised.
             StaleClaimError: a newer claim exists.
         """
         text = retry_on_conflict(partial(_text_without_vector, database, tenant_id, document_id, self.model))
@@ -273,7 +273,7 @@ class Embedder:
                 raise
             emit({Metric.EMBEDDINGS_SKIPPED: 1})
             logger.warning(
-                "A document is matched without a vector",
+                "Matching a document without its vector, because the embedding failed",
                 work_id=str(document_id),
                 error=safe_message(error, for_log=True),
             )
@@ -281,7 +281,7 @@ class Embedder:
         retry_on_conflict(partial(_store_new_vector, database, tenant_id, document_id, text, self.model, vector))
 
     def _ask(self, question: LlmRequest) -> Vector:
-        """Return the vector of a text within its share of the remaining time."""
+        """Return the vector of a text, using at most `_SHARE` of the remaining time."""
         remaining_seconds = self.deadline.remaining()
         reserved = remaining_seconds * (1 - _SHARE) if isfinite(remaining_seconds) else 0.0
         model = self.make()
@@ -312,7 +312,10 @@ def _store_new_vector(
 def _store_vector(
     connection: Connection, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector | None = None
 ) -> bool:
-    """Store the given vector, or that of another document with the same text. False without one."""
+    """Store the vector of another document with the same text, or else `vector`.
+
+    Returns False if both are absent.
+    """
     unit = None if vector is None else vector.unit()
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -326,7 +329,7 @@ def _store_vector(
 
 
 MAX_CANDIDATES = 8
-"""Maximum candidates of a group. With more, a model chooses at random, so reviewers decide."""
+"""Maximum number of candidates in a group. With more, a model chooses at random, so reviewers decide."""
 MAX_AMBIGUOUS_MATCHES = 8
 _MAX_TEXT = 200
 _MAX_ITEMS = 25
@@ -473,8 +476,8 @@ class Judge:
         of its neighbors.
 
         Raises:
-            BudgetExceededError: no call was made, and nothing is stored, because the budget renews.
-            CounterfoilError: as `Llm.complete_json`.
+            BudgetExceededError: the budget is spent. No refusal is stored, because the budget renews.
+            CounterfoilError: see `LlmClient.complete_json`.
         """
         question = LlmRequest(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
@@ -521,7 +524,7 @@ def answer_schema(candidate_labels: Iterable[str]) -> type[JudgeAnswer]:
 
 
 def apply_answer(choice: RuleDecision, case: JudgePrompt, answer: JudgeAnswer) -> RuleDecision:
-    """Apply a judgment to a decision. Choices of low confidence stay ambiguous."""
+    """Apply a judgment to a decision. Choices with low confidence stay ambiguous."""
     links = list(choice.links)
     open_matches = ambiguous_matches(choice)
     for match in answer.matches:
@@ -539,7 +542,7 @@ def apply_answer(choice: RuleDecision, case: JudgePrompt, answer: JudgeAnswer) -
 
 
 def mark_llm_skipped(choice: RuleDecision, reason: str) -> RuleDecision:
-    """Return a decision whose matches stay ambiguous without the judge, for the given reason."""
+    """Return the decision with the reason why the LLM judge did not decide its ambiguous matches."""
     decidable = ambiguous_matches(choice)
     marked = tuple(
         replace(ambiguous_match, llm_skip_reason=reason) if ambiguous_match in decidable else ambiguous_match

@@ -1,29 +1,30 @@
 """Blocking keys by which documents find candidates. Pure.
 
-A key has a type and a value. The type states who writes the key and who looks it up, so that a lookup returns only
-possible partners:
+A key has a type and a value. The type states which documents have the key and which look it up, so that a lookup
+returns only possible matches:
 
-    own:KIND    the own number of a document of KIND; looked up by documents that name it
-    names:KIND  a number of a KIND that the document names; looked up by a document of KIND, for documents that wait for
-                it
+    own:KIND    own number of a document of KIND; looked up by documents that name it
+    names:KIND  number of a document of KIND that this document names; looked up by a document of KIND, to find
+                documents that wait for it
     deal:KIND   parties, article or bucket of a document of KIND, with its quarter; looked up by documents that may
-                belong to it without a number
-    seeks:KIND  parties, article or bucket, with the quarter, of a document without a match by number to a document of
-                KIND; looked up by documents of KIND
+                match it without naming its number
+    seeks:KIND  parties, article or bucket, with the quarter, of a document that has no match by number with a document
+                of KIND; looked up by documents of KIND
     copy:KIND   content that duplicates share; looked up by documents of KIND
 
-All types except `seeks` depend only on the document. `seeks` keys depend on its decision and are written with it.
+Keys of all types except `seeks` depend only on the document. `seeks` keys depend on its decision and are written with
+that decision.
 
-Numbers are keys in their folded forms (equal despite OCR errors), with `~` before a tail. The value of a deal has one
-of three forms, followed by the quarter of the document's date:
+Numbers become keys in their folded forms (equal despite OCR errors), with `~` before a tail. The value of a `deal` or
+`seeks` key has one of three forms, followed by the quarter of the document's date:
 
     parties     the pair of parties, by the end of the VAT id and by each of their names
     article     `#` and the article number; `'` and a word if articles have no numbers
     bucket      an embedding bucket (`≈`, see `normalize`)
 
-A child looks up its own quarter and the earlier ones in which its parent may be dated. A parent looks up its own
-quarter and the later ones. Articles find documents with misspelled numbers and parties. Buckets find documents in other
-languages or other words.
+A child looks up its own quarter and the earlier quarters in which its parent may be dated. A parent looks up its own
+quarter and later quarters. Articles find documents with misspelled numbers and parties. Buckets find documents in other
+languages or with other words.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,18 +55,18 @@ PARENT_KINDS: dict[str, tuple[str, ...]] = {
     RECEIPT: (ORDER, DELIVERY),
     CONTRACT: (),
 }
-"""Types of parents by type of document. The child's decision makes the link."""
+"""Possible parent types by document type. The child's decision makes the link."""
 DUPLICABLE_KINDS = frozenset({INVOICE, ORDER})
-"""Types with duplicates: a duplicate invoice, the change of an order."""
+"""Types that can have duplicates: duplicate invoices and order changes."""
 SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
-"""Types of partners that are found without a number. Deliveries are found through their order."""
+"""Document types that are found without their number. Deliveries are found through their order."""
 SEARCH_PREFIX = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
 _MAX_ARTICLES = 4
 """Maximum number of articles used as keys per document."""
 _MIN_WORD_LETTERS = 6
-"""Shorter words are not specific enough for articles."""
+"""Minimum length of words that replace article numbers. Shorter words are not specific enough."""
 _CACHE_SIZE = 1_000
 """Cache size in documents, because a decision and its neighbors use the same keys repeatedly."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
@@ -97,7 +98,7 @@ def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def referenced_numbers(document: Document) -> frozenset[Key]:
-    """Return the keys of the documents that this one names."""
+    """Return the keys of documents whose numbers this document names."""
     return frozenset(
         Key(f"own:{kind}", value)
         for kind in PARENT_KINDS[document.kind]
@@ -108,13 +109,13 @@ def referenced_numbers(document: Document) -> frozenset[Key]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def duplicate_keys(document: Document) -> frozenset[Key]:
-    """Return the keys of other duplicates of this document."""
+    """Return the keys that duplicates of this document share."""
     return frozenset(Key(f"copy:{document.kind}", value) for value in _duplicate_values(document))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def transaction_keys(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
-    """Return the keys of possible parents of `kinds` between the same parties, within their dates."""
+    """Return the keys of possible parents of `kinds`, in the quarters in which they may be dated."""
     return frozenset(
         key for kind in kinds for key in _transaction_keys(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0)
     )
@@ -122,7 +123,7 @@ def transaction_keys(document: Document, kinds: tuple[str, ...]) -> frozenset[Ke
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def expected_number_keys(document: Document) -> frozenset[Key]:
-    """Return the keys of documents that name this one."""
+    """Return the keys of documents that name this document."""
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
 
 
@@ -134,13 +135,13 @@ def shared_order_keys(document: Document) -> frozenset[Key]:
 
 
 def similarity_keys(document: Document) -> frozenset[Key]:
-    """Return the keys that a document shares with similar documents between the same parties."""
+    """Return the keys that a document shares with similar documents of its kind."""
     return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def seeker_keys(document: Document) -> frozenset[Key]:
-    """Return the keys of documents that may belong to this one without naming it."""
+    """Return the keys of documents that may match this document without naming it."""
     if document.kind not in SEARCHED_KINDS:
         return frozenset()
     return frozenset(_transaction_keys(document, f"{SEARCH_PREFIX}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
@@ -181,9 +182,9 @@ def _transaction_keys(document: Document, type_: str, first: int, last: int) -> 
 
 
 def _articles(document: Document) -> list[str]:
-    """Return a few of a document's articles; the same ones for documents with the same articles.
+    """Return a few of a document's articles. Documents with the same articles get the same selection.
 
-    Without article numbers, long words of its line items are used. Frequent words are not.
+    If no line item has an article number, long words from the line items are used.
     """
     values = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
     if not values:

@@ -1,9 +1,9 @@
-"""Decisions of reviewers about two documents, and documents that leave matching.
+"""Reviewers' decisions about two documents, and documents that leave matching.
 
 A decision is written like a match, under the tenant's matching lock. The same transaction repeats the decisions that
-the arrival of either document would affect. So the edges are correct immediately, and readers see either the old or the
-new state. A concurrent match repeats its search (`sql.changes_since`). For a document without keys, only the edge is
-written, and a later match of the document finds the decision.
+the arrival of either document would affect. The edges are therefore correct immediately, and readers see either the old
+or the new state. A concurrent match repeats its search (`sql.changes_since`). For a document without keys, only the
+edge is written. A later match of the document applies the decision.
 
 A document leaves when it is removed, or when its new content cannot be matched. This is like losing all keys: the
 decisions of all documents that share a key or are linked must be repeated. This module finds these documents, and they
@@ -26,15 +26,15 @@ from counterfoil.documents.matching.score import Score, current, score
 from counterfoil.documents.matching.sql import Pair
 
 MAX_PAIRS = 2_500
-"""Maximum number of pairs of two clusters that are scored to find the best one."""
+"""Maximum number of pairs between two clusters that are scored to find the best pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManualDecisionResult:
-    """Changes by a decision."""
+    """Changes made by a decision."""
 
     clusters: frozenset[UUID]
-    """The clusters that documents left or came into."""
+    """The clusters that documents left or joined."""
     documents: frozenset[UUID]
     """Documents decided about, and documents with changed edges or reviews."""
     awaiting_judgment: frozenset[UUID]
@@ -51,13 +51,13 @@ def decide_pairs(
     by: str,
     reason: str | None = None,
 ) -> ManualDecisionResult:
-    """Confirm or reject pairs of documents of matched kinds.
+    """Confirm or reject pairs of documents that can be matched.
 
-    It runs in the caller's READ COMMITTED transaction of the tenant. The caller must take the tenant's matching lock
-    before it reads the pairs. The lock lasts until the end of the transaction.
+    Runs in the caller's tenant transaction, which must be READ COMMITTED. The caller must take the tenant's matching
+    lock before it reads the pairs. The lock lasts until the end of the transaction.
 
     Raises:
-        KeyError: a document does not exist, or has no matched kind.
+        KeyError: a document does not exist, or its kind is not matched.
     """
     sql.lock_tenant_blocking(connection, tenant_id)
     document_ids = sorted({end for pair in pairs for end in pair})
@@ -154,12 +154,12 @@ def are_matchable(connection: Connection, ids: Collection[UUID]) -> bool:
 
 
 def cluster_ids_by_document(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """Return the cluster of each existing document, or None for documents without one."""
+    """Return the cluster of each existing document; None for documents without a cluster."""
     return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
 
 
 def cluster_members(connection: Connection, id_: UUID) -> frozenset[UUID]:
-    """Return the documents in the cluster of a document, including itself. Empty without a cluster."""
+    """Return the documents in a document's cluster, including itself; empty if it has no cluster."""
     return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
@@ -169,7 +169,7 @@ def list_pairs(connection: Connection, id_: UUID) -> list[Pair]:
 
 
 def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
-    """Return the best pair between the clusters of two documents, or these two documents without one.
+    """Return the best pair between the clusters of two documents, or else the two documents themselves.
 
     Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
     """
@@ -191,14 +191,14 @@ def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class DepartingDocument:
-    """Neighborhood of documents that leave."""
+    """Neighborhood of departing documents."""
 
     neighbors: frozenset[UUID]
-    """Documents with an edge to one of them."""
+    """Documents with an edge to a departing document."""
     affected: frozenset[UUID]
     """Neighbors and other documents whose decisions must be repeated."""
     clusters: frozenset[UUID]
-    """Clusters of the leaving documents and their neighbors."""
+    """Clusters of the departing documents and their neighbors."""
 
 
 def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> DepartingDocument:
@@ -246,7 +246,7 @@ def _is_matched(connection: Connection, id_: UUID) -> bool:
 
 
 def _delete_matches(connection: Connection, id_: UUID) -> None:
-    """Delete keys and edges of a document except for reviewers' edges. Without edges, leave the cluster."""
+    """Delete a document's keys, and its edges except for reviewers'. If none remain, clear its cluster."""
     for statement in (_DELETE_KEYS, _DELETE_EDGES, _CLEAR_CLUSTER):
         connection.execute(statement, {"id": id_})
 

@@ -25,7 +25,7 @@ CACHE = DocumentCache()
 """Document cache for all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _MAX_ROUNDS = 3
-"""Maximum rounds of questions caused by documents that arrive in between, before the attempt is deferred."""
+"""Maximum rounds of questions before the attempt is deferred. Concurrent arrivals cause new questions."""
 _PAUSE = timedelta(seconds=5)
 """Delay before the next attempt, which prevents a busy loop while other documents arrive."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
@@ -57,9 +57,9 @@ class PendingMatch:
     tracked_keys: frozenset[Key]
     """Keys whose holders the decision depends on."""
     remaining_capacity: Mapping[Key, int]
-    """Keys that matter only if they become crowded, with how many more documents may have each of them."""
+    """Keys that matter only if they become crowded, each with the number of documents that may still be added."""
     edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
-    """Edges by document, of every document whose edges were read."""
+    """Edges of every document whose edges were read, by document."""
     snapshot: str
     """Database snapshot before the first read."""
     is_judged: bool = False
@@ -70,13 +70,13 @@ class PendingMatch:
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """Changes of a write."""
+    """Changes made by a write."""
 
     linked: int
     """Number of edges inserted or updated."""
     unlinked: int
     moved: int
-    """Number of documents that changed their cluster."""
+    """Number of documents whose cluster changed."""
     was_repeated: bool
     """Whether the search was repeated under the lock because of a concurrent change."""
     reason: str | None
@@ -84,7 +84,7 @@ class MatchResult:
     clusters: frozenset[UUID]
     """The clusters that documents left or joined."""
     documents: frozenset[UUID]
-    """The document, and those with changed edges or reviews. Their current clusters have changed as well."""
+    """The document, and documents with changed edges or reviews. Their current clusters have also changed."""
 
 
 def search_and_decide(
@@ -96,13 +96,13 @@ def search_and_decide(
 ) -> PendingMatch | SkipMatching:
     """Decide without a lock. If the data changes before the write, `write` decides again.
 
-    The judge decides about ambiguous matches, between transactions; `judge` creates it if necessary. Without a judge or
-    budget, they stay ambiguous. With an `embedder`, the document is also found by its embedding, unless the model
-    fails.
+    The judge decides about ambiguous matches, between transactions; `judge` creates it if necessary. If no judge is
+    given or the budget is spent, they stay ambiguous. If `embedder` is given, the document is also found by its
+    embedding, unless the model fails.
 
     Raises:
         PermanentError: the tenant has no such document.
-        DeferredError: no time is left, and stored answers reduce the work of the next attempt.
+        DeferredError: the attempt's time ran out. The stored answers reduce the work of the next attempt.
         CounterfoilError: mapped from psycopg, or raised by the judge.
     """
     if embedder is not None:
@@ -126,7 +126,7 @@ def search_and_decide(
                 if not answer_count:
                     raise
                 # Not a failure: each attempt leaves fewer questions.
-                message = f"No time was left after {answer_count} answers of the language model, and more are needed"
+                message = f"Time ran out after {answer_count} answers from the language model, and more are needed"
                 raise DeferredError(message, until=active_judge.now()) from error
             retry_on_conflict(partial(_store_answer, database, tenant_id, exchange))
             answer_count += 1
@@ -135,7 +135,7 @@ def search_and_decide(
 
 
 def _announce(database: Database, pending: PendingMatch) -> None:
-    """Store the keys of a document, so that others find it while the judge is working."""
+    """Store the keys of a document, so that other documents find it while the judge is working."""
     with database.tenant(pending.tenant_id) as connection:
         sql.write(connection, pending.tenant_id, {pending.document.id: pending.keys})
 
@@ -153,7 +153,7 @@ def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Pendi
 def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, PendingMatch | SkipMatching]:
     """Decide about several documents, each separately, without a judge or a lock.
 
-    The transaction must be READ COMMITTED with `by_index`, and can be that of the write.
+    The transaction must be READ COMMITTED with `by_index`. The write can use the same transaction.
 
     Raises:
         PermanentError: the tenant has no such document.
@@ -168,7 +168,7 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
     for id_ in ids:
         kind, received_at, data, embedding = contents[id_]
         if not data or kind not in PARENT_KINDS:
-            skipped[id_] = SkipMatching("No structured data: documents of an unknown type are stored and not matched.")
+            skipped[id_] = SkipMatching("No structured data: documents of an unknown type are stored but not matched.")
             continue
         parsed = document(id_, received_at, kind, data, embedding)
         if parsed.has_counterparty:
@@ -206,10 +206,11 @@ def _plan_of(
 def write(connection: Connection, pending: PendingMatch, now: datetime) -> MatchResult:
     """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
 
-    The transaction must be READ COMMITTED, as from `Database.tenant`, to see commits during the wait for the lock.
+    The transaction must be READ COMMITTED, as from `Database.tenant`, to see changes committed while it waits for the
+    lock.
 
     Raises:
-        DeferredError: a concurrent change requires another answer of the judge.
+        DeferredError: a concurrent change requires another answer from the judge.
         StaleClaimError: the document was removed, or extracted again with a newer revision.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
@@ -248,7 +249,7 @@ def write(connection: Connection, pending: PendingMatch, now: datetime) -> Match
 
 @dataclass(frozen=True, slots=True)
 class BatchMatchResult:
-    """Changes of a write of several documents."""
+    """Changes made by a write of several documents."""
 
     reasons: Mapping[UUID, str | None]
     """`MatchResult.reason` by written document."""
@@ -257,10 +258,10 @@ class BatchMatchResult:
 
 
 def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch], now: datetime) -> BatchMatchResult:
-    """Write the decisions of one `search` that are still valid, with the result of separate writes.
+    """Write the decisions of one `search` that are still valid, with the same result as separate writes.
 
-    Documents with a concurrent change, including one by another of these documents, are skipped. They must be searched
-    again separately.
+    A document with a concurrent change, including a change by another of these documents, is skipped. It must be
+    searched again separately.
     """
     written: list[PendingMatch] = []
     valid, new_holders = _still_valid(connection, pending_matches)
@@ -294,24 +295,24 @@ def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
-    """Return the outcome with the reason in all ambiguous matches without a judgment."""
+    """Return the outcome with the reason in all ambiguous matches that the judge did not decide."""
     marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.pending_prompts}
     return replace(outcome, choices={**outcome.choices, **marked})
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedChanges:
-    """Changes of `apply_changes`."""
+    """Changes made by `apply_changes`."""
 
     linked: int
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
-    """Old and new cluster of each document that changed its cluster."""
+    """Old and new cluster of each document whose cluster changed."""
     reviews: sql.ReviewChanges
 
     @property
     def clusters(self) -> frozenset[UUID]:
-        """The clusters that documents left or came into."""
+        """The clusters that documents left or joined."""
         return frozenset(cluster for move in self.moves for cluster in move if cluster is not None)
 
 
@@ -326,7 +327,7 @@ class Change:
 
     @property
     def previous_matches(self) -> set[UUID]:
-        """The decided documents with an earlier decision."""
+        """The decided documents that had an earlier decision."""
         ids = set(self.outcome.choices)
         return ids - {self.document_id} if self.matched is not None and self.matched.is_new else ids
 
@@ -345,8 +346,8 @@ def apply_changes(
 ) -> AppliedChanges:
     """Write changes under the tenant's matching lock. No change may invalidate a later one.
 
-    It writes edges, clusters, reviews, the keys of matched documents, and the sought keys. It also updates the
-    reasons of other unmatched documents. `decided_ids` are the documents whose review a reviewer closes by this change.
+    Writes edges, clusters, reviews, the keys of matched documents, and search keys. Also updates the reasons of the
+    other decided documents. `decided_ids` are the documents whose review a reviewer's decision closes.
     """
     new_links = {pair: link for change in changes for pair, link in change.outcome.added.items()}
     reasonings = {pair: text for change in changes for pair, text in change.outcome.reasonings.items()}
@@ -380,7 +381,7 @@ def _still_valid(
 ) -> tuple[list[PendingMatch], Counter[Key]]:
     """Take the lock and return the decisions of one search that are still valid.
 
-    Also returns how many documents have written each of their keys since then.
+    Also returns the number of documents that have written each tracked key since then.
     """
     if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].snapshot):
         return list(pending_matches), Counter()
@@ -398,7 +399,7 @@ def _still_valid(
     new_holders = Counter(changes.keys)
 
     def is_valid(pending: PendingMatch) -> bool:
-        # Compare per document, because an edge that was written during the search was read from one end only.
+        # Compare per document, because an edge written during the search may have been read from one end only.
         return (
             pending.tracked_keys.isdisjoint(new_holders)
             and _has_room(pending, new_holders)
@@ -409,7 +410,7 @@ def _still_valid(
 
 
 def _has_room(pending: PendingMatch, new_holders: Counter[Key]) -> bool:
-    """Return True if no counted key becomes crowded by the new holders."""
+    """Return True if the new holders do not make any counted key crowded."""
     return all(new_holders[key] <= room for key, room in pending.remaining_capacity.items())
 
 
@@ -451,7 +452,7 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
-    """Return the new reasons of the other decided documents. None for documents with a match."""
+    """Return the new reasons of the other decided documents; None for documents with a match."""
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)

@@ -1,11 +1,11 @@
 """Company names in comparable forms. Pure.
 
-The vocabulary is in `lexicon/legal_forms.toml`: legal forms, fillers, and markers of a branch or of another name. A
-group is the kind of company that a form creates. `GmbH` and `Ltd` are in one group, `GmbH` and `AG` in two: limited,
-stock, partners, trader, cooperative, association, foundation, public.
+The vocabulary is in `lexicon/legal_forms.toml`: legal forms, fillers, and markers of branches and other names. A group
+is the kind of company that a form denotes: limited, stock, partners, trader, cooperative, association, foundation or
+public. `GmbH` and `Ltd` are in the same group, `GmbH` and `AG` are not.
 
 A legal form never removes a word of the name. Short forms, which may also be words or initials, count only at the end
-of a name. Forms that may also precede a name (`AS Tallink`, `AS Roma`) have both interpretations.
+of a name. Forms that may also precede a name (`AS Tallink`, `AS Roma`) are interpreted both ways.
 """
 
 # ruff: noqa: RUF001 - letters of other alphabets
@@ -52,25 +52,25 @@ class NameMarker(IntEnum):
     """Effect of a word on the words after it."""
 
     BRANCH = 1
-    """They describe a branch."""
+    """The words describe a branch."""
     BRANCH_AFTER_FORM = 2
-    """They describe a branch after the end of the name."""
+    """The words describe a branch if the marker follows the end of the name."""
     BRANCH_BEFORE = 3
-    """The word before it names the branch: `UK Branch`."""
+    """The word before the marker names the branch: `UK Branch`."""
     ALIAS = 4
-    """Another name of the company, its owner's name, or a former name."""
+    """The words are another name of the company, its owner's name, or a former name."""
     ALIAS_AFTER_FORM = 5
-    """Another name after the end of the name."""
+    """The words are another name if the marker follows the end of the name."""
     CARE_OF = 6
-    """A person, or another company that receives the mail."""
+    """The words name a person or another company that receives the mail."""
 
 
 _SIGNS_WITH_SLASH = {sign: words for words, signs in MATCHER.meanings("legal_forms.slashed").items() for sign in signs}
-"""Markers with a slash, as words."""
+"""Maps markers with a slash to words."""
 
 
 def comparison_form(text: str) -> str:
-    """Return words for comparison: folded, `S.p.A.` like `SpA`, `rn` like `m`, `aa` (Danish `å`) like `a`."""
+    """Return folded words for comparison, with `S.p.A.` as `SpA`, `rn` as `m`, `aa` (Danish `å`) as `a`."""
     bare = fold_umlauts(text).replace(".", "").replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
     return bare.replace("rn", "m").replace("aa", "a")
 
@@ -91,7 +91,7 @@ def _meanings() -> Iterator[tuple[str, WordMeaning]]:
     yield from ((mark, WordMeaning(WordRole.BREAK)) for mark in ",;()[]|")
 
 
-# If a word is in two lists, the first one counts.
+# If a word is in two lists, the first list applies.
 _MEANINGS = dict(reversed(list(_meanings())))
 """Meanings of words and phrases in a name. Phrases have one space between their words."""
 _SIGNS = {text: sign for sign in NameMarker for text in _entries("sign", sign.name.lower())}
@@ -100,7 +100,7 @@ _LEADING, _LEADING_CYRILLIC = (
     {form: group for group in MATCHER.meanings(f"legal_forms.{concept}") for form in _entries(concept, group)}
     for concept in ("leading", "leading_cyrillic")
 )
-"""Forms that may also precede a name, and the same for names in Cyrillic letters."""
+"""Legal forms that may also precede a name, and forms that may precede a name in Cyrillic letters."""
 _POSSIBLE_LEADING = frozenset(_entries("perhaps_leading"))
 """Words before a name that are either a legal form or part of the name."""
 
@@ -165,7 +165,7 @@ _BRANCHES = {
 class Name:
     """A company name.
 
-    `core` has neither legal form, branch, filler words nor place. Its words are sorted.
+    `core` is the name without legal form, branch, filler words and place. Its words are sorted.
     """
 
     core: str
@@ -214,7 +214,7 @@ def _key(words: Sequence[str], place_words: frozenset[str]) -> str:
 def _resolve_possible_form(
     words: list[str], form: str | None, *, cyrillic: bool
 ) -> tuple[list[str], str | None, set[str]]:
-    """Return words and form of a name with a possible form, and the names by the other interpretation."""
+    """Return the words and form of a name with a possible form, and cores of its other interpretation."""
     first, rest = words[0], words[1:]
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:
@@ -233,7 +233,7 @@ def _place(place: str) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a name and the marks between them, with joined initials and phrases."""
+    """Return a name's words and punctuation marks, with initials and phrases joined."""
     if not text.isascii() or text.endswith(("AE", "OE")):
         text = _UMLAUT_FORM.sub(_with_dots, text)
     spelling = comparison_form(text)
@@ -252,7 +252,7 @@ def _words(text: str) -> list[str]:
 
 
 def _without_slash(match: re.Match[str]) -> str:
-    """Replace `t/a` by words, and two initials, as in `A/S`, by one word."""
+    """Replace `t/a` with words, and two initials, as in `A/S`, with one word."""
     return f"{match[1]}{match[2]}" if match[1] else f" {_SIGNS_WITH_SLASH[match[0]]} "
 
 
@@ -298,7 +298,7 @@ def _join_phrases(words: Sequence[str]) -> list[str]:
 
 
 def _without_signs(words: list[str], place_words: frozenset[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the words of the name, and those of its other names."""
+    """Return the words of the name without markers, and the words of its other names."""
     aliases: list[list[str]] = []
     if _SIGNS.get(words[0]) is NameMarker.CARE_OF:
         words = words[1:]
@@ -321,7 +321,7 @@ def _without_signs(words: list[str], place_words: frozenset[str]) -> tuple[list[
 
 
 def _marker_end(words: Sequence[str], index: int) -> int:
-    """Return the end of the words after the marker at `index`: a bracket, or a marker of another name."""
+    """Return the index after a marker's words, which end at a bracket or at a marker of another name."""
     for end in range(index + 1, len(words)):
         if words[end] in (")", "]") or (end > index + 1 and _SIGNS.get(words[end]) is NameMarker.ALIAS):
             return end
@@ -383,7 +383,8 @@ def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str
             form = form or attached_form
             core.append(word)
             at_end = after_company = False
-    # A place without a preceding comma or form follows a complete name only: it is part of `Stadtwerke Köln`.
+    # A place after a comma or form was removed above. Any other place is removed only if the name is complete without
+    # it. In `Stadtwerke Köln`, the place is part of the name.
     if len(core) > 1 or (core and len(core[0]) <= _MAX_ACRONYM):
         places = []
     name_words = (places + core)[::-1]
@@ -391,7 +392,7 @@ def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str
 
 
 def _split_compound(word: str, following: Sequence[str], group: str | None) -> tuple[str, str | None]:
-    """Return a word of the name without an attached legal form, and that form."""
+    """Return a word without its attached legal form, and the group of that form."""
     if word.endswith(_COMPOUNDS_END):
         for ending, attached_form in _COMPOUNDS.items():
             if ending == "ges" and "mbh" not in following:  # codespell:ignore ges

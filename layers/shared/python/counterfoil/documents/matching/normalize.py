@@ -1,17 +1,17 @@
 """Canonical forms of documents: identifiers, references, words, numbers, embedding buckets. Pure.
 
-OCR and typing damage text. The forms make two spellings equal (`PO-2025-00397` and `2025 - 397`) or at least similar.
-Details that they drop (umlauts, zeros) are dropped on both sides.
+OCR and typing errors damage text. The forms make two spellings equal (`PO-2025-00397` and `2025 - 397`) or at least
+similar. Details that the forms drop (umlauts, zeros) are dropped in both documents.
 
-Descriptions of line items are embedded, because vectors are similar in every language. Two vectors at a small angle are
-probably on the same side of a plane through the origin: at the angle t with the probability 1 - t / pi (M. Charikar,
-Similarity Estimation Techniques from Rounding Algorithms, 2002). A signature has a bit for each of PLANES planes, and
-BANDS groups of BITS of them are the buckets of a vector. Two vectors are neighbors if they share a bucket, independent
-of other documents.
+Descriptions of line items are embedded, because vectors of the same goods are similar in every language. Two vectors at
+an angle t are on the same side of a random plane through the origin with probability 1 - t / pi (M. Charikar,
+Similarity Estimation Techniques from Rounding Algorithms, 2002). A signature has one bit for each of PLANES planes. Its
+BANDS groups of BITS bits are the vector's buckets. Two vectors are neighbors if they share a bucket. This does not
+depend on other documents.
 
-Measured with 1,024 dimensions, the share of neighbors among pairs by their cosine: .98 or more at .95, .94 at .90, .85
-at .85, .72 at .80, .18 at .50, .01 for unrelated ones. A bucket contains 1/1,000 of unrelated documents, and 1/60 of
-those at .50. With fewer bits, it would reach MAX_DOCUMENTS_PER_KEY sooner. Each further band is a further key.
+Measured with 1,024 dimensions, at least .98 of pairs with a cosine of .95 are neighbors. This share is .94 at .90, .85
+at .85, .72 at .80, .18 at .50, and .01 for unrelated pairs. A bucket contains 1/1,000 of unrelated documents, and 1/60
+of documents at .50. With fewer bits, buckets would reach MAX_DOCUMENTS_PER_KEY sooner. Each additional band adds a key.
 """
 
 import math
@@ -40,7 +40,7 @@ _BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
 """A letter and a number: the form of Austrian, Spanish and Cypriot ids without their country letters."""
 _VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
 _VAT_END = 8
-"""Characters of a VAT id without country letters, or of its end; a few countries have shorter ids."""
+"""Number of characters of a VAT id that suffice without country letters. A few countries have shorter ids."""
 
 _PREFIX_WORDS = re.compile(
     r"^(?:(?:P\.?\s?O|PURCHASE|ORDER|BESTELLUNG|BESTELLNUMMER|BESTELL|BEST|ORD|AUFTRAG|LIEFERSCHEIN|DELIVERY|NOTE|INVOICE|RECHNUNG|CONTRACT|VERTRAG"
@@ -52,7 +52,7 @@ _POSITION = re.compile(r"(?<=\d)\s*(?:/|\bPOS\.?)\s*\d{1,3}$")
 _SPACE_IN_NUMBER = re.compile(r"(?<=\d)\s+(?=\d)")
 _GROUPS = re.compile(r"[A-Z0-9]+")
 _MIN_TAIL = 3
-"""Fewer digits at the end of a number do not identify it."""
+"""Minimum number of digits at the end of a document number that identify it."""
 
 
 @lru_cache(maxsize=20_000)
@@ -66,7 +66,7 @@ _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,
 
 @lru_cache(maxsize=20_000)
 def ocr_confusions(text: str) -> int:
-    """Return the number of words with a digit misread from a letter: `Stahlhande1`, `5upplies`."""
+    """Return the number of words in which OCR misread a letter as a digit: `Stahlhande1`, `5upplies`."""
     return len(_MISREAD.findall(text))
 
 
@@ -78,8 +78,9 @@ def identifier(text: str) -> str:
 def vat_id(text: str, country: str = "") -> str | None:
     """Return a VAT id as `identifier`, with its country letters (EL for Greece) and without a label.
 
-    `country` (ISO 3166 alpha-2) is the company's, for ids without country letters. None for German tax numbers
-    (`12/345/67890`), which are not VAT ids. Check digits are not validated, because a misread id is still similar.
+    `country` is the company's country (ISO 3166 alpha-2), for ids without country letters. The result is None for
+    German tax numbers (`12/345/67890`), which are not VAT ids. Check digits are not validated, because a misread id is
+    still similar.
     """
     if _TAX_NUMBER.fullmatch(text.strip()):
         return None
@@ -112,18 +113,18 @@ class Reference:
     """A document number in comparable forms."""
 
     text: str
-    """The original spelling, for people."""
+    """The original spelling, for display."""
     exact: frozenset[str]
     """Canonical forms: upper case, without prefix words and separators, with and without leading zeros and position."""
     folded: frozenset[str]
-    """Canonical forms in which letters that look like digits are digits, so that OCR errors are equal."""
+    """Canonical forms in which letters that look like digits become digits, so that OCR errors have no effect."""
     tail: str | None
-    """Digits at the end, without a year and leading zeros, if at least three.
+    """Digits at the end, without a year and leading zeros; None if fewer than three.
 
-    They are the part of a damaged number that remains.
+    The tail still agrees if the rest of the number is damaged.
     """
     length: int
-    """Length of the shortest canonical form, the strength of an agreement."""
+    """Length of the shortest canonical form. A longer number is stronger evidence."""
 
 
 @lru_cache(maxsize=20_000)
@@ -139,7 +140,7 @@ def reference(text: str) -> Reference | None:
     if not any(letter.isdigit() for form in exact for letter in form):
         return None
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
-    # `4711/2025` ends in its year, which it shares with all numbers of that year.
+    # `4711/2025` ends with its year, which all numbers from that year share.
     if len(digits) > 1 and _YEAR.fullmatch(digits[-1]):
         digits.pop()
     tail = digits[-1].lstrip("0") if digits else ""
@@ -163,12 +164,12 @@ def cents(text: str | None) -> int | None:
     number = quantity(text)
     if number is None:
         return None
-    # Rounded to less than a cent first, because the float of 1.005 is slightly less.
+    # Rounded to a fraction of a cent first, because 1.005 as a float is slightly smaller.
     return int(round(number * 100, 4) + (0.5 if number >= 0 else -0.5))
 
 
 def quantity(text: str | None) -> float | None:
-    """Return a quantity or price for comparison within a tolerance; None if absent or not a number."""
+    """Return a quantity or price as a float; None if absent, not a number, or 1e15 or more."""
     try:
         number = float(text) if text else None
     except ValueError:
@@ -177,7 +178,7 @@ def quantity(text: str | None) -> float | None:
 
 
 def day(text: str | None) -> int | None:
-    """Return a date as ordinal of its day; None if absent or not a date."""
+    """Return the proleptic Gregorian ordinal of a date; None if absent or not a date."""
     try:
         return date.fromisoformat(text).toordinal() if text else None
     except ValueError:
@@ -190,12 +191,12 @@ PLANES = BANDS * BITS
 MARK = "≈"
 """Prefix of a bucket. No name or number starts with it."""
 MAX_TEXT_CHARS = 2_000
-"""Maximum number of embedded characters."""
+"""Maximum length of an embedded text, in characters."""
 _LONGEST_LINE = 200
 
 
 class Embedding(NamedTuple):
-    """Stored form of a vector: hash of its text, model, and its sides of the planes."""
+    """Stored form of a vector: the hash of its text, its model, and its signature."""
 
     text_hash: bytes
     model: str
@@ -205,8 +206,8 @@ class Embedding(NamedTuple):
 def embedded_text(data: Mapping[str, Any]) -> str:
     """Return the text to embed: the distinct descriptions of line items in alphabetical order.
 
-    It excludes parties and numbers, because those are separate keys and would make texts about the same goods differ.
-    It is empty without descriptions.
+    Parties and numbers are excluded, because they are separate keys and would make texts about the same goods differ.
+    The text is empty if no line item has a description.
     """
     descriptions = (item.get("description") for item in data.get("line_items") or () if isinstance(item, Mapping))
     lines = {
@@ -221,10 +222,10 @@ def text_hash(embedded: str) -> bytes:
 
 
 def signature(vector: Sequence[float]) -> bytes:
-    """Return PLANES bits: the sides of the planes on which a vector lies. The result must never change.
+    """Return PLANES bits, one per plane: the side on which the vector lies. The result must never change.
 
-    A plane's normal has +1 or -1 in every dimension, so that its product with the vector is twice the sum of the
-    positive dimensions minus the total sum.
+    A plane's normal is +1 or -1 in every dimension. Its product with the vector is therefore twice the sum of the
+    vector's values in the +1 dimensions, minus the sum of all values.
     """
     half = math.fsum(vector) / 2
     sides = (math.fsum(compress(vector, plane)) > half for plane in _planes(len(vector)))
@@ -232,7 +233,7 @@ def signature(vector: Sequence[float]) -> bytes:
 
 
 def buckets(embedding: Embedding) -> tuple[str, ...]:
-    """Return the BANDS buckets of a vector. Vectors of different models share none."""
+    """Return the BANDS buckets of a vector. Vectors from different models share no bucket."""
     bits = int.from_bytes(embedding.signature, "big")
     tag = f"{crc32(embedding.model.encode()):08x}"
     return tuple(f"{MARK}{tag}.{band:x}.{bits >> band * BITS & (1 << BITS) - 1:03x}" for band in range(BANDS))
@@ -247,7 +248,7 @@ def _pack_bits(sides: Iterable[bool]) -> int:
 
 @lru_cache(maxsize=2)
 def _planes(dimensions: int) -> tuple[bytes, ...]:
-    """Return for each plane the dimensions in which its normal is +1, one byte each.
+    """Return one byte per dimension for each plane: 1 if its normal is +1 there, 0 if it is -1.
 
     The planes must never change.
     """
@@ -294,7 +295,7 @@ _PARTIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One side of a document."""
+    """Supplier or buyer in a document."""
 
     name: Name | None
     vat: str | None
@@ -303,14 +304,14 @@ class Party:
     """By field: tax number, register number, endpoint, IBAN, e-mail address."""
     postal_code: str | None
     vat_text: str | None = None
-    """The stated spelling of `vat`, for people."""
+    """The original spelling of `vat`, for display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line item about goods or services.
 
-    Line items without unit and article, such as freight and discounts, are not included.
+    Line items with neither a unit nor an article number, such as freight and discounts, are not included.
     """
 
     article: str | None
@@ -326,7 +327,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in canonical forms. Amounts are cents, `day` is a proleptic Gregorian ordinal."""
+    """A document in canonical form. Amounts are in cents, and `day` is a proleptic Gregorian ordinal."""
 
     id: UUID
     received_at: datetime
@@ -344,10 +345,10 @@ class Document:
     amounts: frozenset[int]
     """Net amounts of line items that are not about goods."""
     misread_words: int
-    """Number of words in names and line items with a digit in place of a letter: the quality of the OCR. Only for
+    """Number of words in names and line items in which OCR misread a letter as a digit. 0 for other types than
     invoices."""
     buckets: tuple[str, ...] = ()
-    """Buckets of the stored vector; empty without one."""
+    """Buckets of the stored vector; empty if no vector is stored."""
 
     def __hash__(self) -> int:
         """Hash by id only, because scores are cached by document."""
@@ -401,7 +402,7 @@ def _buckets(data: Mapping[str, Any], embedding: Embedding | None) -> tuple[str,
 
 
 def _names_and_descriptions(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield names of parties and descriptions."""
+    """Yield the names of parties, and the descriptions of line items."""
     for part in (*(data.get(side) for side in ("issuer", "recipient", "supplier", "buyer")), *items):
         if isinstance(part, Mapping):
             yield from (text for field in ("name", "description") if isinstance(text := part.get(field), str))

@@ -1,9 +1,9 @@
-"""Reads rows for decisions from PostgreSQL: each once, and for several decisions in one query.
+"""Reads rows for decisions from PostgreSQL: each row once, with one query for several decisions.
 
-A decision is a `Plan`: a generator that yields a `Fetch` before it looks at the rows. `run` executes one plan and
-reads each row when the plan needs it. `BatchReader.run_all` executes several plans in step, with one query for all
-fetches of a step. Documents are read in one round trip with the keys that lead to them and their edges, and cached
-between calls. `Context` has the rows that one decision reads. docs/matching.md has a diagram.
+A decision is a `Plan`: a generator that yields a `Fetch` before it uses the rows. `run` executes one plan and reads
+each row when the plan needs it. `BatchReader.run_all` executes several plans in step, with one query for all fetches of
+a step. Documents, the keys that lead to them and their edges are read in one round trip. Documents are cached between
+calls. `Context` holds the rows that one decision reads. docs/matching.md has a diagram.
 
 Each statement runs in a transaction of one tenant (`Database.tenant`).
 """
@@ -29,10 +29,12 @@ from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, KeyLookup, 
 _CACHE_CHARACTERS = 12_000_000
 """Size of the cache in characters of structured data: about 48 MB, or 20,000 orders of three line items."""
 MAX_CACHED_DOCUMENTS = 50
-"""Maximum holders of keys that are read with their contents, because a decision uses few of a larger number. Counted
-holders have no contents."""
+"""Maximum number of holders that are read with their contents, because a decision uses few of a larger number.
+
+Counted holders are always read without contents.
+"""
 MAX_CACHED_BYTES = 4_000
-"""Maximum stored size of such contents in bytes. Longer ones are read separately, unless they are cached."""
+"""Maximum stored size of such contents, in bytes. Larger contents are read separately, unless they are cached."""
 
 # `version` is a hash of all data of a document.
 _CONTENT = """
@@ -51,7 +53,7 @@ SELECT d.id, d.version, d.type, d.received_at,
        d.text_hash, d.model, d.signature
 FROM unnest(%(ids)s::uuid[], %(versions)s::bigint[]) AS cached (id, version)
 CROSS JOIN LATERAL ({_CONTENT} AND document.id = cached.id OFFSET 0) AS d  -- so that the hash is computed once
-"""  # noqa: S608  # of constants
+"""  # noqa: S608  # built from constants
 
 _HOLDERS = f"""
 SELECT holder.id, holder.numbers, d.version, d.type, d.received_at, d.structured_data::text,
@@ -67,7 +69,7 @@ LEFT JOIN LATERAL (
     OFFSET 0
 ) AS d ON true
 ORDER BY holder.id
-"""  # noqa: S608  # of constants
+"""  # noqa: S608  # built from constants
 _KINDS = list(PARENT_KINDS)
 
 
@@ -77,7 +79,7 @@ class CacheResult(NamedTuple):
     holders: Sequence[Mapping[Key, list[UUID]]]
     """Holders by key for each lookup. Keys without holders are missing."""
     documents: Mapping[UUID, Document]
-    """Requested documents that exist and have a matched kind, and most holders."""
+    """Requested documents that exist and have a matched kind, and holders that were read with contents."""
     edges: Edges
 
 
@@ -91,9 +93,9 @@ class _CachedDocument(NamedTuple):
 
 
 class DocumentCache:
-    """Cache of documents in canonical form. Consecutive documents have almost the same neighbors.
+    """Cache of documents in canonical form. Consecutive documents have mostly the same neighbors.
 
-    The hash of its data detects an outdated document.
+    Outdated documents are detected by the hash of their data.
     """
 
     def __init__(self, size: int = _CACHE_CHARACTERS) -> None:
@@ -103,7 +105,7 @@ class DocumentCache:
         self._lock = Lock()
 
     def load(self, connection: Connection, ids: Collection[UUID]) -> Mapping[UUID, Document]:
-        """Return the existing documents of these ids that have a matched kind."""
+        """Return the documents with these ids that exist and have a matched kind."""
         return self.read(connection, (), ids, ()).documents
 
     def read(
@@ -141,7 +143,7 @@ class DocumentCache:
     def _documents_of(
         self, rows: Iterable[tuple[Any, ...]], cached: Mapping[UUID, _CachedDocument | None]
     ) -> dict[UUID, Document]:
-        """Return the documents of rows, from the cache if the version is the same, and cache them."""
+        """Return the documents in rows, from the cache if the version is the same, and cache them."""
         entries: dict[UUID, _CachedDocument] = {}
         for id_, version, kind, received_at, data, *embedding in rows:
             entry = cached[id_]
@@ -153,7 +155,7 @@ class DocumentCache:
         return {id_: entry.document for id_, entry in entries.items()}
 
     def _store(self, entries: Mapping[UUID, _CachedDocument]) -> None:
-        """Cache documents and evict the least recently used ones."""
+        """Cache documents, and evict the least recently used documents."""
         with self._lock:
             for id_, entry in entries.items():
                 if previous := self._entries.pop(id_, None):
@@ -173,18 +175,18 @@ class Fetch:
     """Rows that a decision needs next."""
 
     holders: Mapping[Key, int] = field(default_factory=dict)
-    """Keys whose holders it needs, with the maximum number per key."""
+    """Keys whose holders are needed, each with the maximum number of holders."""
     kind: str | None = None
-    """Document type of the holders; None: any."""
+    """Document type of the holders; None for any."""
     count_only: Collection[Key] = ()
     """Keys whose holders are only counted."""
     documents: Collection[UUID] = ()
     edges: Collection[UUID] = ()
-    """Documents whose edges and reviewers' decisions it needs."""
+    """Documents whose edges and reviewers' decisions are needed."""
 
 
 Plan = Generator[Fetch, None, T]
-"""Decision in progress: yields a `Fetch`, is resumed after it was read, and returns the result."""
+"""Decision in progress: yields each `Fetch`, is resumed when its rows have been read, and returns the result."""
 
 
 def run(plan: Plan[T]) -> T:
@@ -197,7 +199,7 @@ def run(plan: Plan[T]) -> T:
 
 
 class BatchReader:
-    """Rows of one tenant, each read once after a snapshot."""
+    """Reads the rows of one tenant, each once, after a snapshot."""
 
     def __init__(self, connection: Connection, tenant_id: UUID, cache: DocumentCache) -> None:
         """Create a reader without rows."""
@@ -243,7 +245,7 @@ class BatchReader:
         return {key: ids[:limit] for key, limit in limits.items() if (ids := cached[key][1])}
 
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
-        """Return the existing documents of a matched kind, and the edges of some documents."""
+        """Return the documents that exist and have a matched kind, and the edges of `edges_of`."""
         self._fetch([Fetch(documents=ids, edges=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
         documents = {id_: document for id_ in ids if (document := self._documents.get(id_))}
@@ -283,7 +285,7 @@ class BatchReader:
 
 
 class Context:
-    """Documents by their blocking keys, with contents and stored edges.
+    """Rows that a decision reads: documents by blocking key, with their contents and stored edges.
 
     `tracked_keys` and `edges_read` record the rows that were read, to check later whether they are still valid.
     """
@@ -314,8 +316,8 @@ class Context:
     ) -> Plan[None]:
         """Read the holders of blocking keys. A key with too many holders is ignored.
 
-        `waiting_keys` are keys of decisions that the document may affect. It also reads the edges of the documents
-        `edges_of`, as `read_edges` does. For `count_only` keys, only the number of holders is needed.
+        `waiting_keys` are keys of documents whose decisions may be affected. Also reads the edges of `edges_of`, as
+        `read_edges` does. For `count_only` keys, only the number of holders is needed.
         """
         keys, count_only = set(keys), set(count_only)
         self._only_counted |= count_only - self._holders.keys()
@@ -338,7 +340,7 @@ class Context:
         yield from self.read_edges(edges_of)
 
     def _replace_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
-        """Return the holders of a key, with the added document by its current keys instead of its stored ones."""
+        """Return the holders of a key, using the added document's current keys instead of its stored keys."""
         if self._own is None:
             return ids
         id_, keys = self._own
@@ -359,11 +361,11 @@ class Context:
         yield from self.read(ids, ())
 
     def read_edges(self, ids: Iterable[UUID]) -> Plan[None]:
-        """Read the stored edges of documents and the decisions of reviewers about them."""
+        """Read the stored edges of documents, and reviewers' decisions about them."""
         yield from self.read((), ids)
 
     def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Plan[None]:
-        """Read documents, and the edges of some as `read_edges` does."""
+        """Read documents, and the edges of `edges_of` as `read_edges` does."""
         missing, missing_edges = set(ids) - self._requested, set(edges_of) - self._edges.keys()
         if not missing and not missing_edges:
             return
@@ -371,7 +373,7 @@ class Context:
         self._requested |= missing
         documents, (edges, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
-        # Edges are stored per document as of its read, even if a later read of the other end differs.
+        # A document's edges are stored as first read, even if a later read from the other end differs.
         self._edges |= {id_: {} for id_ in missing_edges}
         for pair, edge in edges.items():
             for end in missing_edges.intersection(pair):
@@ -399,7 +401,7 @@ class Context:
 
     @property
     def remaining_capacity(self) -> Mapping[Key, int]:
-        """How many more holders each counted key can have before it is crowded.
+        """Number of additional holders that each counted key can have before it is crowded.
 
         Keys that are already crowded are not included, because more holders do not change them.
         """
@@ -411,7 +413,7 @@ class Context:
 
     @property
     def edges_read(self) -> Mapping[UUID, Mapping[Pair, Edge]]:
-        """The edges of every document whose edges were read, at that time."""
+        """The edges of every document whose edges were read, as of that read."""
         return self._edges
 
     def holders(self, keys: Iterable[Key]) -> set[UUID]:
@@ -431,7 +433,7 @@ class Context:
         return self._documents.get(id_)
 
     def documents(self, ids: Iterable[UUID], exclude: UUID | None = None) -> list[Document]:
-        """Return the loaded documents of these ids, in the order of their ids."""
+        """Return the loaded documents with these ids, sorted by id."""
         return [document for id_ in sorted(ids) if id_ != exclude and (document := self._documents.get(id_))]
 
     def edges(self, id_: UUID) -> list[Edge]:
@@ -439,16 +441,16 @@ class Context:
         return [edge for _, edge in sorted(self._edges[id_].items())]
 
     def decided_by(self, child: UUID) -> list[Edge]:
-        """Return the stored edges of a child's decision, or of a reviewer's decision about it."""
+        """Return the stored edges made by a child's decision, or by a reviewer's decision about it."""
         return [edge for edge in self.edges(child) if edge.child == child]
 
     def manual_decisions(self, id_: UUID) -> ManualDecisions:
-        """Return the decisions of reviewers about a document. Its edges must have been read."""
+        """Return reviewers' decisions about a document. Its edges must have been read."""
         ends = {end for edge in self.edges(id_) if edge.is_manual for end in edge.pair}
         return ManualDecisions(tuple(self.documents(ends, exclude=id_)), frozenset(self._rejected.get(id_, ())))
 
     def references(self, child: UUID, parent: UUID) -> bool:
-        """Return True if a child names the number of its parent. Both must have been loaded."""
+        """Return True if a child names the parent's number. Both must have been loaded."""
         child_document, parent_document = self._documents.get(child), self._documents.get(parent)
         return (
             child_document is not None
@@ -467,17 +469,17 @@ class Context:
         return self.documents(self.holders(keyed.duplicate_keys(document)), exclude=document.id)
 
     def similar(self, child: Document, kinds: tuple[str, ...]) -> list[Document]:
-        """Return the candidates of `kinds` with the same parties."""
+        """Return the candidates of `kinds` that share a key with the child."""
         candidates = self.documents(self.holders(keyed.transaction_keys(child, kinds)), exclude=child.id)
         return [other for other in candidates if rules.is_candidate_kind(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
-        """Return the documents that name the number of this one, except for rejected ones."""
+        """Return the documents that name this document's number, except for rejected documents."""
         ids = self.holders(keyed.expected_number_keys(document)) - self.manual_decisions(document.id).rejected
         return self.documents(ids, exclude=document.id)
 
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Plan[list[Document]]:
-        """Read documents and return those of a kind that may follow from the links of a child."""
+        """Read documents, and return those of `kind` that the child may be linked to."""
         yield from self.read(ids, [child.id])
         rejected = self.manual_decisions(child.id).rejected
         return [
@@ -485,7 +487,7 @@ class Context:
         ]
 
     def read_siblings(self, documents: Collection[Document]) -> Plan[set[UUID]]:
-        """Read and return the documents that name the same order as one of these, and read their edges."""
+        """Read the documents that name the same order as one of these, and their edges. Return their ids."""
         keys = {key for document in documents for key in keyed.shared_order_keys(document)}
         yield from self.read_holders(keys)
         ids = self.holders(keys)
@@ -509,7 +511,7 @@ class Context:
         yield from self.load(self.holders(keys))
 
     def search_keys(self, child: Document) -> frozenset[Key]:
-        """Return the keys by which possible parents find a child. `surround` must have read its rows."""
+        """Return the keys by which possible parents find a child. `read_inputs` must have run."""
         return frozenset() if self.is_duplicate(child) else keyed.search_keys(child, self.open_kinds(child))
 
     def open_kinds(self, child: Document) -> tuple[str, ...]:
@@ -519,7 +521,7 @@ class Context:
         )
 
     def decide(self, child: Document) -> rules.RuleDecision:
-        """Return the decision of a child. `surround` must have read its rows."""
+        """Decide about a child. `read_inputs` must have read its rows."""
         similar = self.similar(child, self.open_kinds(child))
         decisions = self.manual_decisions(child.id)
         claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}
@@ -538,7 +540,7 @@ class Context:
     ) -> tuple[dict[UUID, JudgePrompt], dict[UUID, JudgeAnswer]]:
         """Return the questions for the LLM judge about ambiguous matches, and its stored judgments.
 
-        There are no questions about a child with a decision of a reviewer.
+        A child with a reviewer's decision has no question.
         """
         ambiguous_choices = {
             id_: choice
@@ -571,7 +573,7 @@ class Context:
         return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
     def is_duplicate(self, document: Document) -> bool:
-        """Return True for a duplicate: computed if possible duplicates were read, otherwise as stored."""
+        """Return True for a duplicate: as computed if possible duplicates were read, otherwise as stored."""
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
         keys = keyed.duplicate_keys(document)
@@ -582,7 +584,7 @@ class Context:
         return self.was_duplicate(document)
 
     def was_duplicate(self, document: Document) -> bool:
-        """Return True for a stored duplicate."""
+        """Return True if the document is a duplicate by its stored edges."""
         if any(edge.by == "copy" for edge in self.decided_by(document.id)):
             return True
         ends = {end for edge in self.edges(document.id) if edge.by == "reviewer" for end in edge.pair}

@@ -1,7 +1,7 @@
 """Decisions from scores: duplicates, matches, and reasons for unmatched documents. Pure.
 
 A decision belongs to the child of a link (`keys.PARENT_KINDS`) and depends only on this child and its candidates. Three
-rules make links, and a fourth one follows them:
+rules make links, and a fourth rule follows these links:
 
 - copy: a duplicate is linked to its original, and to no other document.
 - reference: the child names the parent's number, and the other evidence does not contradict.
@@ -9,7 +9,7 @@ rules make links, and a fourth one follows them:
 - through: the child follows the links of its order or delivery note. An invoice for an order is linked to the
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
 
-Decisions of reviewers (`ManualDecisions`) take precedence. A rejected document is not a candidate. A confirmed parent
+Reviewers' decisions (`ManualDecisions`) take precedence. A rejected document is not a candidate. A confirmed parent
 settles the reference to its number, or to its kind. The reviewer's link is stored separately.
 """
 
@@ -39,18 +39,18 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 
 _MIN_SCORE = -10.0
-"""Minimum score of a candidate in bits, before other claims on it are considered."""
+"""Minimum score of a candidate in bits, before other documents' claims on it are considered."""
 _MIN_RATIO = 8.0
 """Ratio of match probabilities at which two candidates can be distinguished."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
-"""Less than a month, because monthly invoices of one amount are not duplicates."""
+"""Less than a month, because monthly invoices for the same amount are not duplicates."""
 _CHANGE_DAYS = 60
-"""Maximum days between an order and its change. Later orders have reused the number."""
+"""Maximum days between an order and its change. A later order has reused the number."""
 _BEFORE_DELIVERY, _AFTER_DELIVERY = -14, 120
-"""Range of days between a delivery and the date of its receipt or invoice."""
+"""Minimum and maximum number of days from a delivery to its receipt or invoice."""
 _MAX_SUBSET = 10
-"""Maximum number of deliveries of an order whose subsets are summed."""
+"""Maximum number of an order's deliveries whose subsets are summed."""
 _WORDS = {
     INVOICE: "invoice",
     ORDER: "order",
@@ -94,7 +94,7 @@ class AmbiguousMatch:
     number: str | None
     """Number that the child names, if any."""
     candidates: tuple[ProposedMatch, ...]
-    """The best first."""
+    """Best first."""
     reason: str | None = None
     """Sentence for reviewers if several candidates fit equally."""
     llm_skip_reason: str | None = None
@@ -103,13 +103,13 @@ class AmbiguousMatch:
 
 @dataclass(frozen=True, slots=True)
 class RuleDecision:
-    """Decision of a child by the first three rules."""
+    """Decision about a child by the first three rules."""
 
     links: tuple[ProposedMatch, ...] = ()
     reason: str | None = None
     """Sentence for reviewers: why there is no link, or why the match is ambiguous."""
     ambiguous_matches: tuple[AmbiguousMatch, ...] = ()
-    """Ambiguous matches."""
+    """Matches that the rules could not decide."""
 
     def parents(self, kind: str) -> frozenset[UUID]:
         """Return the documents of `kind` that the child is linked to."""
@@ -128,7 +128,7 @@ def unresolved_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ManualDecisions:
-    """Decisions of reviewers about one document."""
+    """Reviewers' decisions about one document."""
 
     confirmed: tuple[Document, ...] = ()
     """Documents whose match was confirmed."""
@@ -144,7 +144,7 @@ IsDuplicate = Callable[[Document], bool]
 
 
 def arrival_order_key(document: Document) -> tuple[object, ...]:
-    """Return the sort key by time of receipt."""
+    """Return the key that sorts documents by time of receipt."""
     return document.received_at, document.id
 
 
@@ -164,10 +164,10 @@ def find_original(
 
 
 def _rank(document: Document) -> tuple[object, ...]:
-    """Return the sort key of duplicates, the original first.
+    """Return the key that sorts duplicates, the original first.
 
-    The document with the earliest date is the original; of invoices with the same date, the one with the fewest OCR
-    errors. Clerks check the figures of the original, so it must not be a bad scan that was received first.
+    The original is the document with the earliest date. Among invoices with the same date, it is the invoice with the
+    fewest OCR errors. Clerks check the original's figures, so it must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
     return day, document.misread_words if document.kind == INVOICE else 0, *arrival_order_key(document)
@@ -218,12 +218,12 @@ def _reference_forms(document: Document, kind: str) -> frozenset[str]:
 
 
 def is_parent(child: Document, other: Document) -> bool:
-    """Return True if the other document has a kind of parent for this child."""
+    """Return True if the other document's kind is a parent kind of this child."""
     return other.kind in PARENT_KINDS[child.kind]
 
 
 def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
-    """Return child and parent by their kinds. If these do not decide, the later one is the child."""
+    """Return the child and the parent, by their kinds. Otherwise, the later document is the child."""
     if is_parent(first, second):
         return first, second
     if is_parent(second, first):
@@ -231,7 +231,7 @@ def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
     return (first, second) if _rank(second) < _rank(first) else (second, first)
 
 
-# -- partners -------------------------------------------------------------------------------------------------------
+# -- matches --------------------------------------------------------------------------------------------------------
 
 
 def decide_matches(
@@ -243,11 +243,12 @@ def decide_matches(
     is_duplicate: IsDuplicate,
     decisions: ManualDecisions = NO_DECISIONS,
 ) -> RuleDecision:
-    """Decide about the links of a child. They include confirmed parents that the child names.
+    """Decide about the links of a child. They include links to confirmed parents that the child names.
 
-    `named` are the documents with a number that the child names. `similar` are documents of the kinds from
-    `open_candidates`, and `is_candidate_kind` selects their candidates. `copies` are possible duplicates. Documents for
-    which `is_duplicate` is true are not linked. `claims` are the documents that name a result of `candidates_to_score`.
+    `named` are the documents with a number that the child names. `similar` are documents of the kinds that
+    `open_candidates` returns. `is_candidate_kind` selects their candidates. `copies` are possible duplicates.
+    Documents for which `is_duplicate` is true are not linked. `claims` has, for each result of `candidates_to_score`,
+    the documents that name its number.
     """
     if original := find_original(child, copies, decisions):
         level = Duplicate.SAME_NUMBER if _same_number(child, original) else Duplicate.SAME_CONTENT
@@ -272,7 +273,7 @@ def decide_matches(
 def open_candidates(
     child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
-    """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
+    """Return the parent kinds that numbers do not settle, so that similar documents are candidates."""
     return _undecided_kinds(
         child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
@@ -297,7 +298,7 @@ def _eligible(candidates: Iterable[Document], is_duplicate: IsDuplicate, decisio
 
 
 def references(child: Document, parent: Document) -> bool:
-    """Return True if the child names the number of the parent."""
+    """Return True if the child names the parent's number."""
     return _has_referenced_number(child.references.get(parent.kind, ()), parent)
 
 
@@ -316,7 +317,7 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
         if kind in decided_kinds and all(is_conclusive(link.score.total) for link in links if link.kind == kind):
             continue
         if kind == ORDER and decided_kinds & {DELIVERY, CONTRACT}:
-            continue  # the delivery has the order, and a contract does not need one
+            continue  # the order follows from the delivery, and under a contract no order is required
         if kind == CONTRACT and (
             child.references.get(CONTRACT) or (child.kind == INVOICE and (child.references.get(ORDER) or decided_kinds))
         ):
@@ -328,7 +329,7 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
 def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
     """Decide about each number that the child names. A confirmed parent with the number settles it.
 
-    A confirmed parent without one of these numbers settles ambiguous matches, because a number was wrong or misread.
+    A confirmed parent with none of these numbers settles ambiguous matches, because a number was wrong or misread.
     """
     links: dict[UUID, ProposedMatch] = {}
     ambiguous_matches: list[AmbiguousMatch] = []
@@ -370,7 +371,7 @@ def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping
 
 
 def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision:
-    """Replace decisions by number that are not settled with decisions by content of the same kind."""
+    """Replace unsettled decisions by number with decisions by content about the same kind."""
     replaced_kinds = {link.kind for link in by_content.links} | {
         kind for ambiguous_match in by_content.ambiguous_matches for kind in ambiguous_match.kinds
     }
@@ -391,7 +392,7 @@ def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision
 def _choose(
     child: Document, scored: Sequence[_Scored], number: str | None
 ) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
-    """Return the link to the certain candidate, or the ambiguous match."""
+    """Return a link to the candidate if it is certain, or the ambiguous match if any."""
     ranked = sorted(
         zip(match_probabilities([candidate_score for candidate_score, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
@@ -428,7 +429,7 @@ def _ambiguous_match(child: Document, ranked: Sequence[tuple[float, _Scored]], n
 
 
 def _has_referenced_number(references: Iterable[Reference], document: Document) -> bool:
-    """Return True if one of the numbers is that of the other document, allowing for OCR errors."""
+    """Return True if one of the references is the document's number, allowing for OCR errors."""
     number = document.number
     return number is not None and any(
         reference.folded & number.folded or (reference.tail is not None and reference.tail == number.tail)
@@ -474,16 +475,16 @@ def has_transitive_matches(child: Document) -> bool:
 
 
 def sibling_deliveries(child: Document, deliveries: Sequence[Document]) -> list[Document]:
-    """Return the matching deliveries of a missing order that the child and the deliveries name."""
+    """Return the matching deliveries that name the same missing order as the child."""
     return matching_deliveries(child, [other for other in deliveries if same_parties(child, other) > 0])
 
 
 def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list[Document]:
     """Return the deliveries of an order that an invoice bills or a receipt confirms.
 
-    Quantities decide, on the line items of the deliveries, because an invoice can also bill services:
+    Only line items of the deliveries are compared, because an invoice can also bill services. Quantities decide:
 
-    1. the only delivery with equal quantities; of several, a receipt takes the one of its day
+    1. the only delivery with equal quantities; among several, a receipt takes the delivery of the same day
     2. all deliveries, if the invoice bills at least their total
     3. the only set of deliveries whose total is equal
     4. the only delivery, if most of its line items match
@@ -521,7 +522,7 @@ def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list
 
 
 def _delivered_quantities(child: Document, delivery: Document) -> dict[int, float]:
-    """Return the delivered quantities by index of the child's line item. Empty if most do not match."""
+    """Return delivered quantities by the child's line item index. Empty if most line items do not match."""
     if (
         child.day is not None
         and delivery.day is not None
@@ -538,7 +539,7 @@ def _delivered_quantities(child: Document, delivery: Document) -> dict[int, floa
 def _compare_quantities(
     child: Document, lines: Collection[int], delivered: Sequence[Mapping[int, float]]
 ) -> int | None:
-    """Compare quantities on these line items: 0 if equal, 1 if the child has more, None if it has less."""
+    """Compare the quantities of line items: 0 if equal, 1 if the child has more, None if it has less."""
     has_excess = False
     for index in lines:
         delivered_quantity = sum(quantities.get(index, 0.0) for quantities in delivered)

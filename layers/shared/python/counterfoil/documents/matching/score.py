@@ -1,16 +1,16 @@
 """Match weights, and the score of two documents: a sum of weights, each with its evidence. Pure.
 
-The model is by Fellegi and Sunter (A Theory for Record Linkage, 1969): each level of a feature adds bits, log2 of how
-much more frequently true pairs have that level than other candidates. The bits are fitted together (logistic
-regression, see `counterfoil train`), so that dependent features are not counted twice. With the prior, their sum is the
-log2 of the odds. Contradictions add negative bits.
+The model follows Fellegi and Sunter (A Theory for Record Linkage, 1969). Each level of a feature adds bits: log2 of how
+much more frequent the level is among true pairs than among other candidates. The bits are fitted together (logistic
+regression, see `counterfoil train`), so that dependent features are not counted twice. Together with the prior, they
+add up to the log2 of the odds. Contradictions add negative bits.
 
 Choosing one of several candidates is a separate question. How completely a candidate names its parties does not
-distinguish it from similar candidates, so party features are excluded from that comparison (`Score.fit`). Candidates
+distinguish it from similar candidates, so agreeing parties do not count in that comparison (`Score.fit`). Candidates
 with a common value (the number `34`) share its weight.
 
-`weights.json` contains a weight for every level that applies to all types of pairs, and the difference by type of pair.
-`counterfoil train` writes such a file.
+`weights.json` contains a general weight for each level, and adjustments for each pair of types. `counterfoil train`
+writes such a file.
 """
 
 import json
@@ -26,7 +26,7 @@ from counterfoil.documents.matching.compare import Feature, FeatureLevel, Flag, 
 from counterfoil.documents.matching.normalize import Document
 
 PRIOR = FeatureLevel.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
-"""Level of every pair. Its weight is how frequently a candidate is a match."""
+"""Level that every pair has. Its weight is the log2 odds that a candidate is a match, before other evidence."""
 
 
 SECTIONS = {True: "by_number", False: "by_content"}
@@ -61,14 +61,14 @@ class Weights:
 
     version: str
     bits: Mapping[bool, Mapping[FeatureLevel, float]]
-    """By whether the child names the parent's number. If it does, dates and line items are weaker evidence."""
+    """Keyed by whether the child names the parent's number. If it does, dates and line items are weaker evidence."""
     type_bits: Mapping[tuple[bool, str, str], Mapping[FeatureLevel, float]]
-    """Additional bits, by whether the child names the number and by types of child and parent."""
+    """Additional bits, keyed by whether the child names the number, and by the types of child and parent."""
     calibration: Mapping[bool, tuple[float, float]]
-    """Offset and factor for the bits of the best candidate.
+    """Offset and factor that convert the best candidate's bits.
 
-    The result is the log2 odds that any candidate is a partner (Platt, Probabilistic Outputs for Support Vector
-    Machines, 1999).
+    The result is the log2 odds that any candidate is a match (Platt, Probabilistic Outputs for Support Vector Machines,
+    1999). Keyed by whether the child names the number.
     """
     _tables: dict[tuple[bool, str, str], Table] = field(default_factory=dict, init=False, repr=False)
     """Cache of `table`."""
@@ -116,7 +116,7 @@ _others: list[Weights] = []
 
 
 def current() -> Weights:
-    """Return the weights of the package, or those of `using`."""
+    """Return the shipped weights, or the weights that `using` has set."""
     return _others[-1] if _others else _load_shipped()
 
 
@@ -137,7 +137,7 @@ REVIEW_PROBABILITY = 0.5
 
 
 _CONCLUSIVE_PROBABILITY = 0.99
-"""Minimum match probability of a match by number for which similar documents are not searched."""
+"""Match probability from which a match by number needs no search for similar documents."""
 _CACHE_SIZE = 50_000
 """Cache size in pairs."""
 
@@ -147,7 +147,7 @@ _PARTIES = (Feature.SELLER, Feature.BUYER)
 
 @dataclass(frozen=True)
 class Score:
-    """Evidence of a pair."""
+    """Evidence for a pair."""
 
     evidence: tuple[FeatureEvidence, ...]
     is_referenced: bool
@@ -160,7 +160,7 @@ class Score:
 
     @cached_property
     def fit(self) -> float:
-        """Bits that distinguish candidates with the same parties: all except for party features."""
+        """Bits that distinguish candidates with the same parties: all except for positive party features."""
         return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 
@@ -183,7 +183,7 @@ def _score_without_claims(child: Document, parent: Document, weights: Weights) -
 
 
 def same_parties(a: Document, b: Document) -> float:
-    """Return the bits for two documents being between the same parties."""
+    """Return the bits of evidence that two documents are between the same parties."""
     evidence = current().table(a.kind, b.kind, is_referenced=False)
     return sum(evidence[level].weight for level in compare_parties(a, b))
 
@@ -191,7 +191,8 @@ def same_parties(a: Document, b: Document) -> float:
 def match_probabilities(scores: Sequence[Score]) -> list[float]:
     """Return the match probabilities of candidates of which at most one is a match.
 
-    The best candidate determines the calibrated probability that any of them is. The candidates share it by their fit.
+    The best candidate determines the calibrated probability that any of them matches. The candidates share this
+    probability according to their fit.
     """
     if not scores:
         return []

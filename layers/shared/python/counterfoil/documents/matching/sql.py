@@ -1,7 +1,7 @@
-"""SQL of matching: blocking keys, edges, clusters, reviews, and decisions of reviewers.
+"""SQL for matching: blocking keys, edges, clusters, reviews, and reviewers' decisions.
 
-Each statement runs in a transaction of one tenant (`Database.tenant`). A review is a document with ambiguous matches
-and their candidates. It is written with the edges: it opens, changes and closes with the ambiguous matches.
+Each statement runs in a transaction of one tenant (`Database.tenant`). A review lists a document's ambiguous matches
+with their candidates. It is written with the edges, and opens, changes and closes with the ambiguous matches.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,12 +28,15 @@ from counterfoil.documents.matching.rules import (
 from counterfoil.documents.matching.score import current
 
 MAX_DOCUMENTS_PER_KEY = 200
-"""Maximum holders of a key. A key of more documents is crowded and ignored, because it does not distinguish them."""
+"""Maximum number of a key's holders. A key with more holders is crowded: it is ignored, because it is too common."""
 MAX_WAITING_DOCUMENTS = 1000
-"""Maximum documents that are decided again when a document with the number that they name arrives."""
+"""Maximum number of documents that are decided again when a document arrives whose number they name."""
 FUZZY_MAX_DOCUMENTS_PER_KEY = 16
-"""Number of holders beyond MAX_DOCUMENTS_PER_KEY up to which all holders of a newly crowded key are decided again, so
-that no link by the key remains. It exceeds the number of concurrent matches."""
+"""Holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
+
+All its holders are decided again, so that no link by the key remains. The number exceeds the number of concurrent
+matches.
+"""
 
 HOLDERS = """
 SELECT holder.document_id, lookup.n, lookup.counted
@@ -56,7 +59,7 @@ class KeyLookup:
     tenant_id: UUID
     limits: Mapping[Key, int]
     kind: str | None = None
-    """Kind of the holders. None: any."""
+    """Kind of the holders; None for any."""
     count_only: Collection[Key] = ()
     """Keys whose holders are only counted."""
 
@@ -109,12 +112,12 @@ ON CONFLICT (tenant_id) DO UPDATE SET written_by_xid = pg_current_xact_id()
 def write(connection: Connection, tenant_id: UUID, keys: Mapping[UUID, Collection[Key]]) -> None:
     """Write the keys of documents.
 
-    An existing key is marked as written again, because an earlier search may have read older data of its holder.
+    An existing key is marked as written again, because an earlier search may have read older data about its holder.
     """
     connection.execute(_WRITE, {"tenant": tenant_id, **_rows(keys)})
 
 
-# Replaces the keys that documents seek.
+# Replaces the search keys of documents.
 _WRITE_SEEKING = """
 WITH lookup AS (
     SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, value)
@@ -132,7 +135,7 @@ ON CONFLICT (document_id, type, value) DO NOTHING
 def write_search_keys(
     connection: Connection, tenant_id: UUID, search_keys: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
-    """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
+    """Replace the search keys of documents. Only `known` documents may already have search keys."""
     if not known and not any(search_keys.values()):
         return
     connection.execute(
@@ -152,7 +155,7 @@ def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]
 
 
 def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
-    """Delete keys of documents. Concurrent searches notice it."""
+    """Delete keys of documents. Concurrent searches detect the deletion."""
     if any(obsolete.values()):
         connection.execute(_DELETE, _rows(obsolete))
         record_key_deletion(connection, tenant_id)
@@ -184,13 +187,13 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, first: UUID, second: UUID) -> "Pair":
-        """Order two ids."""
+        """Return the pair of two ids, in any order."""
         return cls(first, second) if first < second else cls(second, first)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A stored edge with child and parent. The child decides about it."""
+    """A stored edge between child and parent. The child's decision makes it."""
 
     child: UUID
     parent: UUID
@@ -200,7 +203,7 @@ class Edge:
     is_manual: bool
     score: float
     question: str | None
-    """Question that the LLM judge answered with this edge, if any."""
+    """Hash, in hexadecimal, of the question that the LLM judge answered with this edge, if any."""
 
     @property
     def pair(self) -> Pair:
@@ -210,8 +213,8 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Without the sought keys. Most documents are new and have no rows for `_EDGES`. OFFSET 0 forces a lookup per document.
-# Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
+# Search keys are not read. Most documents are new, so that `_EDGES` would find no rows. OFFSET 0 forces a lookup per
+# document. Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
        EXISTS (SELECT FROM document_match m WHERE m.document_a_id = d.id OFFSET 0)
@@ -228,7 +231,7 @@ CROSS JOIN LATERAL (
 WHERE d.id = ANY(%(ids)s)
 """
 
-# The kinds of both ends tell which one is the child. It also selects pairs whose last decision is a rejection.
+# The kinds of both ends determine which end is the child. Pairs whose latest decision is a rejection are also selected.
 _EDGES = """
 SELECT m.document_a_id, m.document_b_id, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child',
        m.decided_by, m.score, m.evidence ->> 'question'
@@ -265,19 +268,19 @@ class DocumentContent(NamedTuple):
 
 
 class MatchingSnapshot(NamedTuple):
-    """Input of a search."""
+    """Input for a search."""
 
     snapshot: str
     """Database snapshot before any other read, to find later commits. Empty if no document exists."""
     contents: Mapping[UUID, DocumentContent]
     keys: Mapping[UUID, set[Key]]
-    """Stored keys by document, without sought keys."""
+    """Stored keys by document, without search keys."""
     edges: "Edges"
     """Edges of the documents."""
 
 
 def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
-    """Begin a search for documents. New documents need one round trip."""
+    """Begin a search: read the documents, their keys and edges. New documents need one round trip."""
     rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEARCH_PREFIX}).fetchall()
     linked = [row[1] for row in rows if row[7]]
     return MatchingSnapshot(
@@ -300,12 +303,12 @@ def document_exists(connection: Connection, id_: UUID) -> bool:
 
 
 def embedding(columns: Sequence[Any]) -> Embedding | None:
-    """Return the stored embedding from the columns of its row."""
+    """Return the stored embedding in these columns; None if the document has no embedding."""
     return None if columns[0] is None else Embedding(*columns)
 
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
-    """Return the edges of documents and the rejected pairs."""
+    """Return the edges of documents, and their rejected pairs."""
     return parse_edges(select_edges(connection, ids).fetchall())
 
 
@@ -318,7 +321,7 @@ Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 
 def parse_edges(rows: Iterable[tuple[Any, ...]]) -> Edges:
-    """Return the edges and rejected pairs of rows."""
+    """Return the edges and rejected pairs in rows."""
     by_pair: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
     for row in rows:
@@ -357,7 +360,7 @@ SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
 FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
 """
 
-# Transactions older than a snapshot's xmin ended before it. A row without a number means any change.
+# Transactions older than a snapshot's xmin ended before it. A row with a NULL number invalidates all searches.
 _CHANGED = """
 SELECT tracked.n, count(*)
 FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS tracked (type, value, n)
@@ -397,8 +400,8 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
 WHERE document_match.decided_by <> 'reviewer'
 """
 
-# The components of the seeds without edges to contracts. The name of a component is its smallest document.
-# Rows are locked in the order of their ids before they change, as every statement that locks several documents does.
+# Computes the components of the seeds, without edges to contracts. A component's id is its smallest document id. Rows
+# are locked in id order before they change, as in every statement that locks several documents.
 _CLUSTERS = """
 WITH RECURSIVE reached (seed, id) AS (
     SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type <> %(contract)s
@@ -440,7 +443,7 @@ _REASONS = """
 UPDATE document SET matching_skip_reason = updated.reason
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS updated (id, reason)
 WHERE document.id = updated.id
-  AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- not by the index of states
+  AND document.matching_status IS NOT DISTINCT FROM 'succeeded'  -- avoids the index on states
   AND document.matching_skip_reason IS DISTINCT FROM updated.reason
 """
 
@@ -467,7 +470,7 @@ class NewMatch(NamedTuple):
 def lock(connection: Connection, tenant_id: UUID, snapshot: str) -> bool:
     """Take the tenant's matching lock until the end of the transaction.
 
-    Returns True if no transaction of any tenant was committed since a snapshot.
+    Returns True if no transaction of any tenant was committed since the snapshot.
     """
     with connection.pipeline():
         connection.execute(_LOCK, [tenant_id])
@@ -482,12 +485,12 @@ def lock_tenant_blocking(connection: Connection, tenant_id: UUID) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Differences from the data that searches have read."""
+    """Changes to the data that searches have read."""
 
     invalidates_all: bool
     """Whether a document was removed or lost keys, or a reviewer made a decision. If so, every search is repeated."""
     keys: Mapping[Key, int]
-    """Tracked keys that documents have written since, with the number of documents."""
+    """Tracked keys that were written since then, each with the number of documents that wrote it."""
     edges: Mapping[Pair, Edge]
     """Current edges of the documents whose edges were read."""
 
@@ -499,7 +502,10 @@ def changes_since(
     document_ids: Collection[UUID],
     snapshot: str,
 ) -> Changes:
-    """Return changes since a snapshot, committed or in this transaction, of the data that searches read."""
+    """Return changes to the data that searches read since a snapshot.
+
+    Includes committed changes and changes in this transaction.
+    """
     keys = list(tracked_keys)
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": snapshot, **columns(keys)})
@@ -510,7 +516,7 @@ def changes_since(
 
 
 Count = Callable[[], int]
-"""Returns the number of changed rows. It can be called after the pipeline of the statement."""
+"""Returns the number of changed rows. Call it only after the statement's pipeline has ended."""
 
 
 def _row_counter(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
@@ -519,14 +525,14 @@ def _row_counter(connection: Connection, statement: str, parameters: Mapping[str
 
 
 def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
-    """Delete edges, except for those of reviewers."""
+    """Delete edges, except for reviewers' edges."""
     if not pairs:
         return int
     return _row_counter(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
 def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[NewMatch], now: datetime) -> Count:
-    """Insert or update edges, except for those of reviewers."""
+    """Insert or update edges, except for reviewers' edges."""
     if not matches:
         return int
     return _row_counter(
@@ -547,7 +553,7 @@ def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[Ne
 
 
 Moves = Callable[[], list[tuple[UUID | None, UUID]]]
-"""Returns old and new cluster of each document that changed it. It can be called like `Count`."""
+"""Returns the old and new cluster of each document whose cluster changed. Call it like `Count`."""
 
 
 def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
@@ -556,7 +562,7 @@ def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
-    """Rename the components of the seeds."""
+    """Compute the components of the seeds, and set the cluster ids of their documents."""
     if not seeds:
         return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
@@ -568,13 +574,13 @@ def cluster_ids(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID
 
 
 def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
-    """Update the reasons of matched documents."""
+    """Update the reasons of documents whose matching has succeeded."""
     if reasons:
         connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
 
 
 def mark_unmatched(connection: Connection, ids: Collection[UUID]) -> None:
-    """Set the reason of matched documents without an edge to NO_PARTNER."""
+    """Set missing reasons to NO_PARTNER for documents without an edge whose matching has succeeded."""
     if ids:
         connection.execute(_MARK_UNMATCHED, {"ids": list(ids), "reason": NO_PARTNER})
 
@@ -589,7 +595,7 @@ def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
 Verdict = Literal["confirmed", "rejected"]
 ReviewState = Literal["open", "decided", "resolved"]
 MAX_CANDIDATES = 20
-"""Maximum candidates of an ambiguous match that are stored with evidence, the most probable first."""
+"""Maximum number of candidates per ambiguous match that are stored with evidence, most probable first."""
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------
@@ -635,9 +641,10 @@ def update_reviews(
     now: datetime,
     decided: Collection[UUID],
 ) -> Callable[[], ReviewChanges]:
-    """Open, change or close the reviews of decided documents. Those of `decided` are closed by a reviewer.
+    """Open, change or close the reviews of the documents in `choices`.
 
-    Call the result after the pipeline of the statement. It returns the changes.
+    Closed reviews of `decided` documents are recorded as decided by a reviewer. The result is a function that returns
+    the changes. Call it only after the pipeline has ended.
     """
     ambiguous = {id_: matches for id_, choice in choices.items() if (matches := unresolved_matches(choice))}
     resolved = choices.keys() - ambiguous.keys()
@@ -693,7 +700,10 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
 def close(
     connection: Connection, ids: Collection[UUID], now: datetime, decided_ids: Collection[UUID] = ()
 ) -> Callable[[], frozenset[UUID]]:
-    """Close the open reviews of documents. The result returns their ids after the pipeline."""
+    """Close the open reviews of documents.
+
+    The result is a function that returns the ids of these documents. Call it only after the pipeline has ended.
+    """
     cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided_ids), "now": now})
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
@@ -729,7 +739,7 @@ class Review:
     state: ReviewState
     ambiguous_matches: Sequence[dict[str, Any]]
     """Each has `kinds`, `number`, `reason`, `count` and `candidates`. A candidate has `document`, `type`,
-    `probability`, `bits` and `evidence` (feature, level, bits). `other_candidates` are the ids of further ones.
+    `probability`, `bits` and `evidence` (feature, level, bits). `other_candidates` are the ids of further candidates.
     `llm_skip_reason` is the reason why the LLM judge was not used."""
     probability: float
     weights: str
@@ -766,7 +776,7 @@ def reviews(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Review]
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision of a reviewer about a pair."""
+    """A reviewer's decision about a pair."""
 
     id: int
     pair: Pair
@@ -788,7 +798,7 @@ RETURNING id
 
 
 def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
-    """Return the decisions about documents in order. The last one about a pair counts."""
+    """Return the decisions about documents, oldest first. The latest decision about a pair applies."""
     rows = connection.execute(_DECISIONS, {"ids": list(ids)})
     return [Decision(id_, Pair(a, b), verdict, by, reason, at) for id_, a, b, verdict, by, reason, at in rows]
 
@@ -818,7 +828,7 @@ WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'reviewer
 """
 _UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 
-# A document without an edge that cannot be matched has no cluster. Its keys change only with its own match.
+# A document that cannot be matched and has no edge has no cluster. Its keys change only when it is matched itself.
 _CLEAR_CLUSTER = """
 UPDATE document d SET cluster_id = NULL
 WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = d.id OR document_b_id = d.id)
@@ -834,14 +844,14 @@ def link(
     reasoning: str,
     now: datetime,
 ) -> None:
-    """Write the edge of a reviewer and replace an existing one."""
+    """Write a reviewer's edge. It replaces an existing edge."""
     values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "now": now}
     values |= {"score": score, "evidence": Jsonb(evidence), "reasoning": reasoning}
     connection.execute(_CONFIRM, values)
 
 
 def release(connection: Connection, pair: Pair) -> None:
-    """Turn the edge of a reviewer into one of the rules."""
+    """Turn a reviewer's edge into an edge by rules."""
     connection.execute(_RELEASE, {"a": pair.a, "b": pair.b})
 
 

@@ -3,16 +3,16 @@
 Pure.
 
 Each possible pair is scored by article numbers, the named order line, words, quantity, unit and price. The pairs with
-the largest total score are chosen, each line item once (`assign`). A remaining line item joins the one that it clearly
-matches, because an order line may be billed or delivered in several parts (a split).
+the largest total score are chosen, each line item once (`assign`). A remaining line item joins the order line
+that it clearly matches, because an order line may be billed or delivered in several parts (a split).
 
 Documents name an article differently: the order may have only the buyer's number, the delivery note only the
-supplier's, and both may abbreviate. So the numbers and words of all line items aligned with an order line are used in
-the next round (`learn_item_codes`), until nothing changes.
+supplier's, and both may abbreviate. Each round therefore also uses the numbers and words of all line items that the
+previous round aligned with an order line (`learn_item_codes`), until nothing changes.
 
-The assignment is Kuhn and Munkres' problem on a sparse graph, by successive shortest augmenting paths with potentials
-(Edmonds and Karp 1972; Jonker and Volgenant 1987): for r rows and e possible pairs, at most r searches of O(e log e),
-each of which ends at the first free column. A numerical library would double the size of the layer.
+The assignment problem (Kuhn, Munkres) is solved on a sparse graph by successive shortest augmenting paths with
+potentials (Edmonds and Karp 1972; Jonker and Volgenant 1987). For r rows and e possible pairs, this takes at most r
+searches of O(e log e), each of which ends at the first free column. A numerical library would double the layer's size.
 """
 
 from collections import defaultdict
@@ -34,8 +34,8 @@ Pairs = Mapping[tuple[int, int], float]
 def assign(weights: Pairs) -> dict[int, int]:
     """Pair rows with columns, each at most once, for the largest sum of positive `weights`.
 
-    `weights` contains the possible pairs by (row, column). Returns the column of each paired row. Among equally good
-    results it is always the same, whatever the order of the mapping.
+    `weights` contains the possible pairs by (row, column). Returns the column of each paired row. The choice among
+    equally good results does not depend on the order of the mapping.
     """
     costs: dict[int, dict[int, float]] = {}
     for (row, column), weight in sorted(weights.items()):
@@ -48,10 +48,10 @@ def assign(weights: Pairs) -> dict[int, int]:
 
 
 class _Assignment:
-    """The pairs with the lowest total cost, row by row. Costs minus the potentials are never negative."""
+    """Finds the pairs with the lowest total cost, row by row. Costs minus potentials are never negative."""
 
     def __init__(self, costs: Mapping[int, Mapping[int, float]]) -> None:
-        """`costs` are by row and column. Every row has a column that no other row has."""
+        """Assign all rows. `costs` are by row and column. Every row has a column that no other row has."""
         self.rows: dict[int, int] = {}
         self._costs = costs
         self._columns: dict[int, int] = {}
@@ -99,18 +99,18 @@ class _Assignment:
 _MIN = 2.0
 """Minimum score of a pair."""
 _MIN_SPLIT = 4.0
-"""Minimum score for joining an anchor that has a partner. Equal quantities do not count in this score."""
+"""Minimum score to join an anchor that is already paired. Equal quantities do not count in this score."""
 _MIN_LEARNED = 4.0
-"""Minimum score of a pair to learn from."""
+"""Minimum score of a pair from which names are learned."""
 _NO_COMMON_WORDS = -2.5
-"""Score of descriptions without common words, which may be in two languages."""
+"""Score of descriptions without common words, which may be in different languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
 """Minimum similarity (0 to 100) of codes that may be equal except for OCR errors."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
 _COMPARE_ALL = 30
-"""Number of anchors up to which all are compared."""
+"""If a document has at most this many anchors, its line items are compared with all of them."""
 _MAX_ANCHORS = 100
 """Maximum number of anchors compared with a line item."""
 _ZERO = Decimal(0)
@@ -121,7 +121,7 @@ Place = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A line item that others are aligned with."""
+    """An anchor: a line item with which other line items are aligned."""
 
     document: Document
     line: Line
@@ -134,7 +134,7 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Other names of an anchor's article, from aligned line items."""
+    """Article numbers and descriptions of an anchor's article, learned from aligned line items."""
 
     codes: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
@@ -145,7 +145,7 @@ _NO_NAMES = Names()
 
 
 def anchors(document: Document) -> list[OrderLine]:
-    """Return the line items that others can align with: those with a quantity or an amount."""
+    """Return the line items that can be anchors, because they have a quantity or an amount."""
     return [OrderLine(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
 
 
@@ -167,7 +167,7 @@ def learn_item_codes(
     pairs: Iterable[tuple[Place, tuple[OrderLine, float]]],
     documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]],
 ) -> LearnedNames:
-    """Return the names of each anchor in the line items that certainly match it.
+    """Return the names of each anchor, learned from the line items that clearly match it.
 
     A number or text aligned with two anchors of one document is ambiguous and not learned.
     """
@@ -250,8 +250,8 @@ def align(
 class _CandidateIndex:
     """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
-    Of many anchors, those with the same article number or description are returned. Otherwise, those with a
-    common word, or with the same quantity and amount, are returned. The named order line is added.
+    If there are many, anchors with the same article number or description are returned. If none has the same, anchors
+    with a common word, or with the same quantity and amount, are returned. The named order line is always added.
     """
 
     def __init__(self, candidates: Sequence[OrderLine], learned: LearnedNames) -> None:
@@ -319,7 +319,7 @@ def line_similarity(
 def _score_reference(line: Line, anchor: OrderLine, positions: frozenset[str]) -> float:
     """Return the score of the named order and order line.
 
-    Lines are named by position, or else by index.
+    An order line is named by its position, or else by its index.
     """
     weight = 0.0
     if line.order is not None and anchor.document.reference is not None:
@@ -360,10 +360,10 @@ def _score_words(words: str, other_words: str) -> float:
 
 @lru_cache(maxsize=20_000)
 def text_similarity(first: str, second: str) -> float:
-    """Return the agreement of two descriptions from 0 to 1: the share of each in the other.
+    """Return the agreement of two descriptions from 0 to 1, by the share of each that occurs in the other.
 
-    The order of words is ignored. A word also agrees with its abbreviation, and with OCR errors of it. Results are
-    cached, because the line items of an order recur in its deliveries and invoices.
+    The order of words is ignored. A word also agrees with its abbreviation, and with a spelling with OCR errors.
+    Results are cached, because an order's line items recur in its deliveries and invoices.
     """
     shares = _share(first.split(), second.split()), _share(second.split(), first.split())
     return (min(shares) + max(shares)) / 2
@@ -375,7 +375,7 @@ def _share(words: Sequence[str], other_words: Sequence[str]) -> float:
 
 
 def _word_weight(word: str) -> int:
-    """Return the weight of a word. Short words have a minimum, because they may be sizes."""
+    """Return the weight of a word. Short words have a minimum weight, because they may be sizes."""
     return min(max(len(word), 4), 10)
 
 
@@ -384,7 +384,7 @@ def _word_similarity(word: str, other: str) -> float:
         return 1.0
     shorter, longer = sorted((word, other), key=len)
     if any(letter.isdigit() for letter in word + other):
-        return 0.0  # sizes and types: another digit is another article
+        return 0.0  # sizes and types: a different digit means a different article
     if len(shorter) >= _MIN_ABBREVIATION and longer.startswith(shorter):
         return 0.9
     similarity = ratio(word, other)

@@ -1,7 +1,7 @@
-"""Documents of a cluster, the ones that count, and their reference documents. Pure.
+"""Documents of a cluster, the documents that count, and their reference documents. Pure.
 
-Duplicates count once. The last version of a changed order counts. A credit note is for returned goods at the billed
-price, or for a part of the price.
+Duplicates count once. Only the latest version of a changed order counts. A credit note credits returned goods at the
+billed price, or part of the price.
 """
 
 from collections import defaultdict
@@ -52,8 +52,9 @@ class ClusterDocuments:
     def duplicates(self) -> Mapping[UUID, Document]:
         """Duplicate invoices, mapped to their originals.
 
-        A duplicate is linked to another invoice by matching, or is a duplicate of one with the same number by the rules
-        of matching. Of two invoices, the duplicate is the one without other links, or else the one received later.
+        Invoices are duplicates if matching has linked them, or if they have the same number and are duplicates by the
+        rules of matching. Of two such invoices, the duplicate is the invoice without other links, or else the invoice
+        received later.
         """
         invoices = sorted(self.documents_of(DocumentType.INVOICE), key=self._originality)
         originals: dict[UUID, Document] = {}
@@ -77,7 +78,7 @@ class ClusterDocuments:
 
     @cached_property
     def superseded_orders(self) -> Mapping[UUID, Document]:
-        """Orders that were changed or repeated, mapped to their last version."""
+        """Orders that were changed or repeated, mapped to their latest version."""
         latest_versions: dict[UUID, Document] = {}
         later: dict[str, list[Document]] = defaultdict(list)
         for order in reversed(self.documents_of(DocumentType.PURCHASE_ORDER)):
@@ -108,7 +109,7 @@ class ClusterDocuments:
 
     @cached_property
     def repeated_documents(self) -> Mapping[UUID, Document]:
-        """Duplicate delivery notes, receipts and credit notes, mapped to the first one."""
+        """Duplicate delivery notes, receipts and credit notes, mapped to their originals."""
         originals: dict[UUID, Document] = {}
         for type_ in _COUNTED_ONCE:
             candidates = self.documents_of(type_)
@@ -120,7 +121,7 @@ class ClusterDocuments:
 
     @cached_property
     def active_documents(self) -> list[Document]:
-        """Documents that count."""
+        """Documents that count: all except for duplicates and superseded orders."""
         excluded = self.duplicates.keys() | self.superseded_orders.keys() | self.repeated_documents.keys()
         return [document for document in self.documents if document.id not in excluded]
 
@@ -164,7 +165,7 @@ class ClusterDocuments:
     def paired_deliveries(self) -> dict[UUID, UUID]:
         """Delivery ids by delivery note and receipt, for deliveries with both documents.
 
-        A delivery has the smallest id of its documents.
+        The id of a delivery is the smallest id of its documents.
         """
         notes = self.active_of(DocumentType.DELIVERY_NOTE)
         parents: dict[UUID, UUID] = {}
@@ -183,7 +184,7 @@ class ClusterDocuments:
         return {id_: root(id_) for id_ in parents}
 
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
-        """Return the targets that a document is linked to or names, or else the nearest ones by links."""
+        """Return the targets that a document is linked to or names, or else the targets nearest by links."""
         latest_ids = {id_: latest.id for id_, latest in self.superseded_orders.items()}
         linked_ids = {latest_ids.get(id_, id_) for id_ in self.neighbors.get(document.id, ())}
         linked_targets = [target for target in targets if target.id in linked_ids or references_order(document, target)]
@@ -237,7 +238,7 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 _ZERO = Decimal(0)
 _CENT = Decimal("0.01")
 _PRICE_CREDIT_RATIO = Decimal("0.1")
-"""Relative difference from the billed price beyond which a credit is about the price, not about returned goods."""
+"""Relative difference from the billed price beyond which a credit is for the price, not for returned goods."""
 
 
 def returned_goods(item: Item) -> list[LedgerEntry]:
@@ -250,7 +251,7 @@ def returned_goods(item: Item) -> list[LedgerEntry]:
 
 
 def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
-    """Return whether a line item credits a part of the price."""
+    """Return whether a line item credits part of the price."""
     prices = [billed.price for billed in item.entries_of(DocumentType.INVOICE) if billed.price]
     return entry.price is not None and all(
         abs(abs(entry.price) / abs(price) - 1) > _PRICE_CREDIT_RATIO for price in prices
@@ -322,7 +323,7 @@ def canceled_duplicates(case: ClusterDocuments) -> dict[UUID, str]:
 
 
 def _covers_invoice(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
-    """Return whether a credit note is about an invoice and its whole amount."""
+    """Return whether a credit note credits the whole amount of an invoice."""
     if credit.id not in case.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

@@ -1,4 +1,4 @@
-"""Checks of prices, quantities and totals of a cluster, and their result. Pure."""
+"""Checks of the prices, quantities and totals in a cluster, and their result. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance
 
 
 def currency_variances(ledger: Ledger, invoices: list[Document]) -> Iterator[Variance]:
-    """Find invoices in another currency than their order."""
+    """Find invoices in a different currency than their order."""
     for invoice in invoices:
         for order in ledger.orders_by_document.get(invoice.id, ()):
             differing = _currencies(order, invoice)
@@ -133,8 +133,8 @@ def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]
 def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
     """Return the billed price of one unit.
 
-    If a discount cannot explain the difference between price and amount, the one that differs more from the order
-    counts. If the price equals that of the order, only its basis is missing, and the amount counts.
+    If no discount explains the difference between price and amount, the value that differs more from the order counts.
+    If the stated price equals the ordered price, only its basis is missing, and the amount counts.
     """
     line, expected = entry.line, item.price
     if line.has_plausible_cost or line.unit_price == item.line.unit_price or expected is None:
@@ -147,7 +147,7 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
 
 
 def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
-    """Return a price as stated, such as `12.50 EUR per 100 kg`, or the amount if that decides."""
+    """Return a price as stated, such as `12.50 EUR per 100 kg`, or as derived from the amount."""
     if line.unit_price is None:
         return format_money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
@@ -161,7 +161,7 @@ def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
 def _percent(expected: Decimal, actual: Decimal) -> str:
     percent = (actual - expected) * 100 / abs(expected)
     return (
-        f"{format_number(abs(percent).quantize(Decimal('0.1'), context=_EXACT))} % {'more' if percent > 0 else 'less'}"
+        f"{format_number(abs(percent).quantize(Decimal('0.1'), context=_EXACT))}% {'more' if percent > 0 else 'less'}"
     )
 
 
@@ -186,8 +186,8 @@ def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Var
         unit="P1",
         limits=limits,
         is_tolerated=limits.contains(expected, actual),
-        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)} %, "
-        f"ordered at {format_number(expected)} %.",
+        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)}%, "
+        f"ordered at {format_number(expected)}%.",
     )
 
 
@@ -203,7 +203,7 @@ def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Varia
 
 
 def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
-    """Find short and excess deliveries. The variance is about the last delivery."""
+    """Find short and excess deliveries. The variance belongs to the last delivery."""
     delivered, ordered = ledger.delivered_quantity(item), item.ordered
     if delivered is None or ordered is None or not item.is_goods or delivered == ordered:
         return
@@ -249,7 +249,7 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
 
 
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
-    """Find excess quantities. The variance is about the first invoice beyond the maximum."""
+    """Find excess billed quantities. The variance belongs to the first invoice beyond the maximum."""
     for bound in _bounds(ledger, item):
         crossing = _first_beyond(item, bound.quantity)
         if crossing is None:
@@ -297,9 +297,10 @@ def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bou
 
 
 def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
-    """Return a sentence about missing deliveries that the invoices of an article name.
+    """Return a sentence about missing deliveries that an article's invoices name.
 
-    A delivery that no invoice names may belong to a misread number. So it counts as one of the missing deliveries.
+    A delivery that no invoice names may belong to a misread number. It therefore counts as one of the missing
+    deliveries.
     """
     if item.ordered is None or billed > item.ordered:
         return None
@@ -344,7 +345,7 @@ _CENT = Decimal("0.01")
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
     """Find invoices whose line items do not add up to the net total, or net and tax to the gross.
 
-    Each invoice has at most one variance, first of its line items.
+    Each invoice has at most one variance. An open variance takes precedence, then a variance of its line items.
     """
     for invoice in invoices:
         sums = [variance for variance in _sums(invoice, tolerances) if variance is not None]
@@ -355,8 +356,8 @@ def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Ite
 def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
     """Find invoices whose tax does not follow from the rates of their line items.
 
-    It requires a rate for each amount, and that the amounts add up to the net total. Each line item may be rounded. The
-    tolerance of totals applies.
+    Checks only invoices whose line items all have a rate and add up to the net total. The tax of each line item may be
+    rounded. The tolerance for totals applies.
     """
     for invoice in invoices:
         lines = [line for line in invoice.lines if line.net is not None]
@@ -447,9 +448,9 @@ def find_variances(
 ) -> Result:
     """Compare the documents of a cluster.
 
-    `documents` are those of the cluster and their contracts, and `edges` the links between them. Without `tolerances`,
-    the defaults apply. `decisions` are the latest ones about differences, `ambiguous_ids` the documents with an open
-    review, and `confirmed_ids` those with a confirmed match.
+    `documents` are the cluster's documents and their contracts, and `edges` are the links between them. If `tolerances`
+    is None, the defaults apply. `decisions` are the latest decisions about differences. `ambiguous_ids` are the
+    documents with an open review, and `confirmed_ids` the documents with a confirmed match.
     """
     limits = tolerances or Tolerances()
     case = ClusterDocuments(sorted(documents, key=lambda document: document.sort_key), edges)
@@ -630,7 +631,7 @@ def _over_ordered_totals(ledger: Ledger, invoices: Sequence[Document], tolerance
 def _outcome(
     case: ClusterDocuments, ledger: Ledger, variances: Sequence[Variance]
 ) -> tuple[ThreeWayMatchStatus, list[str]]:
-    """Return the status and its reasons, the most important first."""
+    """Return the status and its reasons, most important first."""
     exceptions = [variance.message for variance in variances if variance.is_open and not variance.is_waiting]
     exceptions += [_incomparable_message(entry) for entry in ledger.incomparable]
     waiting = [
@@ -710,13 +711,13 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
 
 
 def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
-    """Return True for an invoice without an order and without a contract."""
+    """Return True for an invoice with neither an order nor a contract."""
     linked = {document.type for document in case.documents if document.id in case.neighbors.get(invoice.id, ())}
     return not ledger.orders_by_document.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
-    """Return True for an invoice of an order whose amounts match no article."""
+    """Return True if an invoice belongs to an order, but none of its line items matches an article."""
     return (
         order in ledger.orders_by_document.get(invoice.id, ())
         and len(ledger.unmatched_lines.get(invoice.id, ())) == len(invoice.lines) > 0

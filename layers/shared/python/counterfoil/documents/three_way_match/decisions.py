@@ -1,14 +1,14 @@
-"""Decisions of reviewers about variances, and suggested tolerances. Pure.
+"""Reviewers' decisions about variances, and suggested tolerances. Pure.
 
-A decision accepts or disputes a variance with its figures. If later data changes the figures, the variance has no
-decision.
+A decision accepts or disputes a variance with specific figures. If the figures change later, the decision no longer
+applies.
 
-Tolerances are suggested for one key and one direction, because high prices say nothing about low prices. A person must
-accept a suggestion, because it decides about payments. The limit is the 95th percentile (nearest rank) of the accepted
-differences below the smallest disputed one, so that a single large difference has no effect. For n documents, reviewers
-then accept at least 0.05^(1/n) of such differences at a confidence of 95 percent (Clopper and Pearson, The Use of
-Confidence or Fiducial Limits, 1934, for n of n; about 1 - 3/n: Hanley and Lippman-Hand, If Nothing Goes Wrong, Is
-Everything All Right?, 1983).
+A tolerance is suggested for one key and one direction, because high prices say nothing about low prices. A user must
+accept each suggestion, because tolerances affect payments. The limit is the 95th percentile (nearest rank) of the
+accepted differences below the smallest disputed difference, so that a single large difference has no effect. For n
+documents, reviewers then accept at least 0.05^(1/n) of such differences at 95% confidence (Clopper and Pearson, The Use
+of Confidence or Fiducial Limits, 1934, for n of n). This is about 1 - 3/n (Hanley and Lippman-Hand, If Nothing Goes
+Wrong, Is Everything All Right?, 1983).
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ VarianceKey = tuple[UUID, VarianceCode, str | None, Decimal, Decimal]
 
 @dataclass(frozen=True, slots=True)
 class VarianceDecision:
-    """Decision of a reviewer about a variance."""
+    """A reviewer's decision about a variance."""
 
     id: int
     variance_key: VarianceKey
@@ -43,7 +43,7 @@ class VarianceDecision:
 
     @property
     def sentence(self) -> str:
-        """Sentence with person, date and reason."""
+        """Sentence with the decision, the user, the date and the reason."""
         suffix = f": {self.reason}" if self.reason else ""
         text = f"{'Accepted' if self.is_accepted else 'Disputed'} by {self.by} on {self.at.date().isoformat()}{suffix}"
         return text if text.endswith((".", "!", "?")) else f"{text}."
@@ -64,7 +64,7 @@ def variance_key(variance: Variance) -> VarianceKey:
 
 
 def apply_decisions(variances: Iterable[Variance], decisions: Collection[VarianceDecision]) -> Iterator[Variance]:
-    """Apply decisions to variances. `decisions` has at most one about each."""
+    """Apply decisions to variances. `decisions` has at most one decision about each variance."""
     by_key = {decision.variance_key: decision for decision in decisions}
     for variance in variances:
         decision = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
@@ -78,7 +78,10 @@ def apply_decisions(variances: Iterable[Variance], decisions: Collection[Varianc
 
 
 MIN_DECISIONS = 20
-"""Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
+"""Minimum number of accepted documents for a suggestion.
+
+With 20, the acceptance rate is at least 86% at 95% confidence.
+"""
 QUANTILE = Decimal("0.95")
 _SIGNIFICANCE = 0.05
 _STEP, _MIN_STEP = Decimal("0.01"), Decimal("0.000001")
@@ -100,12 +103,15 @@ _KEYS = {
 }
 _AMOUNTS = {VarianceCode.OVER_ORDERED_AMOUNT, VarianceCode.TAX_MISMATCH}
 _ONE_TIME_CODES = {VarianceCode.PRICE_BASIS_MISMATCH, VarianceCode.REJECTED_GOODS_BILLED}
-"""Codes of one-time mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
+"""Variance codes of one-time mistakes.
+
+Accepting such a variance does not count toward a tolerance, but disputing it counts against the tolerance.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionLabel:
-    """Decision about a difference in a document of a supplier."""
+    """Decision about a difference in a supplier's document."""
 
     sellers: tuple[str, ...]
     """VAT id and name of the supplier, if stated."""
@@ -113,9 +119,9 @@ class DecisionLabel:
 
     @property
     def key(self) -> Key | None:
-        """Key of the tolerance for the difference. None for tax rates, for which no tolerance is suggested.
+        """Key of the tolerance for the difference; None for tax rates, because no tolerance is suggested.
 
-        Amounts without a line item are about the whole document.
+        Differences in amounts that belong to no line item concern the whole document.
         """
         _, code, line, _, _ = self.decision.variance_key
         return Key.TOTAL if line is None and code in _AMOUNTS else _KEYS.get(code)
@@ -136,7 +142,7 @@ class DecisionLabel:
         return "more" if self.actual > self.expected else "less"
 
     def size(self, limit_kind: LimitKind) -> Decimal | None:
-        """Return the absolute or relative size of the difference. None for a percentage of zero."""
+        """Return the difference's size, absolute or in percent; None for a percentage of zero."""
         difference = abs(self.actual - self.expected)
         if limit_kind == "absolute":
             return difference
@@ -145,16 +151,16 @@ class DecisionLabel:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Basis of a suggestion. Sizes are percent or absolute, like its limit."""
+    """Basis of a suggestion. Sizes are in percent or absolute, like the suggested limit."""
 
     accepted: int
-    """Documents with accepted differences below the smallest disputed one."""
+    """Number of documents with accepted differences below the smallest disputed difference."""
     largest_accepted: Decimal
     smallest_disputed: Decimal | None
     newly_tolerated: int
-    """Documents that would have been within the suggested tolerance."""
+    """Number of these documents with differences within the suggested tolerance, but not the current one."""
     min_acceptance_rate: float
-    """Share of such differences that reviewers accept, at a confidence of 95 percent."""
+    """Lower bound of the acceptance rate for differences within the suggested limit, at 95% confidence."""
     people: tuple[str, ...]
     since: date
     until: date
@@ -185,7 +191,7 @@ class ToleranceSuggestion:
 
     @property
     def id(self) -> str:
-        """Hash of the content."""
+        """Hash of the content: 8 hexadecimal digits."""
         return sha256(dumps(self._content, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -195,7 +201,7 @@ class ToleranceSuggestion:
 
     @property
     def tolerance(self) -> Tolerance:
-        """The tolerance that accepting it adds."""
+        """The tolerance that is set when the suggestion is accepted."""
         return Tolerance(self.key, self.limits, self.supplier)
 
     @property
@@ -225,7 +231,7 @@ class ToleranceSuggestion:
 
 @dataclass(frozen=True, slots=True)
 class SkippedSuggestion:
-    """Reason why there is no suggestion for a supplier, key and direction with decisions."""
+    """Reason why no tolerance is suggested for a supplier, key and direction with decisions."""
 
     supplier: str
     supplier_name: str
@@ -238,7 +244,7 @@ SuggestionResult = ToleranceSuggestion | SkippedSuggestion
 
 
 def suggest_tolerances(labels: Iterable[DecisionLabel], tolerances: Tolerances) -> list[SuggestionResult]:
-    """Return suggestions by supplier, key and direction, in this order."""
+    """Return suggestions, sorted by supplier, key and direction."""
     groups: dict[tuple[str, Key, Direction], list[DecisionLabel]] = defaultdict(list)
     for label in labels:
         if label.key is not None and label.actual != label.expected:
@@ -256,7 +262,10 @@ def suggest_tolerances(labels: Iterable[DecisionLabel], tolerances: Tolerances) 
 def _suggest(
     key: Key, direction: Direction, group: Sequence[DecisionLabel], tolerances: Tolerances
 ) -> SuggestionResult | None:
-    """Return the suggestion for one supplier, key and direction, or None without a basis."""
+    """Return the suggestion for one supplier, key and direction.
+
+    Returns None if no limit is set or no difference was accepted.
+    """
     newest = max(group, key=lambda label: label.decision.id)
     current = tolerances.limits(key, suppliers=newest.sellers)
     limit_kind = _limit_kind(current, direction)
@@ -306,7 +315,7 @@ def _reject_reason(
     current: Limits,
     newly_tolerated: Collection[UUID],
 ) -> str | None:
-    """Return the reason for no suggestion, or None."""
+    """Return the reason why no tolerance is suggested, or None."""
     if any(_is_tolerated(current, label) for label in group if not label.decision.is_accepted):
         return "The current tolerance covers a disputed difference: check whether it is too large."
     measures = sorted({label.decision.measure or "no unit" for label in group})
@@ -320,7 +329,7 @@ def _reject_reason(
 
 
 def _limit_kind(limits: Limits, direction: Direction) -> LimitKind | None:
-    """Return the kind of limit to raise, or None without a limit."""
+    """Return the kind of limit to raise, or None if no limit is set."""
     absolute, percent = _limits_of(limits, direction)
     if absolute is None and percent is None:
         return None
@@ -340,7 +349,7 @@ def _is_relevant(label: DecisionLabel, limit_kind: LimitKind, cutoff: Decimal | 
 
 
 def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Mapping[UUID, Decimal]:
-    """Return the largest difference of each document, because several line items were accepted at once."""
+    """Return each document's largest difference, because several line items may be accepted at once."""
     largest: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(limit_kind)
@@ -350,7 +359,10 @@ def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Ma
 
 
 def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
-    """Return the 95th percentile by nearest rank, rounded up to 0.01 if that stays below the disputed one."""
+    """Return the 95th percentile by nearest rank, rounded up to 0.01.
+
+    If that reaches the smallest disputed difference (`cutoff`), the percentile is rounded down to 0.000001 instead.
+    """
     rank = int((QUANTILE * len(sizes)).to_integral_value(ROUND_CEILING))
     percentile = sizes[rank - 1]
     rounded = percentile.quantize(_STEP, ROUND_CEILING, _EXACT)
@@ -371,8 +383,8 @@ def _raise_limit(limits: Limits, direction: Direction, limit_kind: LimitKind, li
 
 
 def format_size(size: Decimal, limit_kind: LimitKind) -> str:
-    """Return the text of a size: `0.84 %`, `0.05`."""
+    """Return the text of a size: `0.84%`, `0.05`."""
     rounded = (
         size.quantize(_MIN_STEP, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
     )
-    return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if limit_kind == 'percent' else ''}"
+    return f"{format(rounded.normalize(_EXACT), 'f')}{'%' if limit_kind == 'percent' else ''}"

@@ -1,8 +1,8 @@
 """Ledger of a cluster: ordered quantities, and the quantities that each document adds. Pure.
 
-An entry is the quantity of one line item of a document, recorded under an item. Items are the order lines, or the
-delivery lines of a document without an order. Equal lines of one order are one item, because later documents cannot
-distinguish them.
+An entry is the quantity of one line item of a document, recorded under an item. Items are the lines of
+orders, and the lines of deliveries without an order. Equal lines of one order are one item, because later documents
+cannot distinguish them.
 """
 
 from collections import defaultdict
@@ -28,19 +28,19 @@ BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 _ROUNDING = Decimal("0.05")
 _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
-"""For converted quantities and prices."""
+"""Precision of converted quantities and prices."""
 _SUM_CONTEXT = Context(prec=15)
-"""For their sums. More digits than documents state, and few enough that three times a third of a foot is a foot."""
+"""Precision of sums: more digits than documents state, but few enough that three times a third of a foot is a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
-    """Return a sum for comparison."""
+    """Return the sum of quantities, rounded for comparison."""
     return _SUM_CONTEXT.plus(sum(quantities, _ZERO))
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A line item of a document under an item."""
+    """A document's line item, recorded under an item."""
 
     document: Document
     line: Line
@@ -84,15 +84,15 @@ class Item:
 
     @property
     def ordered(self) -> Decimal | None:
-        """Ordered quantity; None without an order, or with an order without quantities."""
+        """Ordered quantity; None if the item was not ordered, or if the order states no quantity."""
         quantities = [line.quantity for line in self.lines if line.quantity is not None]
         return total(quantities) if self.is_ordered and quantities else None
 
     @property
     def price(self) -> Decimal | None:
-        """Ordered price of one unit, after a discount of the line item.
+        """Ordered price of one unit, after the line item's discount.
 
-        An amount too far from the stated price for a discount or surcharge is ignored.
+        An amount that no plausible discount or surcharge explains is ignored.
         """
         return self.line.cost if self.line.has_plausible_cost else self.line.price
 
@@ -107,7 +107,7 @@ class Item:
         return sorted(entries, key=lambda entry: (entry.document.sort_key, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
-        """Return the total quantity in documents of these types; None if none states a quantity."""
+        """Return the total quantity in documents of these types; None if they state no quantity."""
         quantities = [entry.quantity for entry in self.entries_of(*types) if entry.quantity is not None]
         return total(quantities) if quantities else None
 
@@ -127,7 +127,7 @@ class Ledger:
     unmatched_lines: dict[UUID, list[Line]]
     """Line items that match no item, by document."""
     paired_deliveries: Mapping[UUID, UUID]
-    """Delivery by delivery note and receipt, for deliveries known to have both."""
+    """Delivery ids by delivery note and receipt, for deliveries known to have both documents."""
     incomparable: list[LedgerEntry] = field(default_factory=list)
     """Entries in a unit that cannot be converted."""
 
@@ -171,8 +171,8 @@ class Ledger:
         """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
 
         For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
-        that are not paired may be about the same deliveries, so the larger of both sums counts. If one of the sums
-        cannot be counted, the other one counts.
+        that are not paired may describe the same deliveries, so the larger of the two sums counts. If one sum cannot be
+        counted, the other sum counts.
         """
         if not self.deliveries(item.document):
             return None
@@ -188,18 +188,18 @@ class Ledger:
         return total((received, max(known_sums)))
 
     def unknown_quantities(self, item: Item) -> list[Document]:
-        """Return the deliveries that contain an item without a quantity."""
+        """Return the deliveries that contain the item without a quantity."""
         uncounted = _uncountable_entries(item.entries_of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
 def _sum(entries: Sequence[LedgerEntry]) -> Decimal | None:
-    """Return the sum of entries; None if one cannot be counted."""
+    """Return the sum of entries; None if any entry cannot be counted."""
     return None if _uncountable_entries(entries) else total(entry.quantity or _ZERO for entry in entries)
 
 
 def _uncountable_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Return entries in a unit that cannot be converted, and those of documents without any quantity."""
+    """Return entries in a unit that cannot be converted, and entries of documents without any quantity."""
     counted_ids = {entry.document.id for entry in entries if entry.quantity is not None}
     return [
         entry
@@ -216,8 +216,8 @@ def build_ledger(
 ) -> Ledger:
     """Record every line item of `documents` under its item.
 
-    `anchor_documents` contains the orders, and the deliveries without one. `linked` contains the reference documents of
-    each document, `paired_deliveries` the delivery notes and receipts of one delivery.
+    `anchor_documents` contains the orders, and the deliveries without an order. `linked` maps each document to its
+    reference documents. `paired_deliveries` maps delivery notes and receipts to their common delivery.
     """
     items: list[Item] = []
     item_of: dict[Place, Item] = {}
@@ -282,8 +282,8 @@ def _entry(document: Document, line: Line, item: Item) -> LedgerEntry:
 def _spread_lumps(ledger: Ledger, document: Document) -> None:
     """Distribute a line item that bills several items (`items as per order`) over these items.
 
-    Its amount must equal their value at ordered prices: of the whole order, of the quantities not billed yet, of the
-    delivered quantities not billed yet, or of a single delivery. The first that matches is used.
+    Its amount must equal the value, at ordered prices, of the whole order, of the quantities not billed yet, of the
+    delivered quantities not billed yet, or of a single delivery. The first of these that matches is used.
     """
     for line in list(ledger.unmatched_lines.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:

@@ -1,10 +1,11 @@
-"""Data of a three-way match: documents, units of measure, variances and the result. Pure.
+"""Data types of a three-way match: documents, units of measure, variances and the result. Pure.
 
 Factors between units are exact by the definitions of the SI, of the international yard and pound (1959), and of time.
 Factors that depend on the goods (pieces in a box, meters on a reel) are not converted.
 
 Freight, surcharges, fees, discounts and down payments are not goods and are not ordered. EN 16931 requires a unit on
-every line, so only their words distinguish them. Words are those of `normalize.words`: folded, without accents.
+every line, so only the words in their descriptions distinguish them. Words come from `normalize.words`: folded, without
+accents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,14 +60,14 @@ _WORDS = {
 
 
 def unit_name(unit: str | None, quantity: Decimal) -> str:
-    """Return the name of a unit in a sentence: empty without a unit, and the code without a name."""
+    """Return a unit's name for a sentence: empty if `unit` is None, its code if it has no name."""
     if unit is None:
         return ""
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
 
 
 def conversion_factor(unit: str | None, target: str | None) -> Decimal | None:
-    """Return how many `target` units are one `unit`; None if unknown.
+    """Return the number of `target` units in one `unit`; None if unknown.
 
     A missing unit counts as equal.
 
@@ -111,12 +112,12 @@ def is_charge(description: str) -> bool:
 
 _DIGITS = Context(prec=18)
 _MAX_COMPARED_TEXT = 400
-"""Maximum compared characters of a description, which distinguish articles."""
+"""Maximum number of characters of a description that are compared."""
 _CENT = Decimal("0.01")
 _MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
 """Minimum share of a price after a discount, and maximum multiple with a surcharge."""
 MAX_TEXT_CHARS = 80
-"""Maximum characters of a description or number that a sentence quotes."""
+"""Maximum number of characters of a description or number that a sentence quotes."""
 
 
 class VarianceCode(StrEnum):
@@ -164,11 +165,11 @@ class Line:
     place: int
     """Index in the document, from 0."""
     label: str
-    """Its position, or else its index from 1."""
+    """The stated position, or else the index from 1."""
     article: str | None
     buyer_article: str | None
     article_text: str | None
-    """An article number as written."""
+    """The supplier's or else the buyer's article number, as written."""
     description: str | None
     words: str
     quantity: Decimal | None
@@ -192,9 +193,9 @@ class Line:
 
     @property
     def cost(self) -> Decimal | None:
-        """Amount for one unit, after discounts and surcharges of the line item.
+        """Amount for one unit, after the line item's discounts and surcharges.
 
-        It is the stated price, which has more decimal places, if the amount differs only by rounding.
+        If the amount differs only by rounding, the result is the stated price, which has more decimal places.
         """
         price = self.price
         if price is None or self.net is None or not self.quantity or self.unit_price is None:
@@ -219,7 +220,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of a cluster."""
+    """A document in a cluster."""
 
     id: UUID
     type: DocumentType
@@ -236,7 +237,7 @@ class Document:
     tax: Decimal | None
     gross: Decimal | None
     references: Mapping[str, tuple[Reference, ...]]
-    """Named numbers of other documents by field."""
+    """Numbers of other documents that this document names, by field."""
     lines: tuple[Line, ...]
     data: Mapping[str, Any] = field(repr=False)
     """Its structured data."""
@@ -258,10 +259,10 @@ class Document:
 
 
 def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[str, Any]) -> Document:
-    """Read structured data by the field names of the specification. Unreadable values are skipped.
+    """Convert structured data (`structured`) to a document. Invalid values are skipped.
 
     Raises:
-        KeyError: documents of this type have no roles (`other`).
+        KeyError: the type is `other`, which has no roles.
     """
     kind = DocumentType(type_)
     roles = ROLES[kind]
@@ -355,7 +356,7 @@ def _references(value: Any) -> tuple[Reference, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance:
-    """A difference between documents of a cluster."""
+    """A difference between documents in a cluster."""
 
     code: VarianceCode
     document: Document
@@ -375,7 +376,7 @@ class Variance:
     awaited_deliveries: str | None = None
     """Sentence that names missing deliveries that may resolve it."""
     decision: DecisionKind | None = None
-    """Last decision of a reviewer."""
+    """A reviewer's latest decision."""
 
     @property
     def is_open(self) -> bool:
@@ -412,7 +413,7 @@ class Variance:
 
 @dataclass(frozen=True, slots=True)
 class LineContribution:
-    """A line item of a document in a row."""
+    """A document's line item in a row of the comparison."""
 
     document: UUID
     line: str
@@ -426,7 +427,7 @@ class LineContribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineComparison:
-    """An article or service in all documents. A quantity is None if no document states it."""
+    """An article or service, compared across all documents. A quantity is None if no document states it."""
 
     order: UUID | None
     line: str
@@ -446,7 +447,7 @@ class LineComparison:
 
 
 class ClusterStatus(StrEnum):
-    """Status of a cluster in lists. The first condition that holds decides.
+    """Status of a cluster in lists. The first condition that holds applies.
 
     | status | condition |
     |---|---|
@@ -468,26 +469,30 @@ class ClusterStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A cluster as lists show it."""
+    """Summary of a cluster for lists."""
 
     status: ClusterStatus
     supplier: str | None
     """Name, or else VAT id, as a document states it."""
     order_numbers: tuple[str, ...]
-    """Numbers of its purchase orders, or else those that its documents name."""
+    """Numbers of its purchase orders, or else the order numbers that its documents name."""
     currency: str | None
     ordered: Decimal | None
-    """Net; None without a purchase order."""
+    """Net total of the purchase orders; None if unknown."""
     delivered: Decimal | None
-    """Quantities delivered at ordered prices; None without a delivery."""
+    """Delivered minus rejected quantities, at ordered prices; None if unknown."""
     billed: Decimal | None
-    """Net, less credit notes; None without an invoice."""
+    """Net total of the invoices minus credit notes; None if no invoice was received."""
     at_stake: Decimal
-    """Amount of the open variances. The whole invoice counts without an order or delivery, and for a duplicate."""
+    """Amount of the open variances.
+
+    An invoice counts in full if it is a duplicate, has no order or delivery, or is in a different currency than its
+    order.
+    """
     waiting_since: datetime | None
-    """Receipt of the first invoice, or else of the first document. None without documents."""
+    """When the first invoice or credit note was received, or else the first document. None without documents."""
     documents: int
-    """Without contracts."""
+    """Number of documents, without contracts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,13 +501,13 @@ class Result:
 
     outcome: ThreeWayMatchStatus
     reasons: tuple[str, ...]
-    """Sentences for a clerk, the most important first. A cluster that needs review begins with its open reviews."""
+    """Sentences for clerks, most important first. If the cluster needs review, they start with its open reviews."""
     variances: tuple[Variance, ...]
     rows: tuple[LineComparison, ...]
     warnings: tuple[str, ...]
     """Facts that affected the comparison: a changed order, a duplicate delivery note, a credit note."""
     summary: Summary
-    """For lists. It is not part of `record`."""
+    """Summary for lists, which is not part of `record`."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -517,7 +522,7 @@ class Result:
 
 
 def truncate(text: str) -> str:
-    """Return a text on one line and truncated to LONGEST_TEXT, for sentences."""
+    """Return a text on one line, truncated to MAX_TEXT_CHARS, for sentences."""
     plain = " ".join(text.split())
     return plain if len(plain) <= MAX_TEXT_CHARS else plain[: MAX_TEXT_CHARS - 3] + "..."
 

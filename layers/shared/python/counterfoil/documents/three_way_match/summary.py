@@ -1,7 +1,7 @@
 """Summary of a cluster for lists: its status, supplier, orders, amounts and age. Pure.
 
-Amounts are net and in one currency: that of the first invoice, or else of the first order or other document. Documents
-in other currencies do not count.
+Amounts are net and in one currency: the currency of the first invoice, or else of the first order or other document.
+Documents in other currencies are not counted.
 """
 
 from collections import defaultdict
@@ -47,8 +47,8 @@ def summarize(
 ) -> Summary:
     """Summarize a compared cluster.
 
-    `incomparable`: a quantity's unit cannot be compared. `needs_review`: a reviewer must decide about a document.
-    `unordered`: active invoices without any order.
+    `incomparable`: the unit of a quantity cannot be converted. `needs_review`: a reviewer must decide about a document.
+    `unordered`: active invoices with neither an order nor a contract.
     """
     documents = [document for document in case.documents if document.type is not DocumentType.CONTRACT]
     invoices, orders = case.active_of(DocumentType.INVOICE), case.active_of(DocumentType.PURCHASE_ORDER)
@@ -156,7 +156,7 @@ def _at_stake(
             totals[variance.document.id] = max(totals[variance.document.id], difference)
         elif variance.code is VarianceCode.TAX_MISMATCH:
             prices = _EXACT.add(prices, _EXACT.multiply(difference, _line_net(variance) / 100))
-        else:  # billed beyond the order and beyond the delivery: the same money
+        else:  # excesses over the order and over the delivery are the same money
             key = line_key if row is None else (row.order, row.line)
             quantities[key] = max(quantities[key], _EXACT.multiply(difference, _price(variance, row)))
     sums = (prices, *totals.values(), *quantities.values(), *map(_document_value, full_documents.values()))

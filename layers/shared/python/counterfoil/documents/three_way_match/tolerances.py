@@ -1,9 +1,9 @@
-"""Tolerances: limits for a supplier's article, and whether a difference is within them. Pure.
+"""Tolerances: limits for differences, by supplier and article. Pure.
 
-Tolerances have the levels of common ERP systems. A tolerance has a key (the compared value) and a scope (a supplier, an
-article, both or neither). The most specific matching tolerance applies as a whole: limits of several tolerances are
-never combined. Each direction has an absolute and a percent limit. If both are set, both must hold; an unset limit
-permits any difference.
+Tolerances have the same levels as in common ERP systems. A tolerance has a key (the compared value) and a scope (a
+supplier, an article, both or neither). The most specific matching tolerance applies as a whole: limits from several
+tolerances are never combined. Each direction has an absolute and a percent limit. If both are set, both must hold; an
+unset limit permits any difference.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from counterfoil.documents.matching.normalize import identifier, normalize_code
 
 _CENT = Decimal("0.01")
 _DIGITS_OF_A_NUMBER = 5
-"""Minimum digits of a VAT id or tax number. A company name may have one or two (`3M`, `A1 Telekom`)."""
+"""Minimum number of digits in a VAT id or tax number. A company name may have one or two (`3M`, `A1 Telekom`)."""
 
 
 class Key(StrEnum):
@@ -38,7 +38,7 @@ class Key(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits below and above the expected value. None: no limit."""
+    """Limits below and above the expected value. None means no limit."""
 
     lower_absolute: Decimal | None = None
     lower_percent: Decimal | None = None
@@ -58,7 +58,7 @@ class Limits:
 
     @property
     def text(self) -> str:
-        """Text for people: `1 % less, 5 % and 2.00 more`."""
+        """Text for users: `1% less, 5% and 2.00 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
         return f"{lower} more or less" if lower == upper else f"{lower} less, {upper} more"
@@ -78,7 +78,7 @@ def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> An
 
 
 def _words(absolute: Decimal | None, percent: Decimal | None) -> str:
-    limits = [f"{format(percent.normalize(), 'f')} %"] if percent is not None else []
+    limits = [f"{format(percent.normalize(), 'f')}%"] if percent is not None else []
     limits += [format(absolute.normalize(), "f")] if absolute is not None else []
     return " and ".join(limits) or "any amount"
 
@@ -98,12 +98,12 @@ DEFAULTS = {
     Key.TOTAL: symmetric_limits(absolute=5 * _CENT),
     Key.TAX: NO_DIFFERENCE,
 }
-"""Defaults: 1 % for prices, five cents for totals because of rounding, and zero for quantities and tax."""
+"""Default limits: 1% for prices, five cents for totals because of rounding, and zero for quantities and tax."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A tenant's tolerance. Supplier and article as people write them; None for all."""
+    """A tenant's tolerance. Supplier and article are in any spelling; None means all."""
 
     key: Key
     limits: Limits
@@ -122,7 +122,7 @@ class Tolerances:
     """A tenant's tolerances by key and scope."""
 
     def __init__(self, entries: Iterable[Tolerance] = ()) -> None:
-        """The later of two entries with the same key and scope applies."""
+        """If entries have the same key and scope, the last entry applies."""
         self._limits = {(entry.key, *entry.scope): entry.limits for entry in entries}
 
     def limits(self, key: Key, *, suppliers: Iterable[str] = (), articles: Iterable[str] = ()) -> Limits:
