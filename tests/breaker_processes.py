@@ -36,7 +36,7 @@ class ProcessBreakers(Breakers):
 
 
 Start = Callable[..., ProcessBreakers]
-"""`start(spread, max_connections, failures)` creates the breakers of a process."""
+"""`start(spread, max_connections, failures)` creates a process's breakers."""
 
 
 @contextmanager
@@ -62,5 +62,5 @@ def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Star
 
 
 def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
-    """End a manually entered call; the guard must not suppress its error."""
+    """Exit a guard that was entered manually, with the call's error. It must not suppress the error."""
     assert not guard.__exit__(type(error) if error else None, error, None)

@@ -54,7 +54,7 @@ def run(*words: object, code: int = 0) -> str:
     return result.output
 
 
-def test_list_shows_depths_and_results_of_queues(
+def test_list_shows_queue_depths_and_results(
     queue: FakeSqs, admin: Connection, maintenance_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     acme = make_tenant("acme")

@@ -29,7 +29,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
+    """Store an order at 100.00 with its delivery note and an invoice at `price`. Return the order's position."""
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -62,7 +62,7 @@ def outcome_of(harness: TenantHarness, position: int) -> str:
 
 @pytest.fixture
 def accepted_differences(harness: TenantHarness) -> TenantHarness:
-    """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
+    """20 accepted price differences of 1.5% and a disputed one of 2.5%."""
     for number in range(20):
         accept(harness, invoiced_order(harness, number, "101.50"))
     disputed = invoiced_order(harness, 20, "102.50")
@@ -167,7 +167,7 @@ def test_decision_changes_only_with_supersede(harness: TenantHarness):
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_invalid_selection_of_variances_is_refused(harness: TenantHarness):
+def test_invalid_variance_selection_is_refused(harness: TenantHarness):
     position, other = invoiced_order(harness, 1, "101.50"), invoiced_order(harness, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
         accept(harness, position, "--code", "prices")

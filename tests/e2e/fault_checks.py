@@ -7,15 +7,15 @@ from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
 from tests.e2e.load import GroundTruth
 
 MAX_ATTEMPTS = 3
-"""Maximum attempts of a work item. A failed one must have used all of them."""
+"""Maximum attempts of a work item. A failed work item must have used all of its attempts."""
 DLQ_REASON = "max_retries_exceeded"
-"""Accepted reason of a failed work item."""
+"""The only accepted dead-letter reason of a failed work item."""
 
 
 def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
     """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
 
-    `uploaded` are the names of the files. Up to `max_failed` of them may have failed, each after three attempts and
+    `uploaded` contains the file names. Up to `max_failed` of these files may have failed, each after three attempts and
     with one notification. Deals with a failed file are not checked.
     """
     return [
@@ -63,7 +63,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
 
 
 def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
-    """Yield faults of edges and clusters with documents of `expected`."""
+    """Yield a fault for each wrong edge or cluster that contains a document in `expected`."""
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
     expected_edges = Counter(expected.edges)

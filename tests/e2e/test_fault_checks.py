@@ -1,4 +1,4 @@
-"""`faults` accepts a correct result and reports each fault. Requires no cloud."""
+"""`find_faults` accepts a correct result and reports each fault. Requires no cloud."""
 
 from collections import Counter
 from collections.abc import Callable, Collection

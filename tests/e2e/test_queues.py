@@ -45,7 +45,7 @@ def switch(cloud: Cloud, token: dict[str, str], action: str, version: int) -> ht
 
 
 def mappings(cloud: Cloud) -> set[str]:
-    """Return the states of the event source mappings of tasks."""
+    """Return the states of the tasks worker's event source mappings."""
     response = cloud.client("lambda").list_event_source_mappings(FunctionName=cloud.outputs["TasksFunctionName"])
     return {mapping["State"] for mapping in response["EventSourceMappings"]}
 

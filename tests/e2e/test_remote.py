@@ -29,7 +29,7 @@ SECONDS = 300
 
 @pytest.fixture
 def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
-    """`run(*words)` runs a command with an address and a token, and returns its JSON."""
+    """`run(*words)` runs a command with an address and a token, and returns its JSON output."""
     missing_folder = tmp_path / "absent"
     missing_folder.mkdir()
     for name in UNREACHABLE:

@@ -27,7 +27,7 @@ PATIENCE = 60
 UNKNOWN_ID = str(uuid4())
 Names = Mapping[str, Any]
 Make = Callable[[Names, Names, str], str]
-"""Creates a token from header, claims and text of a valid one."""
+"""Creates a token from a valid token's header, claims and encoded text."""
 
 
 def requests(slug: str) -> list[tuple[str, str, Any]]:
