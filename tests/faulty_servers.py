@@ -86,7 +86,7 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts each connection after `after` bytes from the server. If `after` is None, it only counts bytes."""
+    """Proxy that cuts each connection after `after` server bytes, or only counts them if it is None."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port

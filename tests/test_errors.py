@@ -1,4 +1,4 @@
-"""Error classes, and the messages and tracebacks that are shown of them."""
+"""Error classes, and which of their messages and traceback frames are shown."""
 
 import json
 from types import CodeType, FunctionType
@@ -78,7 +78,7 @@ def test_foreign_frames_are_omitted() -> None:
     assert frames(json.loads, "{") is None
 
 
-def test_long_tracebacks_keep_inner_end() -> None:
+def test_long_tracebacks_keep_innermost_frames() -> None:
     source = "def run(depth):\n    return run(depth - 1) if depth else 1 / 0"
     work = compile_in_module("functions.tasks.work", source)
     work.__globals__["run"] = work

@@ -29,7 +29,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """Store an order at 100.00 with its delivery note and an invoice at `price`. Return the order's position."""
+    """Store an order at 100.00, its delivery note, and its invoice at `price`. Return its position."""
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -157,7 +157,7 @@ def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(harness: TenantHarness):
+def test_decision_changes_only_with_override(harness: TenantHarness):
     position = invoiced_order(harness, 1, "101.50")
     accept(harness, position)
     id_ = str(harness.ids[position])

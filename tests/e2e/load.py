@@ -96,7 +96,7 @@ def _file(document: Document) -> LoadFile:
 
 
 def choose_candidates(question: str) -> str:
-    """Choose, in each group, the candidate with the most articles in equal quantities, and return the answer as JSON.
+    """Answer a question as JSON. Choose the candidate with the most equal quantities in each group.
 
     Between two equal candidates, choose the lower order number, whatever their order in the question.
     """

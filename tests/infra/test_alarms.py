@@ -53,7 +53,7 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str, Any]]:
-    """Return the alarms of a watch by worker. The alarm about all workers has the key ""."""
+    """Return a watch's alarms by worker. The alarm for all workers has the key ""."""
     subjects = ["" if row is None else row.name for row in alarm_targets(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
@@ -188,7 +188,7 @@ def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
         )
         return work_id
     if row.name in {"tasks", "offers"}:
-        today = datetime.now(UTC).date()  # older pools are past their retention
+        today = datetime.now(UTC).date()  # older pools are past their retention period
         pool = None if row.name == "tasks" else make_pool(admin, tenant, date=today)
         return make_task(admin, tenant) if pool is None else make_shard(admin, tenant, pool_id=pool)
     if row.name == "document_output":

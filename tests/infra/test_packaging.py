@@ -18,7 +18,7 @@ from infra.worker_table import WORKERS, WorkerSpec
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)
-"""A target without a matching interpreter on any machine."""
+"""A target for which no machine has a matching interpreter."""
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_declared_dependencies_match_imports():
     modules = {name for source in sources for name in imported_modules(source)}
     of_distribution = packages_distributions()
     found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
-    # Separate distributions that belong to a declared package.
+    # Separately distributed parts of declared packages.
     parts = {"psycopg-pool": "psycopg", "pydantic-core": "pydantic", "botocore": "boto3", "counterfoil": ""}
     assert {parts.get(name, name) for name in found} - {""} == required - {"tzdata"}  # data files, never imported
 

@@ -29,7 +29,7 @@ def pause_actions(*, local: bool) -> set[str]:
 
 
 def expected_permissions(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
-    """Return the permissions of a row, without database and network access."""
+    """Return a row's permissions, excluding database and network access."""
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
     grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}

@@ -62,7 +62,7 @@ def test_project_table_is_valid():
     assert validation_error(WORKERS) is None
 
 
-def test_rows_match_the_folders_with_handlers():
+def test_rows_match_handler_folders():
     assert {path.parent.name for path in ROOT.glob("functions/*/handler.py")} == {row.name for row in WORKERS}
 
 

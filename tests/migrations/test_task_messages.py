@@ -1,4 +1,4 @@
-"""Task messages: their content, and no access to payloads without an unsent message."""
+"""Task messages: their content, and no access to a payload unless its message is unsent."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def bodies(database: Database) -> Bodies:
-    """`bodies(*ids)`: message bodies that the delivery role gets, by task."""
+    """`bodies(*ids)` returns the message bodies that the delivery role reads, by task."""
 
     def read_bodies(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:

@@ -146,7 +146,7 @@ def test_removed_queue_is_skipped(database: Database, account: Account):
     assert reconcile(database, account) == []
 
 
-def test_reconciliation_without_time_is_postponed(database: Database, account: Account):
+def test_reconciliation_without_enough_time_is_postponed(database: Database, account: Account):
     request_pause(database, pause_request())
     assert reconcile_pauses(database, account.mappings, LATER, lambda: 20.0) == []  # too little time for two mappings
     assert account.states("tasks") == ["Enabled", "Enabled"]

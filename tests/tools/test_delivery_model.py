@@ -13,11 +13,11 @@ from tools.delivery_model.states import DELETED, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 SMALL = Bounds(crashes=2, copies=1, revisions=1)
-"""Enough for most mutants to violate an invariant."""
+"""Bounds within which most mutants violate an invariant."""
 COPIES = 2 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 1
 """Duplicate messages that SQS may deliver. `make soak` explores two."""
 STATES = {1: 43_123, 2: 355_200}
-"""Reachable states by number of duplicates, with two crashes and one new revision. They change only with the rules."""
+"""Reachable states by number of duplicates, with two crashes and one new revision. They change only if the rules change."""
 MUTANT_BOUNDS = {
     "lost message not resent to a busy queue": Bounds(crashes=0, copies=0, revisions=0, purges=1, busy=True),
     "newer message acknowledged as unknown": Bounds(crashes=0, copies=0, revisions=0, restores=1),

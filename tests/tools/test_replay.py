@@ -39,7 +39,7 @@ def time_at(seconds: float) -> datetime:
 
 
 def record(worker: str, position: int, **changes: Any) -> Record:
-    """Return a record that got its permit when the previous three records had ended."""
+    """Return a log record that got its permit after the previous three records had ended."""
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(
@@ -58,7 +58,7 @@ def record(worker: str, position: int, **changes: Any) -> Record:
 
 
 def expected_data() -> ReplayData:
-    """Return the expected results."""
+    """Return the data of a replay without defects."""
     children = [
         Document(UUID(int=position), True, 2 * position, 2 * position + 1, number, "succeeded", "succeeded", 2)
         for position, number in enumerate(NUMBERS, 1)

@@ -154,7 +154,7 @@ def test_create_database_is_idempotent(embedded: PostgresServer):
 @pytest.mark.parametrize(
     "name",
     ["long" * 40, "with space", "quote ' and \" and $HOME", "größe"],
-    ids=["long", "space", "quotes", "non-ASCII"],
+    ids=["long", "space", "quotes", "accents"],
 )
 def test_folder_may_have_any_name(name: str, reachable: Path):
     embedded = PostgresServer(reachable / name)

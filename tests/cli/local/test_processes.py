@@ -1,4 +1,4 @@
-"""A local cloud ends all of its own processes and no others."""
+"""A local cloud ends all processes that it started, and no others."""
 
 import os
 import subprocess

@@ -107,7 +107,7 @@ class FailureFactory:
         return [dead_letters[task] for task in tasks]
 
     def upload_unreadable(self, tenant: Tenant, paths: Sequence[Path]) -> None:
-        """Upload unreadable files and wait for their dead letters. The tenant must have none from other files."""
+        """Upload unreadable files and wait for their dead letters. It must be their tenant's first upload."""
         list(upload(self.cloud, tenant, paths))
         with self._admin() as admin:
             wait_until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)

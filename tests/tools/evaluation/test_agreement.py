@@ -1,4 +1,4 @@
-"""Agreement of links, links of grouped duplicates, and clusters."""
+"""Agreement of links, of links between groups of duplicates, and of clusters."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def edges(*pairs: str) -> frozenset[Edge]:
 
 INVOICES = documents("i1", "i2", "i3")
 TRUE = edges("i1-order", "i1-delivery", "i1-i2", "i1-i3")
-"""An invoice with two duplicates. Order and delivery are linked to the first."""
+"""An invoice with two duplicates. The order and the delivery note are linked to the invoice."""
 
 
 def invoice_agreement(found: frozenset[Edge], true: frozenset[Edge] = TRUE) -> Agreement:

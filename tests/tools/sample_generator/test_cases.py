@@ -1,4 +1,4 @@
-"""The cases of the sample cover every variance, each separately."""
+"""The sample's cases together cover every variance code, and each has exactly the expected variances."""
 
 import email
 import email.policy
