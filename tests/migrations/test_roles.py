@@ -44,7 +44,7 @@ def test_delivery_sees_life_cycles_but_no_content(
         "subject",
         "key",
         "*",
-    ):  # delivery may read only id and tenant, to find the tenant of held mail
+    ):  # delivery reads only id and tenant of held mail
         assert is_refused(worker, f"SELECT {column} FROM source")
     for table in ("document_key", "document_match", "llm_judgment", "page_reading_cache", "llm_call", "organization"):
         assert is_refused(worker, f"SELECT 1 FROM {table}")

@@ -16,8 +16,8 @@ Example of a test:
   Tests share one sign-in per role. With `own_context=True`, the user has access to this tenant only, which requires
   another sign-in. `console.open_signed_out(path)` opens the console without signing in, and `console_users.sign_in`
   signs in. `page.context.new_page()` opens another tab.
-- A test fails at its end if the browser reported a fault: an error on its console, a failed script, a violation of the
-  content security policy, or a request to another origin.
+- A test fails at its end if the browser reported an error on its console, a failed script, a request to another origin
+  or a violation of the content security policy.
 - `check_page(page, name)` checks a page. If the page has a fault, a screenshot is stored below build/console-pictures.
   With COUNTERFOIL_CONSOLE_PICTURES=all, a screenshot of every page is stored. A failed test stores and reports a
   screenshot of each open tab below build/console-pictures/failed.

@@ -68,7 +68,7 @@ class FakeRun:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """`demo(cases, stays_up)` runs the demo in a cloud that then keeps running or stops. Returns the output."""
+    """`demo(cases, stays_up)` runs the demo in a cloud that then keeps running or stops."""
 
     @contextmanager
     def nothing(*_: Any, **__: Any) -> Iterator[Any]:
