@@ -231,7 +231,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="diagnostics",
-        description="compares the documents of a cluster: quantities, prices, totals, duplicates",
+        description="compares a cluster's documents: quantities, prices, totals, duplicates",
         trigger=Trigger.OUTBOX,
         timeout=60,
         memory=1024,
@@ -246,7 +246,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="document_output",
-        description="delivers results to the destinations of a tenant: signed webhooks, exports to S3",
+        description="delivers results to a tenant's destinations: signed webhooks, exports to S3",
         trigger=Trigger.OUTBOX,
         timeout=120,
         memory=512,
@@ -296,7 +296,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="dead_letters",
-        description="settles messages of dead-letter queues: archives them, or returns unattempted ones",
+        description="settles messages in dead-letter queues: archives them, or returns unattempted ones",
         trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -341,7 +341,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="offers_scheduler",
-        description="every hour: queues the day's offers of each time zone where it is past 9:00, in shards of users",
+        description="every hour: queues the day's offers for each time zone where it is past 9:00, in shards of users",
         trigger=Trigger.SCHEDULE,
         every="hour",
         timeout=900,

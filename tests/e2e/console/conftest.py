@@ -10,14 +10,14 @@ Example of a test:
         expect(rows(page, "Dead letters")).to_have_count(2)       # Playwright waits, so tests never sleep.
         check_page(page, "dead-letters-found")                    # Check axe rules, phones and 4K screens.
 
-- A test that changes dead letters uses `tenant`, which is new, and creates its own dead letters. A test that only reads
-  uses `failed_tenant`, which has dead letters of every kind, or `matched_case`, whose tenant has a matched case.
+- A test that changes dead letters uses the new tenant `tenant` and creates its own dead letters. A test that only reads
+  uses a shared tenant: `failed_tenant` has dead letters of every kind, and `matched_case.tenant` has a matched case.
 - `console.open(role, tenant, path)` opens the console for this tenant, signed in as a user with access to all tenants.
   Tests share one sign-in per role. With `own_context=True`, the user has access to this tenant only, which requires
   another sign-in. `console.open_signed_out(path)` opens the console without signing in, and `console_users.sign_in`
   signs in. `page.context.new_page()` opens another tab.
-- A test fails at its end if the browser reported an error on its console, a failed script, a request to another origin
-  or a violation of the content security policy.
+- A test fails at its end if the browser reported an error on its console, a failed script or a request to another
+  origin. Violations of the content security policy are errors on the console.
 - `check_page(page, name)` checks a page. If the page has a fault, a screenshot is stored below build/console-pictures.
   With COUNTERFOIL_CONSOLE_PICTURES=all, a screenshot of every page is stored. A failed test stores and reports a
   screenshot of each open tab below build/console-pictures/failed.
