@@ -121,7 +121,7 @@ def test_unrelated_errors_are_not_counted(error: BaseException, breakers: Proces
     assert LLM in breakers.open_breakers()
 
 
-def test_breakers_of_services_are_independent(breakers: ProcessBreakers) -> None:
+def test_each_service_has_an_independent_breaker(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
     assert not call(breakers)
     assert call(breakers, name="webhook:example.com")
@@ -194,7 +194,7 @@ def test_retry_after_is_capped_at_one_hour(
     assert rejected_until(breakers) == clock() + timedelta(seconds=seconds)
 
 
-def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
+def test_retry_after_from_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     clock.advance(seconds=30)
     fail(breakers, retry_after=900)

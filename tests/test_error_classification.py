@@ -268,7 +268,7 @@ def test_unmapped_error_follows_policy_default() -> None:
     [(True, "pending", 1, []), (False, "failed", 0, ["non_retriable_error"])],
 )
 @pytest.mark.parametrize("error", [ForeignError, SystemExit, MemoryError, RecursionError])
-def test_unmapped_error_of_attempt_follows_policy_default(
+def test_unmapped_error_in_attempt_follows_policy_default(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,

@@ -19,7 +19,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_metrics_of_one_call_share_a_line(lines: Lines):
+def test_metrics_from_one_call_share_a_line(lines: Lines):
     emit({Metric.SUCCEEDED: 3, Metric.ATTEMPT_SECONDS: [0.5, 2]}, worker="matching")
 
     (line,) = lines()

@@ -146,7 +146,7 @@ def test_message_wait_reason_is_shown(status: Any, due: datetime | None, text: s
     assert wait_reason({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == text
 
 
-def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
+def test_other_users_conversations_are_not_found(conversation: Conversation, admin: Connection) -> None:
     conversation.send("Hello")
     assert conversation.session_id is not None
     admin.execute("UPDATE chat_session SET user_id = 'ada'")

@@ -101,7 +101,7 @@ def test_rotation_sets_expiry_of_the_previous_secret(admin: Connection):
 
 
 @pytest.mark.usefixtures("cloud")
-def test_name_of_a_removed_destination_is_reusable(admin: Connection):
+def test_removed_destinations_name_is_reusable(admin: Connection):
     call("add-webhook", "acme", "office", URL)
     assert run("remove", "acme", "office") == "Destination 'office' was removed.\n"
     assert call("list", "acme") == []

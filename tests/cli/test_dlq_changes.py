@@ -101,7 +101,7 @@ def test_audit_trail_is_listed_and_verified(job_id: UUID) -> None:
     assert run("verify", "--tenant", "-", application=trail.app) == "-: intact, 0 entries\n"
 
 
-def test_audit_lists_changes_of_one_dead_letter(job_id: UUID, database: Database, admin: Connection) -> None:
+def test_audit_lists_changes_to_one_dead_letter(job_id: UUID, database: Database, admin: Connection) -> None:
     (acme,) = (row["tenant_id"] for row in rows(admin, "dead_letter"))
     other = dead_letter_factory(database, acme)()
     run("ignore", job_id, *REASON)

@@ -282,7 +282,9 @@ def test_fetch_waits_for_an_export_in_progress(
     assert (tmp_path / "fetched").read_bytes() == TWO
 
 
-def test_fetch_refuses_other_operations(make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection) -> None:
+def test_fetch_refuses_operations_other_than_exports(
+    make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection
+) -> None:
     make_dead_letter()
     operation = json.loads(
         run("bulk-ignore", "--tenant", "acme", "--reason", "A trial", "--yes", "--no-wait", "--json")

@@ -108,7 +108,7 @@ def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, adm
     assert withheld["reason"] == "0 documents accepted below the disputed 1.2 %; 20 are required."
 
 
-def test_one_of_two_concurrent_acceptances_succeeds(
+def test_only_one_of_two_concurrent_acceptances_succeeds(
     accepted_differences: TenantHarness, api_database_url: str, admin: Connection
 ):
     proposal = suggestions()["proposals"][0]["proposal"]

@@ -50,7 +50,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
             yield f"{worker} made {attempts} attempts at one work item."
     for work, count in snapshot.failed.items():
         if snapshot.dead_letters[work, DLQ_REASON, MAX_ATTEMPTS] != count:
-            yield f"{work} has failed without a dead letter of {MAX_ATTEMPTS} attempts."
+            yield f"{work} has failed but has no dead letter after {MAX_ATTEMPTS} attempts."
         if snapshot.notified[work] != count:
             yield f"{work} has failed with {snapshot.notified[work]} notifications."
     for dead_letter, count in snapshot.dead_letters.items():
@@ -75,4 +75,4 @@ def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
     for cluster in sorted(map(sorted, clusters ^ expected.clusters)):
         yield f"The cluster {cluster} is {'missing' if frozenset(cluster) in expected.clusters else 'wrong'}."
     if {decided_by for _, _, decided_by in expected.edges} != {"rules", "llm"}:
-        yield "Inconclusive: the remaining edges lack a decision of the rules or of the model."
+        yield "Inconclusive: none of the remaining edges was decided by the rules, or none by the model."

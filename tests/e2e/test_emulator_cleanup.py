@@ -52,7 +52,7 @@ def test_process_imports_code_lazily(starting_worker: Worker) -> None:
     assert starting_worker.invoke({}, "1")["result"] == "loaded"
 
 
-def test_cleanup_deletes_code_of_a_starting_process(starting_worker: Worker) -> None:
+def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
     """If this test fails, the emulator was fixed, and `is_emulator_failure` can be deleted."""
 
     class DyingProcess:

@@ -82,7 +82,7 @@ def test_paused_queue_delays_tasks_until_resumed(
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
 
-def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: dict[str, str]) -> None:
+def test_watchdog_disables_a_paused_queues_mapping(cloud: Cloud, admin_token: dict[str, str]) -> None:
     switch(cloud, admin_token, "pause", queue_state(cloud, admin_token)["version"])
     aws_lambda = cloud.client("lambda")
 

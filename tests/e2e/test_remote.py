@@ -95,7 +95,7 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case_folder: Path) -
     assert erasure["documents"] == [uploaded[0]["document_id"]]
 
 
-def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_offers_for_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     """The schedule does not queue a date that is three days old."""
     day = f"{datetime.now(UTC).date() - timedelta(days=3)}"
     url = f"{cloud.api_url}/api/users/{uuid4()}/profile"

@@ -157,7 +157,7 @@ class Chat:
             ).fetchall()
             questions = [(job, content) for _, role, job, content in rows if role == "user"]
             answers = [(job, content) for _, role, job, content in rows if role == "assistant"]
-            counts["Numbers have a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
+            counts["Message numbers have a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
             counts["Messages are out of order"] += questions != submitted
             expected = [(job, f"Re: {text}") for job, text in submitted if job not in emulator_failures]
             counts["Answers are missing, repeated or out of order"] += answers != expected

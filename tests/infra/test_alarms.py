@@ -293,7 +293,7 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         assert pipeline.resolve(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted_metrics: set[Metric]):
+def test_deployment_starts_silence_alarms_grace_period(aws: Synthesis, emitted_metrics: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {

@@ -43,7 +43,7 @@ def names_in(package: Package) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_function_package_has_own_and_extra_files_only(row: WorkerSpec):
+def test_function_package_has_only_own_and_extra_files(row: WorkerSpec):
     packed = names_in(function(row.name, row.extra_files, UNKNOWN))
 
     assert f"functions/{row.name}/handler.py" in packed

@@ -47,7 +47,7 @@ def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: Wor
     assert pipeline.resolve(retries | {"QueueName": ""}) == pipeline.resolve(main | {"QueueName": ""})
 
 
-def test_only_queues_of_the_table_exist(pipeline: Template):
+def test_only_worker_table_queues_exist(pipeline: Template):
     rows_ = queue_workers(WORKERS)
     assert len(pipeline.resources("AWS::SQS::Queue")) == len(rows_) + len(queues_of(rows_))
 
@@ -64,7 +64,7 @@ def test_function_settings_match_its_row(pipeline: Template, row: WorkerSpec):
     assert function.get("RecursiveLoop") == ("Allow" if row.has_event_source_mapping else None)
 
 
-def test_only_other_function_is_the_cdk_trigger(pipeline: Template):
+def test_only_additional_function_is_the_cdk_trigger(pipeline: Template):
     ours = {row.resource_name for row in WORKERS}
     others = [
         id_ for id_, f in pipeline.resources("AWS::Lambda::Function").items() if f.get("FunctionName") not in ours

@@ -188,7 +188,7 @@ def test_worker_without_queue_rejects_dead_letter_alarm():
         validate([replace(CLOCK, alarms=(Alarm.DEAD_LETTERS,))])
 
 
-def test_worker_may_always_send_to_its_queue():
+def test_worker_may_always_send_to_its_own_queue():
     assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
 
 

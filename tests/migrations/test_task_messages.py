@@ -57,7 +57,7 @@ def test_message_contains_task_and_metadata(admin: Connection, tenant: UUID, bod
     }
 
 
-def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUID, bodies: Bodies):
+def test_retry_message_has_the_revisions_last_error(admin: Connection, tenant: UUID, bodies: Bodies):
     task = enqueued_task(admin, tenant, attempts=2)
     for revision, minute, error in ((1, 1, "first"), (1, 2, "second"), (0, 3, "of an older revision")):
         ended_at = NOW + timedelta(minutes=minute)

@@ -268,7 +268,7 @@ def test_pending_dead_letters_count_for_their_worker(
     )
 
 
-def test_backlog_is_unknown_without_watchdog(
+def test_backlog_is_unknown_without_watchdog_runs(
     database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
 ):
     make_task(admin, acme.id)

@@ -48,7 +48,7 @@ def reconcile(database: Database, account: Account) -> list[str]:
     return reconcile_pauses(database, account.mappings, LATER)
 
 
-def test_pause_disables_only_mappings_of_its_queue(database: Database, account: Account):
+def test_pause_disables_only_the_paused_queues_mappings(database: Database, account: Account):
     pause_tasks(database, account)
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert account.states("matching") == ["Enabled"]

@@ -61,7 +61,7 @@ def test_reachable_states_satisfy_all_invariants() -> None:
 
     assert exploration.counterexample is None, str(exploration.counterexample)
     assert exploration.states == STATES[COPIES]
-    assert f": {STATES[2]:,} states. In each of them" in PAGE.read_text()
+    assert f"the {STATES[2]:,} states with two duplicates" in PAGE.read_text()
 
 
 def test_lost_message_is_resent_to_a_busy_queue() -> None:

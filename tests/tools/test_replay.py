@@ -263,7 +263,7 @@ def test_both_modes_have_the_same_concurrency_limit():
         assert all(mode.maximum_concurrency >= 2 for mode in setup.replay_modes(gate))
 
 
-def test_only_queues_of_local_cloud_are_changed():
+def test_only_local_cloud_queues_are_changed():
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/counterfoil-ingestion"
     cloud: Any = SimpleNamespace(
         outputs={"IngestionQueueUrl": url},

@@ -48,7 +48,7 @@ def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     assert processes.find_processes(tmp_path) == []
 
 
-def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
+def test_other_clouds_processes_keep_running(start: Start, tmp_path: Path):
     start(tmp_path / "one")
     other = start(tmp_path / "other")
     processes.terminate_all(tmp_path / "one")

@@ -253,7 +253,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     console = getattr(item, "funcargs", {}).get("console")
     if report.when == "call" and report.failed and isinstance(console, Console):
-        report.sections.append(("Pictures", "\n".join(_pictures(item.name, console)) or "No tab was open."))
+        report.sections.append(("Screenshots", "\n".join(_pictures(item.name, console)) or "No tab was open."))
     return report
 
 
@@ -261,6 +261,6 @@ def _pictures(name: str, console: Console) -> Iterator[str]:
     for number, page in enumerate(console.pages(), 1):
         try:
             path = take_screenshot(page, f"failed/{name}-{number}")
-            yield f"look at {path.relative_to(ROOT)}: {page.url}"
+            yield f"{path.relative_to(ROOT)}: {page.url}"
         except BrowserError as error:
-            yield f"no picture of {page.url}: {error.message}"
+            yield f"no screenshot of {page.url}: {error.message}"

@@ -85,7 +85,7 @@ def test_seed_is_deterministic(store: Store, seed: int) -> None:
     assert once.steps > 0
 
 
-def test_violation_includes_story_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
+def test_violation_includes_log_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
     break_histories()
 
     found = history.run(3, store)

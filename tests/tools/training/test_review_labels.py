@@ -80,7 +80,7 @@ def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, 
     assert not (tmp_path / "w.json").exists()
 
 
-def test_rejected_candidates_of_a_document_count_once(harness: TenantHarness, tmp_path: Path) -> None:
+def test_document_with_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
     confirm_and_reject(harness, 12, 0)
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
