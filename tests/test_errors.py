@@ -50,7 +50,7 @@ def frames(function: Any, *arguments: Any) -> str | None:
     return own_frames(caught.value)
 
 
-def test_own_frames_are_listed() -> None:
+def test_traceback_lists_own_frames() -> None:
     run_reader = compile_in_module(
         "counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads
     )
@@ -61,7 +61,7 @@ def test_own_frames_are_listed() -> None:
     )
 
 
-def test_causes_come_first() -> None:
+def test_traceback_lists_causes_first() -> None:
     source = """def run(text):
     try:
         int(text)
@@ -74,7 +74,7 @@ def test_causes_come_first() -> None:
     )
 
 
-def test_foreign_frames_are_omitted() -> None:
+def test_traceback_omits_third_party_frames() -> None:
     assert frames(json.loads, "{") is None
 
 

@@ -68,7 +68,7 @@ def other_harness(harness: TenantHarness, database: Database, admin: Connection)
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_tenants_share_one_order_and_limit(harness: TenantHarness, other_harness: TenantHarness, sort: str):
+def test_sorting_and_limit_apply_across_tenants(harness: TenantHarness, other_harness: TenantHarness, sort: str):
     whole = rows("--sort", sort)
     keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")

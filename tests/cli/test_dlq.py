@@ -108,7 +108,7 @@ def test_unassigned_dead_letters_are_listed_and_counted(
     assert sorted(entry["tenant"] for entry in call("stats")) == ["-", "acme"]
 
 
-def test_limit_applies_to_all_tenants_together(
+def test_limit_applies_across_tenants(
     make_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database
 ) -> None:
     others = dead_letter_factory(database, make_tenant("globex"))

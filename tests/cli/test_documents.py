@@ -120,7 +120,7 @@ def test_list_names_missing_facts(harness: TenantHarness, call: Callable[..., An
     assert "supplier," not in complete
 
 
-def test_limit_applies_to_all_tenants_failed_files(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
+def test_failed_files_limit_applies_across_tenants(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
     other = TenantHarness(harness.database, admin, [order(), invoice()])
     admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
     failed = [

@@ -421,7 +421,7 @@ def test_last_login_is_the_default(pool: Pool) -> None:
     assert Logins.read().default is None
 
 
-def test_a_damaged_file_is_reported(login_file: Path) -> None:
+def test_damaged_login_file_is_reported(login_file: Path) -> None:
     login_file.parent.mkdir(parents=True)
     login_file.write_text(f'{{"by_url": "{SECRET}"}}')
     with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:

@@ -90,7 +90,7 @@ def test_list_shows_queue_depths_and_results(
     assert run("list") == run()
 
 
-def test_status_and_queues_count_dead_letters_alike(
+def test_status_and_queues_show_equal_dead_letter_counts(
     queue: FakeSqs,
     admin: Connection,
     database: Database,

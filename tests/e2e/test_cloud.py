@@ -82,7 +82,7 @@ def test_commands_without_a_cloud_suggest_up(other_cloud: CommandLine):
     assert json.loads(other_cloud.run("status", "--json", code=3).stdout)["up"] is False
 
 
-def test_policies_are_enforced(cloud: Cloud):
+def test_iam_policies_are_enforced(cloud: Cloud):
     iam = cloud.client("iam")
     iam.create_user(UserName="unprivileged")
     key = iam.create_access_key(UserName="unprivileged")["AccessKey"]

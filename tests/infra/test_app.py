@@ -153,7 +153,7 @@ def test_state_is_protected_in_a_stack_without_functions(aws: Synthesis):
     assert not aws["data"].resources("AWS::Lambda::Function")
 
 
-def test_state_never_refers_to_the_pipeline(aws: Synthesis):
+def test_state_stack_never_references_the_pipeline(aws: Synthesis):
     for stack in ("data", "network"):
         assert "counterfoil-pipeline" not in json.dumps(aws[stack].document)
 

@@ -184,7 +184,7 @@ def test_runs_add_up_within_a_minute(
     assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
-def test_run_is_bounded_and_next_continues(
+def test_run_is_bounded_and_next_run_continues(
     database: Database,
     record_ended: RecordEnded,
     record_minute: RecordMinute,
@@ -200,7 +200,7 @@ def test_run_is_bounded_and_next_continues(
     assert sum(history(database).series.succeeded) == 5
 
 
-def test_deleted_tenant_does_not_stop_run(
+def test_deleted_tenant_does_not_stop_the_run(
     database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other_tenant: Tenant
 ):
     record_ended(acme.id)

@@ -128,7 +128,7 @@ def test_lost_document_fails_checks():
     )
 
 
-def test_second_log_record_fails_checks():
+def test_duplicate_log_record_fails_checks():
     found = expected_data()
     twice = replace(found, records=[*found.records, record("ingestion", 1)])
     assert {"work items processed twice", "messages of ingestion and matching"} <= failed_checks(twice)

@@ -135,7 +135,7 @@ def test_extraction_rejects_failed_and_accepts_skipped_files(sample: Sample) -> 
             assert extraction.reason
 
 
-def test_hybrid_has_xml_alternative_and_readable_page(sample: Sample) -> None:
+def test_hybrid_pdf_has_xml_alternative_and_readable_page(sample: Sample) -> None:
     hybrids = [(file, data) for file, data in _extracted_files(sample) if file.name.endswith(".pdf")]
     assert len(hybrids) >= 4
     for file, data in hybrids:
