@@ -65,7 +65,7 @@ def _components(neighbors: dict[str, set[str]]) -> Iterator[list[str]]:
         yield sorted(component)
 
 
-def test_link_by_reference_has_a_reference_number(sample: Sample) -> None:
+def test_only_stated_links_have_a_reference_number(sample: Sample) -> None:
     files = _by_name(sample)
     for link in sample.links:
         a, b = files[link.tenant, link.a], files[link.tenant, link.b]
