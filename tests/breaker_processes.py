@@ -1,4 +1,4 @@
-"""Circuit breakers of several processes that share one database."""
+"""Circuit breakers in several processes that share one database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +15,7 @@ PROBE_SECONDS = 90
 
 
 class Process(Database):
-    """Database of one process, with counted transactions and failures on demand."""
+    """One process's database, with counted transactions and failures on demand."""
 
     failure: Exception | None = None
     transactions = 0
@@ -30,7 +30,7 @@ class Process(Database):
 
 
 class ProcessBreakers(Breakers):
-    """The breakers of one process."""
+    """One process's breakers."""
 
     process: Process
 

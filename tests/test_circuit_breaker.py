@@ -85,7 +85,7 @@ def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 
 def expire_cache(clock: Clock) -> None:
-    """Let the cached state of the processes expire."""
+    """Let the processes' cached state expire."""
     clock.advance(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 

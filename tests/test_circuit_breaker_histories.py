@@ -1,4 +1,4 @@
-"""Histories of calls over several processes match a simple model of the breaker."""
+"""Histories of calls from several processes match a simple model of the breaker."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -49,14 +49,14 @@ def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), a
         "10.0.0.1",
         "10.255.255.255",
         "100.64.0.1",  # carrier-grade NAT
-        "100.100.100.200",  # metadata of a cloud
+        "100.100.100.200",  # a cloud's metadata service
         "127.0.0.1",
         "127.255.255.255",
-        "169.254.169.254",  # metadata of most clouds
+        "169.254.169.254",  # most clouds' metadata service
         "169.254.170.2",
         "172.16.0.1",
         "172.31.255.255",
-        "192.0.0.192",  # metadata of a cloud
+        "192.0.0.192",  # a cloud's metadata service
         "192.0.2.1",
         "192.88.99.1",
         "192.168.0.1",
@@ -87,7 +87,7 @@ def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), a
         "3fff::1",
         "5f00::1",
         "fc00::1",
-        "fd00:ec2::254",  # metadata over IPv6
+        "fd00:ec2::254",  # a cloud's metadata service over IPv6
         "fe80::1",
         "fe80::1%eth0",
         "fec0::1",

@@ -341,7 +341,7 @@ EXPECTED_ERRORS = {
     httpx.ResponseNotRead: RejectedRequestError,
     httpx.RequestNotRead: RejectedRequestError,
 }
-"""Counterfoil class of each httpx error. HTTPStatusError depends on its status."""
+"""Counterfoil error class for each httpx error. For HTTPStatusError, the class depends on the status."""
 
 
 def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:

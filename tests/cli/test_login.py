@@ -1,4 +1,4 @@
-"""Signing in to a deployment, with a real HTTP server as its user pool."""
+"""Signing in to a deployment. A real HTTP server serves as its user pool."""
 
 import base64
 import hashlib

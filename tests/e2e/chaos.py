@@ -40,7 +40,7 @@ _DOWNTIME = (0.2, 1.5)
 _CLAIM_TIMEOUT = 5.0
 """Maximum seconds to wait for a process or for claims."""
 _TIMEOUT = 20
-"""Timeout of each function in seconds."""
+"""Each function's timeout in seconds."""
 _VISIBILITY = 30
 """Visibility timeout in seconds. The deployed 120 s would delay messages received by killed processes."""
 _EMULATOR_FAILURE = re.compile(

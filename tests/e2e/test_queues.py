@@ -21,7 +21,7 @@ REASON = {"reason": "Its model is being exchanged"}
 
 @pytest.fixture
 def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
-    """Token of an admin of all tenants. Resumes the queue at the end."""
+    """Token of an admin of all tenants. The fixture resumes the queue at the end."""
     token = sign_in("admin", "tenant:*")
     yield token
     state = queue_state(cloud, token)
@@ -31,7 +31,7 @@ def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
 
 
 def queue_state(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
-    """Return the state of a queue in the overview."""
+    """Return a queue's state in the overview."""
     response = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=TIMEOUT_SECONDS)
     assert response.status_code == 200, response.text
     (match,) = [queue for queue in response.json()["queues"] if queue["worker"] == worker]

@@ -60,7 +60,7 @@ def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def case_folder(tmp_path: Path) -> Path:
-    """A folder with the documents of one business case."""
+    """A folder with one business case's documents."""
     files = [file for file in generate(SEED).files if file.truth.cluster is not None]
     first = next(file for file in files if file.truth.type == "invoice")
     folder = tmp_path / "case"

@@ -128,10 +128,10 @@ class Chat:
     def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
         self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
         self.submitted: dict[UUID, list[tuple[UUID, str]]] = {}
-        """Messages of each session in order, as task id and text."""
+        """Each session's messages in order, as task id and text."""
 
     def session(self, number: int) -> None:
-        """Submit all messages of one session."""
+        """Submit all of a session's messages."""
         kind = CHAT_COMPLETION
         assert kind is not None
         session: UUID | None = None
@@ -166,7 +166,7 @@ class Chat:
     def messages_with_wrong_context(
         self, requests: list[tuple[str, list[str]]], emulator_failures: set[UUID]
     ) -> list[str]:
-        """Return messages whose request did not contain exactly the earlier answers."""
+        """Return messages for which the request to the model did not contain exactly the earlier answers."""
         expected_answers = {
             text: [f"Re: {earlier}" for job, earlier in submitted[:index] if job not in emulator_failures]
             for submitted in self.submitted.values()

@@ -60,13 +60,13 @@ def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str,
 
 
 def watched_metrics(alarm: dict[str, Any]) -> set[Metric]:
-    """Return the metrics of an alarm, including those in its metric math."""
+    """Return an alarm's metrics, including the metrics in its metric math."""
     found = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part] or [alarm]
     return {
         (
             one["Namespace"],
             one["MetricName"],
-            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # may be a reference
+            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # a value may be a reference
         )
         for one in found
     }
@@ -108,7 +108,7 @@ def worker_output(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """Output of a batch of every worker, a failed archive, a watchdog run and a scheduler run."""
+    """Output of one batch per worker, a failed archive, a watchdog run and a scheduler run."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
@@ -167,7 +167,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
 
 
 def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
-    """Create a pending work item of a worker. Return its id."""
+    """Create a pending work item for a worker, and return its id."""
     if row.name == "acquisition":
         work_id = uuid4()
         admin.execute(

@@ -136,7 +136,7 @@ def test_environment_fits_the_lambda_limit(pipeline: Template, row: WorkerSpec):
 @rows
 def test_environment_has_row_settings_and_target_queues(pipeline: Template, row: WorkerSpec):
     environment = environment_of(pipeline, row)
-    settings = Settings.from_environment({**environment, "QUEUES": ""})  # its ids are not resolved here
+    settings = Settings.from_environment({**environment, "QUEUES": ""})  # the queues' ids are not resolved here
 
     assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
     worker = settings.require_worker()
@@ -239,7 +239,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
         assert pipeline.resolve(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
-    # Longer than any live process holds a message: a worker's lease, or an attempt of the archiver.
+    # Longer than any live process holds a message during a worker's lease or an archiver's attempt.
     assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["min_visibility_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 

@@ -67,7 +67,7 @@ def allowed_permissions(template: Template, row: WorkerSpec) -> set[tuple[str, s
 
 
 def role_statements(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
-    """Return the statements of a row's role."""
+    """Return the policy statements in a row's role."""
     policies = template.role_of(function_of(template, row))["Policies"]
     return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 

@@ -123,7 +123,7 @@ def test_run_stops_waiting_for_another_run(url: str, folder: Path, monkeypatch: 
         with pytest.raises(ConflictError, match="Another run"):
             apply(url, folder)
     monkeypatch.undo()
-    assert apply(url, folder) == ["0001.first"]  # the lock ended with its connection
+    assert apply(url, folder) == ["0001.first"]  # the lock was released when its connection ended
 
 
 def test_changed_migration_is_refused(url: str, folder: Path):
@@ -202,7 +202,7 @@ def rds() -> Iterator[str]:
             connection.execute("GRANT rds_iam TO master WITH ADMIN TRUE")
             connection.execute("CREATE DATABASE counterfoil OWNER master")
         with psycopg.connect(server.url("counterfoil"), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION vector")  # RDS allows it to its master user
+            connection.execute("CREATE EXTENSION vector")  # RDS allows its master user to do this
         yield server.url("counterfoil", "master")
 
 

@@ -132,7 +132,7 @@ def test_externally_disabled_mapping_stays_disabled(database: Database, account:
 
 
 def test_recently_resumed_queue_is_reconciled(database: Database, account: Account):
-    """A delayed call of a crashed process may still disable its mappings."""
+    """A delayed call from a crashed process may still disable the queue's mappings."""
     pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])

@@ -22,7 +22,7 @@ MUTANT_BOUNDS = {
     "lost message not resent to a busy queue": Bounds(crashes=0, copies=0, revisions=0, purges=1, busy=True),
     "newer message acknowledged as unknown": Bounds(crashes=0, copies=0, revisions=0, restores=1),
 }
-"""Bounds of the mutants that violate no invariant within `SMALL`."""
+"""Bounds for mutants that violate no invariant within `SMALL`."""
 LOST = "the work item is lost: it has neither a message nor an outbox row"
 DEAD_LETTERED = "a message was dead-lettered without a fault"
 STALE = "a stale attempt writes"
@@ -53,7 +53,7 @@ VIOLATIONS = {
     "lost message not resent to a busy queue": STUCK,
     "newer message acknowledged as unknown": LOST,
 }
-"""Violation of each mutant."""
+"""Expected violation by mutant."""
 
 
 def test_reachable_states_satisfy_all_invariants() -> None:

@@ -240,7 +240,7 @@ def test_slow_s3_ignores_disconnected_clients(s3: SlowS3, capfd: pytest.CaptureF
         gone.sendall(b"GET /bucket/a.pdf HTTP/1.1\r\nHost: s3\r\n\r\n")
         gone.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )  # reset instead of a regular close
+        )  # resets the connection instead of closing it regularly
     assert request(s3, "GET", "/bucket/a.pdf")[0] == 200
 
     assert s3.downloads.count == 2

@@ -112,7 +112,7 @@ class Console:
         return context
 
     def _session(self, role: Role, slug: str) -> str:
-        """Return the stored session of a user. The first call signs in."""
+        """Return a user's stored session. The first call signs in."""
         key = (role, slug)
         if key not in self.people.sessions:
             page = self.open_signed_out()
@@ -181,7 +181,7 @@ def shared_contexts(chromium: Browser) -> dict[Role, tuple[BrowserContext, Fault
 
 @pytest.fixture(scope="session")
 def users(cloud: Cloud) -> ConsoleUsers:
-    """The users of the test cloud."""
+    """The test cloud's users."""
     return ConsoleUsers(cloud)
 
 
@@ -249,7 +249,7 @@ def matched_case(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matc
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store a screenshot of each tab of a failed test, and report its path."""
+    """Store a screenshot of each tab that a failed test had open, and report its path."""
     report = yield
     console = getattr(item, "funcargs", {}).get("console")
     if report.when == "call" and report.failed and isinstance(console, Console):

@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 60
 
 @dataclass
 class ConsoleUsers:
-    """Users of the test cloud."""
+    """The test cloud's users."""
 
     cloud: Cloud
     sessions: dict[tuple[Role, str], str] = field(default_factory=dict)

@@ -123,7 +123,7 @@ class FailureFactory:
         return UUID(str(row[0]))
 
     def count_attempts(self, task: UUID) -> int:
-        """Return the number of attempts of a task."""
+        """Return a task's number of attempts."""
         with self._admin() as admin:
             row = admin.execute(_ATTEMPTS, [task]).fetchone()
         assert row is not None

@@ -91,7 +91,7 @@ def make_running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, s
 
 
 def complete_pool(admin: Connection, pool: UUID) -> None:
-    """Complete all shards of a pool."""
+    """Complete all of a pool's shards."""
     admin.execute(_FINISH, [pool])
 
 

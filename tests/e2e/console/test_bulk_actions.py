@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 OLD_DATE = "2020-01-01"
 BULK_TIMEOUT = 150_000
-"""Timeout of a bulk operation in milliseconds."""
+"""Timeout for a bulk operation in milliseconds."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def messages(tenant: Tenant) -> list[str]:
 
 @pytest.fixture
 def dead_letters(failures: FailureFactory, tenant: Tenant, messages: list[str]) -> list[UUID]:
-    """Three dead letters of one group."""
+    """Three dead letters in one group."""
     return failures.wait_for_dead_letters(failures.fail_messages(tenant, messages))
 
 

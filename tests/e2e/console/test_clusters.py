@@ -1,4 +1,4 @@
-"""Clusters in the console: start page, filters, and the status of each document."""
+"""Clusters in the console: start page, filters, and each document's status."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""Uploads in the console: dropped files, and the outcome of each file."""
+"""Uploads in the console: dropped files, and each file's outcome."""
 
 import pytest
 from playwright.sync_api import Page, expect

@@ -45,7 +45,7 @@ def test_ended_run_leaves_no_destination(
 
 
 class FakeRun:
-    """A finished run of the sample or the cases."""
+    """A fake finished run of the sample or the cases."""
 
     tenant = SimpleNamespace(slug="cases-1")
     cases = None

@@ -1,4 +1,4 @@
-"""The ground truth of a sample is consistent with its files."""
+"""A sample's ground truth is consistent with its files."""
 
 from collections import Counter
 from collections.abc import Iterator

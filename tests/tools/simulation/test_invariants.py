@@ -1,4 +1,4 @@
-"""Each invariant of the simulation reports a changed world as a violation."""
+"""Each simulation invariant is violated in a world that was changed accordingly."""
 
 from collections.abc import Callable
 

@@ -17,7 +17,7 @@ def scheduler() -> Scheduler:
 
 @pytest.fixture
 def sqs(scheduler: Scheduler) -> Sqs:
-    """SQS with the queue of matching, without faults."""
+    """SQS with the matching worker's queue and no faults."""
     faults = Faults(scheduler)
     faults.end()
     return Sqs(scheduler, faults, {"matching": Queue(scheduler, "matching", 60, Queue(scheduler, "matching", 60))})
