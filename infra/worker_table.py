@@ -233,7 +233,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="diagnostics",
-        description="compares the documents of a cluster: quantities, prices, totals, duplicates",
+        description="compares a cluster's documents: quantities, prices, totals, duplicates",
         trigger=Trigger.OUTBOX,
         timeout=60,
         memory=1024,

@@ -1,4 +1,4 @@
-"""Circuit breakers of several processes that share one database."""
+"""Circuit breakers in several processes that share one database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +15,7 @@ PROBE_SECONDS = 90
 
 
 class Process(Database):
-    """Database of one process, with counted transactions and failures on demand."""
+    """One process's database, with counted transactions and failures on demand."""
 
     failure: Exception | None = None
     transactions = 0
@@ -30,13 +30,13 @@ class Process(Database):
 
 
 class ProcessBreakers(Breakers):
-    """The breakers of one process."""
+    """One process's breakers."""
 
     process: Process
 
 
 Start = Callable[..., ProcessBreakers]
-"""`start(spread, max_connections, failures)` creates the breakers of a process."""
+"""`start(spread, max_connections, failures)` creates a process's breakers."""
 
 
 @contextmanager
@@ -62,5 +62,5 @@ def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Star
 
 
 def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
-    """End a manually entered call; the guard must not suppress its error."""
+    """Exit a guard that was entered manually, with the call's error. It must not suppress the error."""
     assert not guard.__exit__(type(error) if error else None, error, None)

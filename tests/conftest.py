@@ -46,7 +46,7 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
 
 
 def cloud_of(nodeid: str) -> str | None:
-    """Return the folder or file that deploys the cloud of an end-to-end test."""
+    """Return the folder or file whose end-to-end tests share one local cloud, or None."""
     return max((cloud for cloud in CLOUDS if nodeid.startswith(cloud)), key=len, default=None)
 
 
@@ -87,7 +87,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: Server) -> str:
-    """Name of the fully migrated database that serves as the template of clones."""
+    """Name of the fully migrated database, the template for clones."""
     apply(postgres.create_database(TEMPLATE), MIGRATIONS)
     psycopg.connect(postgres.url(TEMPLATE)).close()  # writes the catalog cache that clones inherit
     return TEMPLATE
@@ -135,7 +135,7 @@ def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
 class Clones:
     """Database clones, created ahead of time and dropped in the background.
 
-    Dropping uses a separate thread, because PostgreSQL waits 100 ms if a connection of the test is still closing.
+    Dropping uses a separate thread, because PostgreSQL waits 100 ms if one of the test's connections is still closing.
     """
 
     def __init__(self, create: Callable[[], Future[str]], drop: Callable[[str], Future[None]]) -> None:
@@ -151,7 +151,7 @@ class Clones:
             self._next = self._create()
 
     def drop(self, name: str) -> None:
-        """Drop a database in the thread."""
+        """Drop a database in the background thread."""
         self.drops.append(self._drop(name))
 
 
@@ -192,7 +192,7 @@ def maintenance_database_url(postgres: Server, migrated_database: str) -> str:
 
 @pytest.fixture
 def admin_database_url(postgres: Server, migrated_database: str) -> str:
-    """URL of the same database for a superuser, who bypasses row-level security."""
+    """URL of the same database for a superuser, which bypasses row-level security."""
     return postgres.url(migrated_database)
 
 

@@ -95,7 +95,7 @@ def _name(number: int) -> bytes:
 
 
 def pdf_with_xml() -> bytes:
-    """About 60 KB: `xml_of_attributes` embedded under the name of an e-invoice."""
+    """About 60 KB: `xml_of_attributes` embedded under an e-invoice's file name."""
     names = b"(factur-x.xml) << /Type /Filespec /F (factur-x.xml) /EF << /F 5 0 R >> >>"
     catalog = b"<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Names [%s] >> >> >>" % names
     attachment = _stream(zlib.compress(xml_of_attributes(), 9), [b"FlateDecode"], b"/Type /EmbeddedFile")

@@ -84,9 +84,9 @@ def make_document(
 def make_destination(
     connection: Connection, tenant_id: UUID, name: str = "office", *, url: str | None = None, **columns: Any
 ) -> UUID:
-    """Create a destination of clusters and documents, and return its id.
+    """Create a destination for clusters and documents, and return its id.
 
-    With a URL it is a webhook, otherwise an export to S3. It has no secret.
+    If `url` is given, the destination is a webhook, otherwise an export to S3. It has no secret.
     """
     values = {
         "id": uuid4(),
@@ -126,7 +126,7 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
 def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID | None = None, **columns: Any) -> UUID:
     """Create a profile in Berlin and return its internal id.
 
-    It accepts all genders and ages within 100 km.
+    The profile seeks all genders and ages within 100 km.
     """
     external_id = external_id or uuid4()
     values = {
@@ -151,7 +151,7 @@ def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID |
 
 
 def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """Create a mail that is on hold because it fails DMARC; return its source id.
+    """Create an email that is on hold because it fails DMARC; return its source id.
 
     Its acquisition job has ended.
     """
@@ -182,7 +182,7 @@ def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> U
 
 
 def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """Create a pool without people for the date of NOW, and return its id."""
+    """Create a pool without users for the date of NOW, and return its id."""
     rules = {"max_offers": 5, "max_candidates": 1000, "max_exposure": None, "repeat_interval_days": 30}
     values = {
         "id": uuid4(),
@@ -213,7 +213,7 @@ def make_shard(
 ) -> UUID:
     """Create a pending shard of revision 1 and return its id.
 
-    Without `pool_id` it gets a new pool, without `users` one unknown user.
+    If `pool_id` is not given, a new pool is created. If `users` is empty, the shard gets one unknown user.
     """
     values = {
         "id": uuid4(),
@@ -235,7 +235,7 @@ def make_shard(
 
 
 def make_jobs(connection: Connection, shard_id: UUID) -> None:
-    """Create the pending jobs of a shard's users."""
+    """Create pending jobs for a shard's users."""
     connection.execute(
         """
         INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id)

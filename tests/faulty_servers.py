@@ -64,7 +64,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 class ScriptedServer(Listener):
-    """HTTP server that sends `response` and closes; None resets the connection."""
+    """HTTP server that sends `response` and closes the connection, or resets it if `response` is None."""
 
     response: bytes | None = b""
 
@@ -86,7 +86,7 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts connections after `after` server bytes; None only counts."""
+    """Proxy that cuts each connection after `after` server bytes, or only counts them if it is None."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port
@@ -95,7 +95,7 @@ class CuttingProxy(Listener):
         """When cleared, the proxy forwards no responses but keeps its connections open."""
         self.responding.set()
         self.forwarded = 0
-        """Number of server bytes forwarded on the latest connection."""
+        """Number of bytes forwarded from the server on the latest connection."""
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Create mails as mail programs write them and as SES stores them."""
+"""Create emails as mail programs write them and as SES stores them."""
 
 from collections.abc import Sequence
 from email.message import EmailMessage
@@ -24,7 +24,7 @@ def mail(
     inline: Sequence[Attachment] = (),
     text: str = "Guten Tag,\n\nanbei unsere Rechnung.\n",
 ) -> EmailMessage:
-    """Return a mail with a text in two formats, inline images and attachments."""
+    """Return an email with text in two formats, inline images and attachments."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = sender, to, subject
     if message_id is not None:
@@ -40,7 +40,7 @@ def mail(
 
 
 def authentication_results(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> str:
-    """Return the header fields with SES's results of sender authentication."""
+    """Return the header fields with SES's sender authentication results."""
     spf_result = (
         f"{spf} (spfCheck: domain of nordwind.example designates 192.0.2.17 as permitted sender) "
         "client-ip=192.0.2.17; envelope-from=buchhaltung@nordwind.example; helo=mail.nordwind.example;"
@@ -61,7 +61,7 @@ def received_mail(
     virus: str = "PASS",
     results: str = authentication_results(),
 ) -> bytes:
-    """Return a mail as SES stores it, with the header fields that SES adds."""
+    """Return an email as SES stores it, with the header fields that SES adds."""
     header = (
         "Return-Path: <buchhaltung@nordwind.example>\r\n"
         "Received: from mail.nordwind.example (mail.nordwind.example [192.0.2.17])\r\n"

@@ -1,4 +1,4 @@
-"""Adapters with faulty servers: every fault raises the right Counterfoil error."""
+"""Adapters for faulty servers: every fault raises the right Counterfoil error."""
 
 import os
 import socket

@@ -56,7 +56,7 @@ def breakers(start: Start) -> ProcessBreakers:
 
 
 def call(breakers: Breakers, error: BaseException | None = None, name: str = LLM) -> bool:
-    """Make one call that ends with `error`; return whether it was allowed."""
+    """Make one call that ends with `error`. Return True if the breaker allowed it."""
     is_allowed = False
     caught: BaseException | None = None
     try:
@@ -85,7 +85,7 @@ def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 
 def expire_cache(clock: Clock) -> None:
-    """Let the cached state of the processes expire."""
+    """Let the processes' cached state expire."""
     clock.advance(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 
@@ -95,7 +95,7 @@ def expire_cache(clock: Clock) -> None:
 def test_nth_consecutive_failure_opens_breaker_for_all_processes(start: Start, clock: Clock) -> None:
     first, other = start(), start()
     fail(first, FAILURES - 1)
-    assert call(other)  # counts as a response
+    assert call(other)  # resets the failure count
     expire_cache(clock)
     fail(first, FAILURES - 1)
     fail(other)
@@ -121,7 +121,7 @@ def test_unrelated_errors_are_not_counted(error: BaseException, breakers: Proces
     assert LLM in breakers.open_breakers()
 
 
-def test_breakers_of_services_are_independent(breakers: ProcessBreakers) -> None:
+def test_each_service_has_an_independent_breaker(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
     assert not call(breakers)
     assert call(breakers, name="webhook:example.com")
@@ -177,7 +177,7 @@ def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreake
     assert breakers.open_breakers()[LLM].since == opened_at  # still one outage after several probes
 
 
-def test_long_outage_is_probed_every_ten_minutes() -> None:
+def test_probe_interval_is_capped_at_ten_minutes() -> None:
     assert open_seconds(50_000, 30.0, None) == timedelta(minutes=10)
     assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # the setting may exceed the cap
     assert open_seconds(2, 0.01, None) == timedelta(seconds=0.02)
@@ -194,7 +194,7 @@ def test_retry_after_is_capped_at_one_hour(
     assert rejected_until(breakers) == clock() + timedelta(seconds=seconds)
 
 
-def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
+def test_retry_after_from_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     clock.advance(seconds=30)
     fail(breakers, retry_after=900)
@@ -222,7 +222,7 @@ def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
     with start().guard(LLM):
         assert rejected_until(start()) == clock() + timedelta(seconds=30)
         clock.advance(seconds=PROBE_SECONDS - 1)
-        assert rejected_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost by then
+        assert rejected_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost after that
 
 
 def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
@@ -347,7 +347,7 @@ def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> No
     assert call(first)
     clock.advance(seconds=0.01)
     assert not call(first)
-    clock.advance(hours=-1)  # a clock set back does not extend the cache
+    clock.advance(hours=-1)  # setting the clock back does not extend the cache
     assert not call(first)
 
 

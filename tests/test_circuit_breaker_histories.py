@@ -1,4 +1,4 @@
-"""Histories of calls over several processes match a simple model of the breaker."""
+"""Histories of calls from several processes match a simple model of the breaker."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -28,7 +28,7 @@ class Model:
         self.epoch = object()
 
     def enter(self, now: datetime) -> datetime | object:
-        """Return the epoch of an allowed call, or the time until a call is rejected."""
+        """Return the epoch if the call is allowed, otherwise the time until which calls are rejected."""
         if self.until is None:
             return self.epoch
         if now < self.until:

@@ -1,4 +1,4 @@
-"""Consistency of documentation and code."""
+"""The documentation is consistent with the code."""
 
 import re
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_readme_names_every_domain() -> None:
 
 
 def example_of(recipe: str, language: str) -> str:
-    """Return the code block of a recipe in CONTRIBUTING.md."""
+    """Return the code block of a section in CONTRIBUTING.md."""
     section = (ROOT / "CONTRIBUTING.md").read_text().split(f"\n## {recipe}\n")[1].split("\n## ")[0]
     (example,) = re.findall(rf"^```{language}\n(.+?)^```", section, re.MULTILINE | re.DOTALL)
     return str(example)

@@ -45,18 +45,18 @@ def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), a
 @pytest.mark.parametrize(
     "ip",
     [
-        "0.0.0.0",  # this host
+        "0.0.0.0",  # this host (unspecified address)
         "10.0.0.1",
         "10.255.255.255",
         "100.64.0.1",  # carrier-grade NAT
-        "100.100.100.200",  # metadata of a cloud
+        "100.100.100.200",  # a cloud's metadata service
         "127.0.0.1",
         "127.255.255.255",
-        "169.254.169.254",  # metadata of most clouds
+        "169.254.169.254",  # most clouds' metadata service
         "169.254.170.2",
         "172.16.0.1",
         "172.31.255.255",
-        "192.0.0.192",  # metadata of a cloud
+        "192.0.0.192",  # a cloud's metadata service
         "192.0.2.1",
         "192.88.99.1",
         "192.168.0.1",
@@ -87,7 +87,7 @@ def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), a
         "3fff::1",
         "5f00::1",
         "fc00::1",
-        "fd00:ec2::254",  # metadata over IPv6
+        "fd00:ec2::254",  # a cloud's metadata service over IPv6
         "fe80::1",
         "fe80::1%eth0",
         "fec0::1",
@@ -124,7 +124,7 @@ def test_public_address_is_chosen_among_several():
         (("https", NAME, 5432), "at port 5432"),
     ],
 )
-def test_other_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason: str):
+def test_unsupported_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason: str):
     with pytest.raises(RejectedRequestError, match=reason):
         address("8.8.8.8", url=url)
 
@@ -272,7 +272,7 @@ def test_dns_rebinding_cannot_redirect_call(scripted_server: Server, monkeypatch
     assert len(scripted_server.requests) == 1
 
 
-def test_proxy_of_environment_is_ignored(scripted_server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_proxy_from_environment_is_ignored(scripted_server: Server, monkeypatch: pytest.MonkeyPatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     scripted_server.add_steps(Raw(200))
@@ -344,18 +344,18 @@ def make_tls_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     http._ssl_context.cache_clear()
 
 
-def test_certificate_of_name_is_accepted(make_tls_server: Callable[[str], Server]):
+def test_certificate_for_host_name_is_accepted(make_tls_server: Callable[[str], Server]):
     server = make_tls_server(NAME)
     assert post(server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_certificate_of_another_name_is_rejected(make_tls_server: Callable[[str], Server]):
+def test_certificate_for_another_name_is_rejected(make_tls_server: Callable[[str], Server]):
     server = make_tls_server("other.example.com")
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer: ConnectError$"):
         post(server, Resolver(["127.0.0.1"]))
     assert server.requests == []
 
 
-def test_certificate_of_address_is_rejected(make_tls_server: Callable[[str], Server]):
+def test_certificate_for_ip_address_is_rejected(make_tls_server: Callable[[str], Server]):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
         post(make_tls_server("127.0.0.1"), Resolver(["127.0.0.1"]))

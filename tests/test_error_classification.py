@@ -1,4 +1,4 @@
-"""Classification of foreign errors by adapters, and policy defaults for the rest."""
+"""Classification of third-party errors by adapters, and policy defaults for all others."""
 
 import json
 import re
@@ -171,7 +171,7 @@ def test_every_aws_error_code_is_classified(expected: type[Exception], code: str
 
     assert type(error) is expected
     assert "secret" not in str(error)
-    if status == 400:  # inside a stream there is no status
+    if status == 400:  # an error inside a stream has no status
         del error_response["ResponseMetadata"]
         assert type(aws.translate_error(botocore.EventStreamError(error_response, "Call"))) is expected
 
@@ -252,7 +252,7 @@ def test_invalid_value_is_not_quoted_in_error() -> None:
 
 
 class ForeignError(Exception):
-    """An error that no adapter knows."""
+    """An error that no adapter translates."""
 
 
 def test_unmapped_error_follows_policy_default() -> None:
@@ -268,7 +268,7 @@ def test_unmapped_error_follows_policy_default() -> None:
     [(True, "pending", 1, []), (False, "failed", 0, ["non_retriable_error"])],
 )
 @pytest.mark.parametrize("error", [ForeignError, SystemExit, MemoryError, RecursionError])
-def test_unmapped_error_of_attempt_follows_policy_default(
+def test_unmapped_error_in_attempt_follows_policy_default(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,

@@ -1,4 +1,4 @@
-"""Error classes, and the messages and tracebacks that are shown of them."""
+"""Error classes, and which of their messages and traceback frames are shown."""
 
 import json
 from types import CodeType, FunctionType
@@ -38,7 +38,7 @@ def test_model_answer_is_quoted_except_in_logs() -> None:
 
 
 def compile_in_module(name: str, source: str, **variables: Any) -> Any:
-    """Return the function `run` of a module with this name."""
+    """Compile `source` as part of a module with this name, and return the only function in it."""
     code = compile(source, "work.py", "exec")
     (body,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return FunctionType(body, {"__name__": name, "__builtins__": __builtins__, **variables})
@@ -50,7 +50,7 @@ def frames(function: Any, *arguments: Any) -> str | None:
     return own_frames(caught.value)
 
 
-def test_own_frames_are_listed() -> None:
+def test_traceback_lists_own_frames() -> None:
     run_reader = compile_in_module(
         "counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads
     )
@@ -61,7 +61,7 @@ def test_own_frames_are_listed() -> None:
     )
 
 
-def test_causes_come_first() -> None:
+def test_traceback_lists_causes_first() -> None:
     source = """def run(text):
     try:
         int(text)
@@ -74,11 +74,11 @@ def test_causes_come_first() -> None:
     )
 
 
-def test_foreign_frames_are_omitted() -> None:
+def test_traceback_omits_third_party_frames() -> None:
     assert frames(json.loads, "{") is None
 
 
-def test_long_tracebacks_keep_inner_end() -> None:
+def test_long_tracebacks_keep_innermost_frames() -> None:
     source = "def run(depth):\n    return run(depth - 1) if depth else 1 / 0"
     work = compile_in_module("functions.tasks.work", source)
     work.__globals__["run"] = work

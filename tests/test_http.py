@@ -282,7 +282,7 @@ def test_hanging_tls_handshake_does_not_block_caller():
         assert seconds_of(partial(http.send, "GET", url, connect=0.1, read=30.0, total=30.0)) < 1.5
 
 
-def test_call_without_time_left_fails_immediately(scripted_server: Server):
+def test_call_after_deadline_fails_immediately(scripted_server: Server):
     with pytest.raises(ServiceUnavailableError):
         call(scripted_server, Raw(behavior="silent"), total=-1.0)
 
@@ -341,7 +341,7 @@ EXPECTED_ERRORS = {
     httpx.ResponseNotRead: RejectedRequestError,
     httpx.RequestNotRead: RejectedRequestError,
 }
-"""Counterfoil class of each httpx error. HTTPStatusError depends on its status."""
+"""Counterfoil error class for each httpx error. For HTTPStatusError, the class depends on the status."""
 
 
 def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:

@@ -78,7 +78,7 @@ def test_self_signed_certificate_is_rejected(tls_url: str, trust: Any):
         http.send("GET", tls_url, **LIMITS)
 
 
-def test_certificates_of_ssl_cert_file_are_trusted(
+def test_certificates_in_ssl_cert_file_are_trusted(
     tls_url: str, certificate: Path, trust: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

@@ -8,7 +8,7 @@ SOURCES = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rg
 SOURCES += [path for path in (ROOT / "migrations").glob("*.sql") if not path.name.endswith(".rollback.sql")]
 LIMITED = re.compile(r"\bLIMIT\s+\S+\s+FOR\s+(?:NO\s+KEY\s+)?UPDATE")
 RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
-"""An array, a materialized CTE and a single value are subqueries that run once."""
+"""Text before a subquery that runs once: an array, a materialized CTE or a single value."""
 
 
 def test_limited_locks_are_in_subqueries_that_run_once() -> None:
@@ -27,7 +27,7 @@ def test_limited_locks_are_in_subqueries_that_run_once() -> None:
 
 
 def _opening(text: str) -> int | None:
-    """Return the position of the parenthesis around the end of a statement, if any."""
+    """Return the position of the unclosed parenthesis that encloses the end of `text`, or None."""
     depth = 0
     for position in range(len(text) - 1, text.rfind('"""'), -1):
         depth += {")": 1, "(": -1}.get(text[position], 0)

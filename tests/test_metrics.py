@@ -19,7 +19,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_metrics_of_one_call_share_a_line(lines: Lines):
+def test_metrics_from_one_call_share_a_line(lines: Lines):
     emit({Metric.SUCCEEDED: 3, Metric.ATTEMPT_SECONDS: [0.5, 2]}, worker="matching")
 
     (line,) = lines()
@@ -32,7 +32,7 @@ def test_metrics_of_one_call_share_a_line(lines: Lines):
     assert (line["Succeeded"], line["AttemptSeconds"]) == ([3.0], [0.5, 2.0])
 
 
-def test_metric_is_recorded_with_and_without_dimension(lines: Lines, monkeypatch: pytest.MonkeyPatch):
+def test_metric_is_recorded_with_and_without_its_dimension(lines: Lines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "watchdog")  # Powertools would turn this into a dimension
 
     emit({Metric.NOTIFICATION_FAILURES: 1}, channel="slack")

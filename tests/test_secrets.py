@@ -1,4 +1,4 @@
-"""Secrets: from the environment, else Secrets Manager with a cache; not quoted."""
+"""Secrets come from the environment, or from Secrets Manager with a cache, and are never quoted."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def store_secret(manager: Stubber, text: str) -> None:
 
 
 def key_at(seconds: float) -> str | None:
-    """Return the key as known at a time."""
+    """Return the key that a lookup at this clock time returns."""
     value = get_secret(STORED, "LLM_API_KEY", clock=lambda: seconds)
     return None if value is None else value.get_secret_value()
 
@@ -49,7 +49,7 @@ def test_missing_secret_returns_none():
     assert get_secret(Settings(), "LLM_API_KEY") is None
 
 
-def test_all_secrets_share_one_request(manager: Stubber):
+def test_one_request_returns_all_secrets(manager: Stubber):
     store_secret(manager, '{"LLM_API_KEY": "key-1", "SLACK_WEBHOOK_URL": "https://hooks.example/1"}')
     for _ in range(2):
         key, url = get_secret(STORED, "LLM_API_KEY"), get_secret(STORED, "SLACK_WEBHOOK_URL")

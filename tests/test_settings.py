@@ -57,7 +57,7 @@ def test_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartb
         Settings.from_environment(times)
 
 
-def test_broken_json_is_named_without_its_content() -> None:
+def test_invalid_json_setting_is_named_but_not_quoted() -> None:
     with pytest.raises(InvalidSettingsError, match="QUEUE_URLS") as caught:
         Settings.from_environment({"QUEUE_URLS": '{"secret'})
     assert "secret" not in str(caught.value)

@@ -13,7 +13,7 @@ from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 DEFAULT_CALLER = "lee"
-"""Subject of calls without `--by`."""
+"""Caller's subject if `--by` is not given."""
 ADMIN = "[admin tenant:*]"
 
 
@@ -26,7 +26,7 @@ def connect(context: typer.Context, by: str | None = None, *, groups: str = ADMI
 
 
 def connect_commands(monkeypatch: pytest.MonkeyPatch, groups: str = ADMIN) -> None:
-    """Connect all commands to the API, with these groups."""
+    """Connect all commands to the API, as a caller in these groups."""
     for info in iter_modules(commands.__path__, f"{commands.__name__}."):
         module = import_module(info.name)
         if hasattr(module, "connect"):

@@ -19,6 +19,6 @@ def api(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:  # `call_ap
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test its own configuration folder, without logins."""
+    """Give each test its own configuration folder, which contains no logins."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config"

@@ -1,4 +1,4 @@
-"""A fake local cloud with the database of a test."""
+"""A fake local cloud with the test's database."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from counterfoil.delivery.work import OutboxMessage
 
 
 class FakeCloud:
-    """The parts of a cloud that database commands need."""
+    """The attributes and methods of a cloud that database commands use."""
 
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database

@@ -120,7 +120,7 @@ def test_refused_message_shows_the_reason(conversation: Conversation, capsys: py
     assert "Unknown command /nonsense" in shown
 
 
-def test_control_characters_of_replies_are_removed(
+def test_control_characters_in_replies_are_removed(
     conversation: Conversation, admin: Connection, worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(job: UUID) -> None:
@@ -142,11 +142,11 @@ def test_control_characters_of_replies_are_removed(
         ("pending", NOW - timedelta(seconds=4), "waiting for a worker"),
     ],
 )
-def test_wait_reason_of_a_message_is_shown(status: Any, due: datetime | None, text: str) -> None:
+def test_message_wait_reason_is_shown(status: Any, due: datetime | None, text: str) -> None:
     assert wait_reason({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == text
 
 
-def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
+def test_other_users_conversations_are_not_found(conversation: Conversation, admin: Connection) -> None:
     conversation.send("Hello")
     assert conversation.session_id is not None
     admin.execute("UPDATE chat_session SET user_id = 'ada'")
@@ -193,7 +193,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
     assert json.loads(run("--list", "--json").output) == []
 
 
-# The script
+# The scripted language model
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_script_answers_chat_completion_requests(port: int) -> None:
         assert again == FakeLlm(port, is_ours=False)
 
 
-def test_port_of_the_script_is_read_from_settings() -> None:
+def test_script_port_is_read_from_settings() -> None:
     assert fake_llm.port_of(DeployOptions(fake_llm.settings(4711))) == 4711
     assert fake_llm.port_of(DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
     assert fake_llm.port_of(DeployOptions()) is None
@@ -223,7 +223,7 @@ def test_port_of_the_script_is_read_from_settings() -> None:
 
 @dataclass
 class App:
-    """A fake cloud with the settings of its language model."""
+    """A fake cloud with its language model settings."""
 
     tuning: DeployOptions = field(default_factory=DeployOptions)
     deployed: list[DeployOptions] = field(default_factory=list)
@@ -293,7 +293,7 @@ def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
     assert app.deployed == [DeployOptions({"OCR_PROVIDER": "textract"})]
 
 
-def test_script_of_another_command_keeps_running(app: App) -> None:
+def test_another_commands_script_keeps_running(app: App) -> None:
     with fake_llm.running() as script:
         app.tuning = DeployOptions(fake_llm.settings(script.port))
         with available_model(app):

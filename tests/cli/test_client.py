@@ -1,4 +1,4 @@
-"""API calls of commands: errors without secrets, retries, and connections."""
+"""API calls by commands: errors without secrets, retries, and connections."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_polling_stops_after_a_refusal() -> None:
     assert clock.now == 2
 
 
-def test_change_sends_its_version_as_if_match() -> None:
+def test_change_sends_its_version_in_if_match() -> None:
     if_match: list[str | None] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -142,7 +142,7 @@ def test_error_without_tenants_suggests_adding_one() -> None:
 
 
 def call_in_command(do: Callable[[Api], Any], groups: str = "[admin tenant:*]") -> Any:
-    """Return the result of `do`, called while a command runs."""
+    """Call `do` while a command runs, and return its result."""
     results: list[Any] = []
     command = typer.Typer()
 
@@ -162,7 +162,7 @@ URL = "https://abc123.execute-api.eu-central-1.amazonaws.com"
 
 
 def command_client(*words: str, local: Path | None = None) -> httpx.Client:
-    """Return the HTTP client of a command with the option --by."""
+    """Return the HTTP client of a command that accepts --by."""
     clients: list[httpx.Client] = []
     command = typer.Typer()
 

@@ -47,7 +47,7 @@ def call(*words: str, width: int = 100) -> str:
 
 
 def find(lines: Sequence[str], *words: str) -> str:
-    """Return the only line with all of these words."""
+    """Return the only line that contains all of these words."""
     (match,) = [line for line in lines if all(word in line.split() for word in words)]
     return match
 
@@ -59,7 +59,7 @@ def test_status_is_shown_first_with_its_reasons(harness: TenantHarness):
     assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
 
 
-def test_quantities_of_a_line_item_share_one_row(harness: TenantHarness):
+def test_line_item_quantities_share_one_row(harness: TenantHarness):
     compute(harness)
     lines = show(harness)
     assert find(lines, "line", "price").split() == [
@@ -101,7 +101,7 @@ def test_variance_awaiting_a_document_is_marked_differently(harness: TenantHarne
     assert page.count("It names delivery L2, which has not been received.") == 1
 
 
-def test_control_characters_of_documents_are_replaced(harness: TenantHarness):
+def test_control_characters_in_documents_are_replaced(harness: TenantHarness):
     """The file name clears the screen and writes to the clipboard."""
     harness.admin.execute("UPDATE document SET file_name = %s", ["a\x1b[2J\x1b]52;c;eA==\x07\x9b2Jb.pdf"])
     compute(harness)

@@ -57,7 +57,7 @@ def test_list_is_filtered_and_sorted(harness: TenantHarness):
 
 @pytest.fixture
 def other_harness(harness: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
-    """Another tenant, whose clusters are older and newer than those of the first."""
+    """Another tenant, with clusters older and newer than the first tenant's."""
     other = TenantHarness(database, admin, [order("4800", when=20), order("4801", when=60)])
     other.match_all()
     compute(other, 0)
@@ -68,7 +68,7 @@ def other_harness(harness: TenantHarness, database: Database, admin: Connection)
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
-def test_tenants_share_one_order_and_limit(harness: TenantHarness, other_harness: TenantHarness, sort: str):
+def test_sorting_and_limit_apply_across_tenants(harness: TenantHarness, other_harness: TenantHarness, sort: str):
     whole = rows("--sort", sort)
     keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")
@@ -83,13 +83,13 @@ def test_truncated_list_has_a_note(harness: TenantHarness, other_harness: Tenant
 
 
 @pytest.mark.parametrize("wrong", [("--status", "lost"), ("--sort", "size")])
-def test_unknown_value_is_rejected(wrong: tuple[str, str]):
+def test_unknown_status_or_sort_is_rejected(wrong: tuple[str, str]):
     result = CliRunner().invoke(app, wrong)
     assert result.exit_code == 2
     assert f"'{wrong[1]}' is not one of" in result.output
 
 
-def test_accepting_starts_diagnostics_and_hides_the_decision(harness: TenantHarness, queue: FakeSqs):
+def test_accepting_starts_diagnostics_and_hides_the_hint(harness: TenantHarness, queue: FakeSqs):
     assert "To decide: counterfoil clusters accept" in run("show", harness.ids[ORDER])
 
     run("accept", harness.ids[ORDER], "--by", "ann")

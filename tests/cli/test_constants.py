@@ -1,4 +1,4 @@
-"""Constants of commands equal those of the server, which commands do not import."""
+"""Constants in commands equal the server's, which commands do not import."""
 
 from typing import get_args
 
@@ -28,5 +28,5 @@ from functions.admin_api.api.operations import RETRY_RATE
         (get_args(mail.DmarcPolicy), get_args(holds.DmarcPolicy)),
     ],
 )
-def test_constants_equal_those_of_the_server(ours: object, servers: object) -> None:
+def test_constants_match_the_server(ours: object, servers: object) -> None:
     assert ours == servers

@@ -1,4 +1,4 @@
-"""Changes made by commands have the database's time, because the API makes them."""
+"""Changes requested by commands have the database's time, because the API makes them."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ def make_dead_letter(
     api: None,
     database: Database,
 ) -> MakeDeadLetter:
-    """`make_dead_letter(...)` creates a dead letter of the only tenant."""
+    """`make_dead_letter(...)` creates a dead letter for the only tenant."""
     return dead_letter_factory(database, make_tenant("acme"))
 
 
@@ -108,7 +108,7 @@ def test_unassigned_dead_letters_are_listed_and_counted(
     assert sorted(entry["tenant"] for entry in call("stats")) == ["-", "acme"]
 
 
-def test_limit_bounds_the_list_of_several_tenants(
+def test_limit_applies_across_tenants(
     make_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database
 ) -> None:
     others = dead_letter_factory(database, make_tenant("globex"))
@@ -170,7 +170,7 @@ def test_show_finds_a_dead_letter_by_id_suffix(make_dead_letter: MakeDeadLetter,
     )
 
 
-def test_show_prints_log_commands_of_attempts(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
+def test_show_prints_log_commands_for_attempts(make_dead_letter: MakeDeadLetter, admin: Connection) -> None:
     work_id = uuid4()
     job_id = make_dead_letter(work_id=work_id, revision=2)
     for revision, minute in ((1, 0), (2, 10), (2, 20)):
@@ -272,7 +272,7 @@ def test_dead_letters_are_counted(make_dead_letter: MakeDeadLetter, admin: Conne
     }
 
 
-def test_tables_name_each_of_several_tenants(
+def test_tables_show_the_tenant_column_for_several_tenants(
     make_dead_letter: MakeDeadLetter, make_tenant: Callable[..., UUID], database: Database
 ) -> None:
     ours, theirs = make_dead_letter(), dead_letter_factory(database, make_tenant("zenith"))(minute=1)

@@ -30,7 +30,7 @@ def make_dead_letter(
     api: None,
     database: Database,
 ) -> MakeDeadLetter:
-    """`make_dead_letter(...)` creates a dead letter of acme, the first of two tenants."""
+    """`make_dead_letter(...)` creates a dead letter for acme, the first of two tenants."""
     acme = make_tenant("acme")
     make_tenant("zenith")
     return dead_letter_factory(database, acme)
@@ -70,7 +70,7 @@ def test_csv_export_spans_all_tenants(
     names, *records = csv.reader(io.StringIO(file.read_bytes().decode(), newline=""))
     assert [row[names.index("tenant")] for row in records] == ["acme", "third"]
     assert records[0][names.index("metadata.last_error.message")] == "'=cmd()"
-    assert len(rows(admin, "audit_entry")) == 3  # zenith has no dead letter, but its export is audited
+    assert len(rows(admin, "audit_entry")) == 3  # zenith has no dead letters, but its export is audited
 
 
 def test_export_applies_filters(make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection) -> None:
@@ -126,7 +126,7 @@ def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_pat
 
 
 def end(admin: Connection, state: str) -> None:
-    """End all exports with `state`."""
+    """Set the final state of all exports."""
     admin.execute(
         "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, processed = 1234, succeeded = 1234",
         [state],
@@ -135,7 +135,7 @@ def end(admin: Connection, state: str) -> None:
 
 @pytest.fixture
 def export_as_operation(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`export_as_operation(state)` makes exports run as operations, which end with `state`."""
+    """`export_as_operation(state)` makes exports run as operations, which end in `state`."""
     monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
     def configure(state: str) -> None:
@@ -150,7 +150,7 @@ TWO = b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
 
 @pytest.fixture
 def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
-    """Requests to S3, which returns TWO for each of them."""
+    """Requests to S3, which answers each one with TWO."""
     s3_requests: list[httpx.Request] = []
 
     @contextmanager
@@ -282,7 +282,9 @@ def test_fetch_waits_for_an_export_in_progress(
     assert (tmp_path / "fetched").read_bytes() == TWO
 
 
-def test_fetch_refuses_other_operations(make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection) -> None:
+def test_fetch_refuses_operations_other_than_exports(
+    make_dead_letter: MakeDeadLetter, tmp_path: Path, admin: Connection
+) -> None:
     make_dead_letter()
     operation = json.loads(
         run("bulk-ignore", "--tenant", "acme", "--reason", "A trial", "--yes", "--no-wait", "--json")

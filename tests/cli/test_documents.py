@@ -120,9 +120,7 @@ def test_list_names_missing_facts(harness: TenantHarness, call: Callable[..., An
     assert "supplier," not in complete
 
 
-def test_failed_files_of_all_tenants_share_the_limit(
-    harness: TenantHarness, call: Callable[..., Any], admin: Connection
-):
+def test_failed_files_limit_applies_across_tenants(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
     other = TenantHarness(harness.database, admin, [order(), invoice()])
     admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
     failed = [
@@ -146,7 +144,7 @@ def test_failed_files_of_all_tenants_share_the_limit(
     assert "It is empty" in output
 
 
-def test_timeline_of_a_document_is_shown(harness: TenantHarness, call: Callable[..., Any]):
+def test_document_timeline_is_shown(harness: TenantHarness, call: Callable[..., Any]):
     (link,) = [event for event in call("timeline", str(harness.ids[1]), "--json") if event["kind"] == "link"]
     assert link["other_document_id"] == str(harness.ids[0])
     assert "arrival received" in call("timeline", str(harness.ids[1]))
@@ -183,7 +181,7 @@ def test_list_reads_short_pages_to_its_limit(
     assert call("list", *narrow, "--limit", "2") == call("list", *narrow)[:2]
 
 
-def test_show_prints_facts_and_links_of_a_document(harness: TenantHarness, call: Callable[..., Any]):
+def test_show_prints_document_facts_and_links(harness: TenantHarness, call: Callable[..., Any]):
     order_id, invoice_id = harness.ids
     document = call("show", str(invoice_id), "--json")
     assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["matches"]]) == (

@@ -102,7 +102,7 @@ def test_failed_file_sets_the_exit_code(
     assert "1 failed" in result.output
 
 
-def test_wait_ends_with_the_last_final_state(acme: UUID, admin: Connection) -> None:
+def test_wait_ends_when_all_uploads_are_final(acme: UUID, admin: Connection) -> None:
     keys = ["uploads/acme/1/a.xml", "uploads/acme/2/b.xml"]
     pauses: list[float] = []
 

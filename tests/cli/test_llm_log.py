@@ -1,4 +1,4 @@
-"""Questions to a language model, shown for documents, reviews and clusters."""
+"""Language model calls, shown for documents, reviews and clusters."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def questions(harness: TenantHarness) -> list[dict[str, Any]]:
     return listed
 
 
-def test_question_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
+def test_llm_call_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     shown = run("llm-log", harness.ids[2])
@@ -55,7 +55,7 @@ def test_json_contains_the_request_as_sent(harness: TenantHarness, model_server:
     assert "".join(request.user.split()) in "".join(run("llm-log", harness.ids[2], "--full-prompt").split())
 
 
-def test_control_characters_of_questions_are_removed(
+def test_control_characters_in_prompts_are_removed(
     harness: TenantHarness, model_server: Server, admin: Connection
 ) -> None:
     admin.execute(
@@ -67,7 +67,7 @@ def test_control_characters_of_questions_are_removed(
     assert not {"\x9b", "\u202e"} & set(run("llm-log", harness.ids[2], "--full-prompt"))
 
 
-def test_review_shows_the_answer_of_the_model(harness: TenantHarness, model_server: Server) -> None:
+def test_review_shows_the_models_answer(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE | {"confidence": "low"}))
     harness.match(2)
     shown = run("show", harness.ids[2])
@@ -82,7 +82,7 @@ def test_answer_without_a_candidate_is_shown(harness: TenantHarness, model_serve
     assert "It chose no candidate." in run("llm-log", harness.ids[2])
 
 
-def test_refused_question_is_shown(harness: TenantHarness, model_server: Server) -> None:
+def test_rejected_llm_call_is_shown(harness: TenantHarness, model_server: Server) -> None:
     harness.judge, judge = None, harness.judge
     harness.match(2)
     harness.judge = judge
@@ -93,7 +93,7 @@ def test_refused_question_is_shown(harness: TenantHarness, model_server: Server)
     assert "tokens" not in shown
 
 
-def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_server: Server) -> None:
+def test_prompt_with_a_deleted_candidate_is_hidden(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     with harness.database.tenant(harness.tenant_id) as connection:
@@ -105,7 +105,7 @@ def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_ser
     assert questions(harness)[0]["user"] is None
 
 
-def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_server: Server) -> None:
+def test_match_shows_its_llm_log_command(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(harness.ids[2])], env={"COLUMNS": "160"})
@@ -114,7 +114,7 @@ def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_s
         run("show", harness.ids[2])
 
 
-def test_document_without_questions_prints_a_sentence(harness: TenantHarness) -> None:
+def test_document_without_llm_calls_prints_a_sentence(harness: TenantHarness) -> None:
     assert "No questions about this document were sent to a language model." in run("llm-log", harness.ids[0])
     assert "llm-log" in CliRunner().invoke(app, ["--help"]).output
 

@@ -1,4 +1,4 @@
-"""Signing in to a deployment, with a real HTTP server as its user pool."""
+"""Signing in to a deployment. A real HTTP server serves as its user pool."""
 
 import base64
 import hashlib
@@ -35,17 +35,17 @@ HOUR = 3600.0
 
 @dataclass
 class Pool:
-    """A deployment, and the discovery and OAuth endpoints of its issuer."""
+    """A deployment with its issuer's discovery and OAuth endpoints."""
 
     url: str = ""
     lifetime: float = HOUR
     """Lifetime of ID tokens in seconds."""
     denies: dict[str, str] | None = None
-    """Query of the redirect, instead of a code."""
+    """Query parameters of the redirect. If None, they are a code and the request's state."""
     refuses: bool = False
-    """Whether the token endpoint refuses all codes and refresh tokens."""
+    """Whether the token endpoint rejects all codes and refresh tokens."""
     status: int = 200
-    """Status of revocations."""
+    """HTTP status of responses to revocations."""
     discovery: dict[str, Any] = field(default_factory=dict)
     """Overrides of the discovery document."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Pool:
     rotates: bool = False
     revoked: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
-    """ID tokens, as the API receives them."""
+    """Issued ID tokens, oldest first."""
 
     def get(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path == "/console/config.json":
@@ -189,7 +189,7 @@ def command_api(*words: str) -> Api:
 
 
 def sent_token(api: Api, now: float | None = None) -> str:
-    """Return the token of a request."""
+    """Return the token that a request sends."""
     auth = api.client.auth
     assert isinstance(auth, StoredLogin)
     if now is not None:
@@ -421,7 +421,7 @@ def test_last_login_is_the_default(pool: Pool) -> None:
     assert Logins.read().default is None
 
 
-def test_a_damaged_file_is_reported(login_file: Path) -> None:
+def test_damaged_login_file_is_reported(login_file: Path) -> None:
     login_file.parent.mkdir(parents=True)
     login_file.write_text(f'{{"by_url": "{SECRET}"}}')
     with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:

@@ -52,7 +52,7 @@ def test_decision_ends_the_hold(held_mail: UUID, word: str, hold: str) -> None:
         run(word, held_mail, "--by", "ann")
 
 
-def test_dmarc_policy_is_hold_until_it_is_set(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> None:
+def test_dmarc_policy_is_hold_by_default(make_tenant: Callable[..., UUID], api: None, admin: Connection) -> None:
     make_tenant("acme")
     make_tenant("zenith")
 

@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def lambda_(api: None, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
-    """The API of a deployment whose scheduler can be invoked."""
+    """The fake Lambda client of a deployment whose scheduler can be invoked."""
     lambda_ = FakeLambda()
     monkeypatch.setattr(aws, "client", lambda _: lambda_)
     monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "scheduler"}))

@@ -54,7 +54,7 @@ def run(*words: object, code: int = 0) -> str:
     return result.output
 
 
-def test_list_shows_depths_and_results_of_queues(
+def test_list_shows_queue_depths_and_results(
     queue: FakeSqs, admin: Connection, maintenance_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     acme = make_tenant("acme")
@@ -90,7 +90,7 @@ def test_list_shows_depths_and_results_of_queues(
     assert run("list") == run()
 
 
-def test_status_and_queues_count_dead_letters_alike(
+def test_status_and_queues_show_equal_dead_letter_counts(
     queue: FakeSqs,
     admin: Connection,
     database: Database,

@@ -81,7 +81,7 @@ def test_all_candidates_are_rejected_together(harness: TenantHarness) -> None:
     assert (done["verdict"], len(done["decided"]), harness.reviews()) == ("rejected", 2, {})
 
 
-def test_earlier_decision_requires_supersede(harness: TenantHarness) -> None:
+def test_earlier_decision_requires_override(harness: TenantHarness) -> None:
     run("confirm", harness.ids[2], harness.ids[1], "--by", "ann")
     with pytest.raises(UsageError, match="ann confirmed this pair"):
         run("reject", harness.ids[2], harness.ids[1], "--by", "bob")

@@ -29,7 +29,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
+    """Store an order at 100.00, its delivery note, and its invoice at `price`. Return its position."""
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -62,7 +62,7 @@ def outcome_of(harness: TenantHarness, position: int) -> str:
 
 @pytest.fixture
 def accepted_differences(harness: TenantHarness) -> TenantHarness:
-    """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
+    """20 accepted price differences of 1.5% and a disputed one of 2.5%."""
     for number in range(20):
         accept(harness, invoiced_order(harness, number, "101.50"))
     disputed = invoiced_order(harness, 20, "102.50")
@@ -108,7 +108,7 @@ def test_outdated_suggestion_is_refused(accepted_differences: TenantHarness, adm
     assert withheld["reason"] == "0 documents accepted below the disputed 1.2%; 20 are required."
 
 
-def test_one_of_two_concurrent_acceptances_succeeds(
+def test_only_one_of_two_concurrent_acceptances_succeeds(
     accepted_differences: TenantHarness, api_database_url: str, admin: Connection
 ):
     proposal = suggestions()["proposals"][0]["proposal"]
@@ -157,7 +157,7 @@ def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(harness: TenantHarness):
+def test_decision_changes_only_with_override(harness: TenantHarness):
     position = invoiced_order(harness, 1, "101.50")
     accept(harness, position)
     id_ = str(harness.ids[position])
@@ -167,7 +167,7 @@ def test_decision_changes_only_with_supersede(harness: TenantHarness):
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_invalid_selection_of_variances_is_refused(harness: TenantHarness):
+def test_invalid_variance_selection_is_refused(harness: TenantHarness):
     position, other = invoiced_order(harness, 1, "101.50"), invoiced_order(harness, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
         accept(harness, position, "--code", "prices")

@@ -22,7 +22,7 @@ QUEUE = "counterfoil-tasks"
 
 @pytest.fixture(autouse=True)
 def acme(make_tenant: Callable[..., UUID], api: None) -> UUID:
-    """The only tenant of the API's deployment."""
+    """The API's only tenant."""
     return make_tenant("acme")
 
 

@@ -94,7 +94,7 @@ def test_addresses_are_added_and_removed(acme: UUID, what: str) -> None:
         run(what, "globex")
 
 
-def test_erased_tenant_is_confirmed_by_its_slug(acme: UUID, admin: Connection) -> None:
+def test_tenant_erasure_requires_the_slug_as_confirmation(acme: UUID, admin: Connection) -> None:
     with pytest.raises(UsageError, match="Nothing was erased"):
         run("delete", "acme", "--confirm", "globex")
     assert "was requested. It starts within a minute." in run("delete", "acme", "--confirm", "acme")

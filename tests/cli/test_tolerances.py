@@ -40,7 +40,7 @@ def call(*words: str) -> Any:
     return json.loads(run(*words, "--json").output)
 
 
-def test_changes_of_tolerances_reach_the_audit_trail(acme: UUID, admin: Connection):
+def test_tolerance_changes_are_audited(acme: UUID, admin: Connection):
     call("acme", "--set", "price", "--within", "2%", "--supplier", "Globex", "--by", "ann")
     call("acme", "--remove", "price", "--supplier", "Globex", "--by", "bob")
 
@@ -134,7 +134,7 @@ def test_limits_are_parsed(options: tuple[list[str], list[str], list[str]], limi
 
 
 @pytest.mark.parametrize("within", [["2%", "3%"], ["0.05", "1"], ["any", "2%"]])
-def test_second_limit_of_one_kind_is_refused(within: list[str]):
+def test_two_limits_of_one_kind_are_refused(within: list[str]):
     with pytest.raises(UsageError, match=f"'{within[1]}' is one too many"):
         tolerances.limits_of(within, [], [])
 
@@ -156,7 +156,7 @@ def test_invalid_limit_is_refused(text: str):
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "at most 200 characters"),
     ],
 )
-def test_incomplete_call_changes_nothing(words: list[str], message: str, admin: Connection):
+def test_incomplete_command_changes_nothing(words: list[str], message: str, admin: Connection):
     with pytest.raises(UsageError, match=message):
         run("acme", *words)
     assert rows(admin, "tolerance") == []

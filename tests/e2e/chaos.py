@@ -1,4 +1,4 @@
-"""Random SIGKILLs of worker processes and PostgreSQL of a local cloud."""
+"""Random SIGKILLs of a local cloud's worker processes and PostgreSQL server."""
 
 import gc
 import re
@@ -38,22 +38,22 @@ _PAUSES = (0.1, 1.0)
 _DOWNTIME = (0.2, 1.5)
 """Minimum and maximum downtime of PostgreSQL in seconds."""
 _CLAIM_TIMEOUT = 5.0
-"""Seconds to wait for a process or for claims."""
+"""Maximum seconds to wait for a process or for claims."""
 _TIMEOUT = 20
-"""Timeout of each function in seconds."""
+"""Each function's timeout in seconds."""
 _VISIBILITY = 30
-"""Visibility timeout in seconds. The deployed 120 would delay the messages of killed processes."""
+"""Visibility timeout in seconds. The deployed 120 s would delay messages received by killed processes."""
 _EMULATOR_FAILURE = re.compile(
     r"Unexpected (ModuleNotFound|FileNotFound|Import)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
 )
 
 
 def is_emulator_failure(error: str) -> bool:
-    """Return True if work failed because the emulator deleted the code of its process.
+    """Return True if a work item failed because the emulator deleted its process's code.
 
-    If a process is killed while it starts, the emulator deletes the code of its function. Another starting process of
-    the function then lacks the modules that it has not imported yet (tests/e2e/test_emulator_cleanup.py). The error is
-    unclassified, so a task fails permanently. This is rare.
+    If a process is killed while it starts, the emulator deletes its function's code. If another process of the function
+    is starting too, it lacks the modules that it has not imported yet (tests/e2e/test_emulator_cleanup.py). The error
+    is unclassified, so a task fails permanently. This is rare.
     """
     return _EMULATOR_FAILURE.match(error) is not None
 
@@ -100,7 +100,7 @@ class Chaos:
     databases: int = 0
 
     def pause(self) -> None:
-        """Wait for a random time."""
+        """Wait for a random time within `_PAUSES`."""
         threading.Event().wait(self.random.uniform(*_PAUSES))
 
     def kill_worker(self) -> None:
@@ -118,7 +118,7 @@ class Chaos:
                     return
 
     def _live_processes(self, worker: str) -> list[tuple[str, psutil.Process]]:
-        """Return live processes of a worker, or of all workers after `_CLAIM_TIMEOUT`."""
+        """Return a worker's live processes. If it has none for `_CLAIM_TIMEOUT`, return those of all workers."""
         deadline = time.monotonic() + _CLAIM_TIMEOUT
         while True:
             all_processes = list(live_processes(self.cloud, self.weights))
@@ -128,7 +128,7 @@ class Chaos:
             threading.Event().wait(0.05)
 
     def _await_claims(self, worker: str) -> bool:
-        """Wait up to `_CLAIM_TIMEOUT` until this worker holds claims. Return True if it does."""
+        """Wait until this worker holds claims. Return False after `_CLAIM_TIMEOUT`."""
         deadline = time.monotonic() + _CLAIM_TIMEOUT
         with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin:
             while time.monotonic() < deadline:

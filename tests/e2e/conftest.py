@@ -28,7 +28,7 @@ CLOUD_VARIABLE = "COUNTERFOIL_E2E_CLOUD"
 """Environment variable with the folder of an existing cloud, which the tests leave running."""
 SEED = 1
 UP_SECONDS = 600
-"""The first start on a machine fetches the wheels of the dependency layer."""
+"""Timeout in seconds. The first start on a machine downloads the dependency layer's wheels."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CommandLine:
         return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        """Run a command to completion and check its exit code."""
+        """Run a command to completion and assert its exit code."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
         process = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
         assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"

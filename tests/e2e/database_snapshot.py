@@ -1,4 +1,4 @@
-"""Database contents about a tenant's documents, by file name. Requires a superuser."""
+"""Database state of a tenant's documents, by file name. Reading it requires a superuser."""
 
 from collections import Counter
 from contextlib import closing
@@ -53,18 +53,18 @@ FINAL_STATES = {
     ("succeeded", "succeeded", "failed"),
     ("succeeded", "succeeded", "succeeded"),
 }
-"""Final states of acquisition, ingestion and matching of an upload."""
+"""Combinations of acquisition, ingestion and matching states in which an upload is final."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Database contents that show how documents were processed."""
+    """Database state that shows how a tenant's documents were processed."""
 
     states: Counter[tuple[str | None, ...]]
-    """Number of uploads by their states of acquisition, ingestion and matching."""
+    """Number of uploads by acquisition, ingestion and matching state."""
     documents: Counter[str]
     attempts: dict[str, int]
-    """Most attempts of a work item, by worker."""
+    """Highest attempt count of any work item, by worker."""
     retried_items: int
     """Work items with more than one attempt."""
     edges: Counter[tuple[str, str, str]]
@@ -87,7 +87,7 @@ class Snapshot:
 
 
 def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
-    """Read the current contents."""
+    """Read the current state of a tenant's documents."""
     with psycopg.connect(cloud.state.database_url, connect_timeout=5) as admin:
 
         def rows(statement: str) -> list[Any]:
@@ -109,7 +109,7 @@ def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
 
 
 def queued_messages(cloud: Cloud) -> dict[str, int]:
-    """Return the message counts of non-empty queues, including hidden and delayed messages."""
+    """Return the message counts of non-empty queues, including in-flight and delayed messages."""
     counts = {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with closing(cloud.client("sqs")) as sqs:

@@ -7,15 +7,15 @@ from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
 from tests.e2e.load import GroundTruth
 
 MAX_ATTEMPTS = 3
-"""Maximum attempts of a work item. A failed one must have used all of them."""
+"""Maximum attempts of a work item. A failed work item must have used all of its attempts."""
 DLQ_REASON = "max_retries_exceeded"
-"""Accepted reason of a failed work item."""
+"""The only accepted dead-letter reason of a failed work item."""
 
 
 def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
     """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
 
-    `uploaded` are the names of the files. Up to `max_failed` of them may have failed, each after three attempts and
+    `uploaded` contains the file names. Up to `max_failed` of these files may have failed, each after three attempts and
     with one notification. Deals with a failed file are not checked.
     """
     return [
@@ -50,7 +50,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
             yield f"{worker} made {attempts} attempts at one work item."
     for work, count in snapshot.failed.items():
         if snapshot.dead_letters[work, DLQ_REASON, MAX_ATTEMPTS] != count:
-            yield f"{work} has failed without a dead letter of {MAX_ATTEMPTS} attempts."
+            yield f"{work} has failed but has no dead letter after {MAX_ATTEMPTS} attempts."
         if snapshot.notified[work] != count:
             yield f"{work} has failed with {snapshot.notified[work]} notifications."
     for dead_letter, count in snapshot.dead_letters.items():
@@ -63,7 +63,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
 
 
 def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
-    """Yield faults of edges and clusters with documents of `expected`."""
+    """Yield a fault for each wrong edge or cluster that contains a document in `expected`."""
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
     expected_edges = Counter(expected.edges)
@@ -75,4 +75,4 @@ def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
     for cluster in sorted(map(sorted, clusters ^ expected.clusters)):
         yield f"The cluster {cluster} is {'missing' if frozenset(cluster) in expected.clusters else 'wrong'}."
     if {decided_by for _, _, decided_by in expected.edges} != {"rules", "llm"}:
-        yield "Inconclusive: the remaining edges lack a decision of the rules or of the model."
+        yield "Inconclusive: none of the remaining edges was decided by the rules, or none by the model."

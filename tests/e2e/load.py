@@ -24,11 +24,11 @@ from tools.sample_generator.ubl import write_ubl
 M = TypeVar("M", bound=BaseModel)
 
 LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 30)
-"""Approximate duration of each load test on two quiet cores. It determines counts, but no timeouts."""
+"""Approximate duration of each load test in seconds, on two idle cores. It determines counts, not timeouts."""
 PLAIN_DEALS, AMBIGUOUS_DEALS = LOAD_SECONDS, LOAD_SECONDS // 5
 """Number of deals with an order and its invoice, and of deals with twin orders and an invoice without a reference."""
 _MIN_LINES = 3
-"""Line items that distinguish an order from every order except its twin."""
+"""Minimum number of line items that distinguish an order from every other order except its twin."""
 DOCUMENTS = 2 * PLAIN_DEALS + 3 * AMBIGUOUS_DEALS
 
 
@@ -51,7 +51,7 @@ class GroundTruth:
     """Files of each deal, including the twin of an order."""
 
     def without(self, failed_files: Collection[str]) -> "GroundTruth":
-        """Return the ground truth of the deals without any of these files."""
+        """Return the ground truth of the deals that contain none of these files."""
         deals = {deal for deal in self.deals if deal.isdisjoint(failed_files)}
         names = {name for deal in deals for name in deal}
         return GroundTruth(
@@ -96,9 +96,9 @@ def _file(document: Document) -> LoadFile:
 
 
 def choose_candidates(question: str) -> str:
-    """Choose the candidate with the most equal quantities in each group.
+    """Answer a question as JSON. Choose the candidate with the most equal quantities in each group.
 
-    Of two equal candidates, choose the one with the lower number, in any order of the candidates.
+    Between two equal candidates, choose the lower order number, whatever their order in the question.
     """
     match = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
     assert match is not None
@@ -120,7 +120,7 @@ def _goods(document: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 class Model:
-    """An LLM judge in this process that never fails."""
+    """An in-process LLM judge that never fails."""
 
     def complete_json(
         self,
@@ -128,5 +128,5 @@ class Model:
         answer_: type[M],
         _deadline: Deadline,
     ) -> LlmResponse[M]:
-        """Return an answer of this type."""
+        """Return the answer to `question` as an instance of `answer_`."""
         return LlmResponse(answer_.model_validate_json(choose_candidates(question.user)))

@@ -1,6 +1,6 @@
 """Every accepted document is processed once and correctly, despite SIGKILLs.
 
-Worker processes and PostgreSQL are killed while documents arrive, and one in five calls of the language model fails.
+Worker processes and PostgreSQL are killed while documents arrive, and one in five calls to the language model fails.
 COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
 documents and more kills.
 """
@@ -60,7 +60,7 @@ BACKLOG = DOCUMENTS // 5
 """Documents uploaded before the first kill, so that kills always interrupt work."""
 FAILURE_SHARE = 0.2
 MAX_FAILED = DOCUMENTS // 20
-"""Limit of documents that may fail after three failures in a row. Usually none fails."""
+"""Maximum number of documents that may fail, each after three failures in a row. Usually none fail."""
 ANSWER_SECONDS = 0.3
 SETTINGS = {
     "REDELIVERY_DELAYS_SECONDS": "[2, 4]",
@@ -76,12 +76,12 @@ SETTINGS = {
     "BREAKER_OPEN_SECONDS": "2",
 }
 SECONDS = 300
-"""Timeout for all work to finish after the last kill."""
+"""Seconds after the last kill within which all work must finish."""
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
-    """A slow language model that fails at times and otherwise answers as expected."""
+    """A slow language model that sometimes fails and otherwise answers as expected."""
 
     def answer_slowly(request: Request) -> str:
         Event().wait(ANSWER_SECONDS)
@@ -159,7 +159,7 @@ def test_documents_are_processed_once_despite_kills(
             if kill_number % 4 == 0:
                 chaos.kill_database()
         kill_seconds = time.monotonic() - start
-        with suppress(AssertionError):  # `faults` reports unfinished documents
+        with suppress(AssertionError):  # `find_faults` reports unfinished documents
             wait_until(lambda: read_snapshot(cloud, tenant).ended_count == DOCUMENTS, SECONDS)
             wait_until(lambda: not queued_messages(cloud) and not read_snapshot(cloud, tenant).unsent, SECONDS)
     snapshot, queued_after = read_snapshot(cloud, tenant), queued_messages(cloud)

@@ -53,7 +53,7 @@ def test_an_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: sig
     assert not cloud_folder.folder.exists()
 
 
-def test_down_ends_processes_of_a_killed_up(other_cloud: CommandLine):
+def test_down_ends_processes_left_by_killed_up(other_cloud: CommandLine):
     cloud_folder = CloudPaths(other_cloud.folder)
     up = other_cloud.start("up")
     wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
@@ -82,7 +82,7 @@ def test_commands_without_a_cloud_suggest_up(other_cloud: CommandLine):
     assert json.loads(other_cloud.run("status", "--json", code=3).stdout)["up"] is False
 
 
-def test_policies_are_enforced(cloud: Cloud):
+def test_iam_policies_are_enforced(cloud: Cloud):
     iam = cloud.client("iam")
     iam.create_user(UserName="unprivileged")
     key = iam.create_access_key(UserName="unprivileged")["AccessKey"]

@@ -1,6 +1,6 @@
 """Commands for dead letters and queues over HTTP, locally and as in a deployment.
 
-The commands are tested in tests/cli, with the API in the same process.
+tests/cli tests the commands in detail, with the API in the same process.
 """
 
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def dead_letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
-    """Two unreadable files of the tenant, which become dead letters."""
+    """Two unreadable files uploaded for the tenant, which become dead letters."""
     files = [tmp_path / f"{number}.pdf" for number in range(2)]
     for file in files:
         file.write_bytes(b"%PDF-1.4 " + uuid4().bytes)
@@ -67,7 +67,7 @@ def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) 
 
 
 @pytest.mark.usefixtures("dead_letters")
-def test_token_limits_the_rights_of_a_command(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_token_limits_what_commands_may_do(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("viewer", f"tenant:{tenant.slug}")["Authorization"].removeprefix("Bearer ")
 
     def run(*arguments: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":

@@ -52,11 +52,11 @@ def test_process_imports_code_lazily(starting_worker: Worker) -> None:
     assert starting_worker.invoke({}, "1")["result"] == "loaded"
 
 
-def test_cleanup_deletes_code_of_a_starting_process(starting_worker: Worker) -> None:
-    """If this fails, the emulator is fixed, and `is_emulator_failure` can be deleted."""
+def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
+    """If this test fails, the emulator was fixed, and `is_emulator_failure` can be deleted."""
 
     class DyingProcess:
-        """A process that ends only after the other one has started."""
+        """A process that ends only after the other process has started."""
 
         def poll(self) -> None:
             return None

@@ -65,7 +65,7 @@ FILLED_TABLES = frozenset(
         "finished_work",
     }
 )
-"""Tables with rows of the tenant before the erasure. tests/functions/test_tenant_erasure.py fills every table."""
+"""Tables in which the tenant has rows before the erasure. tests/functions/test_tenant_erasure.py fills every table."""
 
 _SESSION = """
 WITH begun AS (
@@ -85,7 +85,7 @@ _IS_CLEARED = "SELECT cleared_at IS NOT NULL FROM tenant_erasure WHERE id = %s"
 
 
 def row_counts(admin: Connection, tenant: Tenant) -> dict[str, int]:
-    """Rows of a tenant by table."""
+    """Return the number of a tenant's rows by table."""
     tables = admin.execute(
         """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
@@ -98,12 +98,12 @@ def row_counts(admin: Connection, tenant: Tenant) -> dict[str, int]:
 
 
 def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
-    """Tables of FILLED without a row of the tenant."""
+    """Return the tables in FILLED_TABLES that have no row of the tenant."""
     return {table for table, number in row_counts(admin, tenant).items() if table in FILLED_TABLES and not number}
 
 
 def rows_mentioning(admin: Connection, *texts: str) -> dict[str, int]:
-    """Rows that mention one of `texts`, by table, in every table of the schema."""
+    """Return the number of rows that contain one of `texts`, for each table that has such rows."""
     tables = admin.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
     ).fetchall()
@@ -117,7 +117,7 @@ def rows_mentioning(admin: Connection, *texts: str) -> dict[str, int]:
 
 
 def versions(cloud: Cloud, prefix: str) -> int:
-    """Versions and delete markers below a prefix."""
+    """Return the number of versions and delete markers below a prefix."""
     response = cloud.client("s3").list_object_versions(Bucket=cloud.outputs["UploadsBucketName"], Prefix=prefix)
     return len(response.get("Versions", [])) + len(response.get("DeleteMarkers", []))
 
@@ -125,7 +125,7 @@ def versions(cloud: Cloud, prefix: str) -> int:
 def fill_tenant(
     cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path
 ) -> tuple[list[Path], str]:
-    """Give the tenant data of every kind. Return the files to ingest and a mail's key."""
+    """Give the tenant data of every kind. Return the files to ingest, and the S3 key of an email."""
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
     export = NewDestination("files", "s3", "results")
     add_tenant(cloud, tenant.slug, addresses=[f"in@{tenant.slug}.example"], new_destinations=[export])
@@ -187,7 +187,7 @@ def test_erased_tenant_leaves_nothing(
         seconds = (datetime.now(UTC) - start).total_seconds()
         assert not any(row_counts(admin, tenant).values())
         wait_until(lambda: versions(cloud, mail_key) == 0, seconds=300)
-    for prefix in prefixes[:-1]:  # a late write of an attempt
+    for prefix in prefixes[:-1]:  # a late write by an attempt
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)

@@ -1,4 +1,4 @@
-"""The documented example commands run against the local cloud, in their order."""
+"""The documented example commands run against the local cloud, in the documented order."""
 
 import os
 import re
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 
 def examples(page: str) -> list[str]:
-    """Return the commands of the first code block after the mention of --help."""
+    """Return the commands in the first code block after --help is mentioned."""
     block = (ROOT / page).read_text().split("counterfoil --help`")[1].split("```")[1]
     return [line.partition("#")[0].strip() for line in block.strip().splitlines()]
 
@@ -61,7 +61,7 @@ class ExampleRunner:
         (folder / "invoice.eml").write_bytes(bytes(mail))
 
     def run(self, example: str) -> str:
-        """Run an example with the ids of this cloud. Return standard output and error."""
+        """Run an example with this cloud's ids. Return standard output and error."""
         _, *arguments = shlex.split(example)
         arguments = [
             self._id(arguments) if word == "4f1c" else word.replace("~", str(self.folder)) for word in arguments

@@ -1,4 +1,4 @@
-"""`faults` accepts a correct result and reports each fault. Requires no cloud."""
+"""`find_faults` accepts a correct result and reports each fault. Requires no cloud."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -110,19 +110,19 @@ WRONG_CASES: dict[str, Change] = {
     "a model decision instead of a rule": lambda snapshot: replace(
         snapshot, edges=snapshot.edges - Counter([BY_RULES]) + Counter([(*BY_RULES[:2], "llm")])
     ),
-    "two clusters in one": lambda snapshot: replace(
+    "two clusters merged into one": lambda snapshot: replace(
         snapshot,
         clusters=snapshot.clusters - {frozenset(BY_RULES[:2]), frozenset({"twin 2"})}
         | {frozenset((*BY_RULES[:2], "twin 2"))},
     ),
-    "a cluster in two": lambda snapshot: replace(
+    "a cluster split in two": lambda snapshot: replace(
         snapshot,
         clusters=snapshot.clusters - {frozenset(BY_RULES[:2])} | {frozenset({"invoice 1"}), frozenset({"order 1"})},
     ),
 }
 
 
-@pytest.mark.parametrize("snapshot", [CORRECT, CORRECT_WITH_FAILURE], ids=["good", "with a failure"])
+@pytest.mark.parametrize("snapshot", [CORRECT, CORRECT_WITH_FAILURE], ids=["without failures", "with a failure"])
 @pytest.mark.parametrize("change", [pytest.param(change, id=f"lost {name}") for name, change in LOST_CASES.items()])
 def test_lost_document_is_reported(change: Change, snapshot: Snapshot):
     assert check(change(snapshot))
@@ -148,7 +148,7 @@ def test_wrong_match_is_reported(change: Change):
 @pytest.mark.parametrize(
     ("dead_letters", "message"),
     [
-        ([], f"{WORK_ITEM} has failed without a dead letter of 3 attempts."),
+        ([], f"{WORK_ITEM} has failed but has no dead letter after 3 attempts."),
         ([(WORK_ITEM, "max_retries_exceeded", 3)] * 2, "2 dead letters are wrong"),
         ([(WORK_ITEM, "max_retries_exceeded", 2)], "1 dead letters are wrong"),
         ([(WORK_ITEM, "non_retriable_error", 3)], "1 dead letters are wrong"),
@@ -157,9 +157,9 @@ def test_wrong_match_is_reported(change: Change):
             "1 dead letters are wrong",
         ),
     ],
-    ids=["none", "two", "after two attempts", "for another reason", "one extra, for a work item that has not failed"],
+    ids=["none", "two", "after two attempts", "for another reason", "extra one for a work item that has not failed"],
 )
-def test_failure_without_one_dead_letter_is_reported(dead_letters: list[tuple[str, str, int]], message: str):
+def test_failure_without_exactly_one_dead_letter_is_reported(dead_letters: list[tuple[str, str, int]], message: str):
     assert message in " ".join(check(replace(CORRECT_WITH_FAILURE, dead_letters=Counter(dead_letters))))
 
 
@@ -170,7 +170,7 @@ def test_failure_without_one_dead_letter_is_reported(dead_letters: list[tuple[st
         ([WORK_ITEM, WORK_ITEM], "has failed with 2 notifications"),
         ([WORK_ITEM, "matching 0198"], "matching 0198 has a notification but has not failed."),
     ],
-    ids=["none", "two", "one extra, for a work item that has not failed"],
+    ids=["none", "two", "extra one for a work item that has not failed"],
 )
 def test_failure_not_notified_once_is_reported(notified: list[str], message: str):
     assert message in " ".join(check(replace(CORRECT_WITH_FAILURE, notified=Counter(notified))))

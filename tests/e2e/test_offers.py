@@ -1,7 +1,7 @@
 """A day's offers, repeated while processes are killed at every step.
 
-As in `test_recovery`, the messages of killed work are lost as well, so the watchdog must resend them. `make soak`
-repeats the day more often.
+As in `test_recovery`, the messages received by killed processes are lost as well, so the watchdog must resend them.
+`make soak` repeats the day more often.
 """
 
 import json
@@ -36,7 +36,7 @@ SHARD_USERS = 60
 SHARDS = 5
 RULES = Rules(max_offers=5, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
 STEPS = ("offer_shard", "offer_pool", "user_block", "matchmaking_jobs", "offers", "output_job")
-"""Tables in the order in which a worker needs them. A lock on one of them stops the worker there."""
+"""Tables in the order in which the worker uses them. Locking a table stops the worker at that step."""
 DAYS = max(len(STEPS), LOAD_SECONDS // 7)
 _PEOPLE = """
 INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age,
@@ -56,7 +56,7 @@ WITH pool AS (DELETE FROM offer_pool WHERE tenant_id = %(tenant)s), jobs AS (
 
 @contextmanager
 def paused_workers(cloud: Cloud) -> Iterator[None]:
-    """Stop polling both queues of the worker during the block."""
+    """Stop polling both of the offers worker's queues during the block."""
     functions = cloud.client("lambda")
     mappings = [cloud.outputs["OffersMappingId"], cloud.outputs["OffersRetryMappingId"]]
     for mapping in mappings:
@@ -72,8 +72,8 @@ def paused_workers(cloud: Cloud) -> Iterator[None]:
 def disabled_schedule(cloud: Cloud) -> Iterator[None]:
     """Disable the schedule, which pins pools, during the block.
 
-    Before 9:00 in a time zone, it would create the offers of the previous day. Later repetitions would exclude those
-    candidates.
+    Before 9:00 in a time zone, the scheduler would create the previous day's offers. Later repetitions would then
+    exclude the candidates of these offers.
     """
     functions, name = cloud.client("lambda"), cloud.outputs["OffersSchedulerFunctionName"]
     functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
@@ -86,7 +86,7 @@ def disabled_schedule(cloud: Cloud) -> Iterator[None]:
 
 
 def pin(cloud: Cloud, tenant: Tenant) -> None:
-    """Delete the results of the day, and queue the day again."""
+    """Delete the day's results, and queue the day again."""
     with psycopg.connect(cloud.database_url("postgres")) as owner:
         owner.execute(_FORGET, {"tenant": tenant.id})
     messages = []

@@ -21,7 +21,7 @@ REASON = {"reason": "Its model is being exchanged"}
 
 @pytest.fixture
 def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
-    """Token of an admin of all tenants. Resumes the queue at the end."""
+    """Token of an admin of all tenants. The fixture resumes the queue at the end."""
     token = sign_in("admin", "tenant:*")
     yield token
     state = queue_state(cloud, token)
@@ -31,7 +31,7 @@ def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
 
 
 def queue_state(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
-    """Return the state of a queue in the overview."""
+    """Return a queue's state in the overview."""
     response = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=TIMEOUT_SECONDS)
     assert response.status_code == 200, response.text
     (match,) = [queue for queue in response.json()["queues"] if queue["worker"] == worker]
@@ -45,7 +45,7 @@ def switch(cloud: Cloud, token: dict[str, str], action: str, version: int) -> ht
 
 
 def mappings(cloud: Cloud) -> set[str]:
-    """Return the states of the event source mappings of tasks."""
+    """Return the states of the tasks worker's event source mappings."""
     response = cloud.client("lambda").list_event_source_mappings(FunctionName=cloud.outputs["TasksFunctionName"])
     return {mapping["State"] for mapping in response["EventSourceMappings"]}
 
@@ -82,7 +82,7 @@ def test_paused_queue_delays_tasks_until_resumed(
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
 
-def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: dict[str, str]) -> None:
+def test_watchdog_disables_a_paused_queues_mapping(cloud: Cloud, admin_token: dict[str, str]) -> None:
     switch(cloud, admin_token, "pause", queue_state(cloud, admin_token)["version"])
     aws_lambda = cloud.client("lambda")
 

@@ -1,6 +1,6 @@
-"""Work of a killed process is completed exactly once.
+"""A killed process's work items are completed exactly once.
 
-SQS redelivers the message of killed work after its visibility timeout of at least five minutes. Instead of waiting, the
+SQS redelivers a killed process's message after the visibility timeout of at least five minutes. Instead of waiting, the
 tests purge the queue, so the message is lost as well. The watchdog must then resend it.
 """
 
@@ -31,7 +31,7 @@ SELECT pid FROM pg_stat_activity WHERE usename = 'counterfoil_worker' AND wait_e
 
 @contextmanager
 def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
-    """Change the settings of a worker during the block."""
+    """Change a worker's settings during the block."""
     functions = cloud.client("lambda")
     name = cloud.outputs[f"{worker.capitalize()}FunctionName"]
     variables_before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
@@ -45,7 +45,7 @@ def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[No
 
 
 def kill(cloud: Cloud, worker: str) -> int:
-    """Kill every process of a worker, as the OOM killer does. Return their number."""
+    """Kill all of a worker's processes, as the OOM killer does. Return how many were killed."""
     count = 0
     for process in processes.find_processes(cloud.paths.folder):
         with suppress(psutil.NoSuchProcess):  # it ended after it was listed
@@ -58,7 +58,7 @@ def kill(cloud: Cloud, worker: str) -> int:
 
 @contextmanager
 def paused_mapping(cloud: Cloud, worker: str) -> Iterator[None]:
-    """Stop polling the queue of a worker during the block."""
+    """Stop polling a worker's queue during the block."""
     functions, mapping = cloud.client("lambda"), cloud.outputs[f"{worker.capitalize()}MappingId"]
     functions.update_event_source_mapping(UUID=mapping, Enabled=False)
     try:
@@ -97,7 +97,7 @@ def queue_depth(cloud: Cloud, queue: str) -> int:
     return int(response["Attributes"][names[0]])
 
 
-def test_killed_work_with_lost_message_is_completed(
+def test_killed_work_item_with_lost_message_is_completed(
     cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path
 ):
     file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")

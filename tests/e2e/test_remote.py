@@ -29,7 +29,7 @@ SECONDS = 300
 
 @pytest.fixture
 def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
-    """`run(*words)` runs a command with an address and a token, and returns its JSON."""
+    """`run(*words)` runs a command with an address and a token, and returns its JSON output."""
     missing_folder = tmp_path / "absent"
     missing_folder.mkdir()
     for name in UNREACHABLE:
@@ -60,7 +60,7 @@ def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def case_folder(tmp_path: Path) -> Path:
-    """A folder with the documents of one business case."""
+    """A folder with one business case's documents."""
     files = [file for file in generate(SEED).files if file.truth.cluster is not None]
     first = next(file for file in files if file.truth.type == "invoice")
     folder = tmp_path / "case"
@@ -95,7 +95,7 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case_folder: Path) -
     assert erasure["documents"] == [uploaded[0]["document_id"]]
 
 
-def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_offers_for_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     """The schedule does not queue a date that is three days old."""
     day = f"{datetime.now(UTC).date() - timedelta(days=3)}"
     url = f"{cloud.api_url}/api/users/{uuid4()}/profile"

@@ -39,8 +39,8 @@ def read_deployed_settings(cloud: Cloud) -> dict[str, Any]:
 def replay_report(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
     """Report of a complete replay, and the settings before and after it.
 
-    It must run before the interrupted replay, in any order of the tests. The interrupted replay leaves work in the
-    queue until its leases expire, and a replay requires an empty queue.
+    This replay must run before the interrupted one, whatever the order of the tests. The interrupted replay leaves
+    messages in the queue until the leases of its work items expire, and a replay requires an empty queue.
     """
     settings_before = read_deployed_settings(cloud)
     report = json.loads(command_line.run("replay", "--invoices", str(INVOICES), *OPTIONS, "--json").stdout)

@@ -43,7 +43,7 @@ def test_each_failure_is_notified_once(run: Run, admin: Connection):
     assert notification_count == (len(failed),)
 
 
-def test_documents_of_a_successful_run_need_one_attempt(run: Run, admin: Connection):
+def test_successful_documents_need_one_attempt(run: Run, admin: Connection):
     attempts = admin.execute(
         """
         SELECT max(a.attempts), max(i.attempts), max(d.matching_attempts)
@@ -55,7 +55,7 @@ def test_documents_of_a_successful_run_need_one_attempt(run: Run, admin: Connect
     assert attempts == (1, 1, 1)
 
 
-def test_no_edge_joins_documents_of_two_tenants(run: Run, admin: Connection):
+def test_no_edge_spans_two_tenants(run: Run, admin: Connection):
     assert admin.execute(
         """
         SELECT count(*) FROM document_match m

@@ -45,7 +45,7 @@ MESSAGES = 10
 """Messages per session."""
 KILLS = max(6, TASKS // 50)
 FAILURE_SHARE = 0.2
-"""Share of messages whose first attempt fails in all its calls, and of other calls that fail."""
+"""Share of messages whose first three calls fail, and share of all other calls that fail."""
 ANSWER_SECONDS = 0.05
 BASE, FACTOR, JITTER = 1, 2, 1
 """Default retry policy of tasks, in seconds."""
@@ -63,13 +63,13 @@ SETTINGS = {
     "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the breaker
 }
 SECONDS = 300
-"""Timeout for all work to finish after the last kill."""
+"""Seconds after the last kill within which all work must finish."""
 
 
 MAX_EMULATOR_FAILURES = max(20, TASKS // 50)
-"""Limit of tasks that fail because the emulator deleted their code. Usually none fails."""
+"""Maximum number of tasks that may fail because the emulator deleted their code. Usually none fail."""
 WRITE_DELAY = 0.5
-"""Seconds on a busy machine between the calculation of a retry delay and the end of the attempt."""
+"""Maximum seconds, on a busy machine, between calculating a retry delay and ending the attempt."""
 
 
 class Model(Server):
@@ -123,15 +123,15 @@ def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
 
 
 class Chat:
-    """Submits messages of several users and sessions without pauses."""
+    """Submits messages from several users, in several sessions, without pauses."""
 
     def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
         self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
         self.submitted: dict[UUID, list[tuple[UUID, str]]] = {}
-        """Messages of each session in order, as task id and text."""
+        """Each session's messages in order, as task id and text."""
 
     def session(self, number: int) -> None:
-        """Submit all messages of one session."""
+        """Submit all of a session's messages."""
         kind = CHAT_COMPLETION
         assert kind is not None
         session: UUID | None = None
@@ -147,7 +147,7 @@ class Chat:
     def faults(self, admin: Connection, emulator_failures: set[UUID]) -> Counter[str]:
         """Count the sessions with each kind of fault.
 
-        Tasks in `emulator_failures` have no answer. Later messages of the session are answered.
+        Tasks in `emulator_failures` have no answer. Later messages in the same session are answered.
         """
         counts: Counter[str] = Counter()
         for session, submitted in self.submitted.items():
@@ -157,7 +157,7 @@ class Chat:
             ).fetchall()
             questions = [(job, content) for _, role, job, content in rows if role == "user"]
             answers = [(job, content) for _, role, job, content in rows if role == "assistant"]
-            counts["Numbers have a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
+            counts["Message numbers have a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
             counts["Messages are out of order"] += questions != submitted
             expected = [(job, f"Re: {text}") for job, text in submitted if job not in emulator_failures]
             counts["Answers are missing, repeated or out of order"] += answers != expected
@@ -166,7 +166,7 @@ class Chat:
     def messages_with_wrong_context(
         self, requests: list[tuple[str, list[str]]], emulator_failures: set[UUID]
     ) -> list[str]:
-        """Return messages whose request did not contain exactly the earlier answers."""
+        """Return messages for which the request to the model did not contain exactly the earlier answers."""
         expected_answers = {
             text: [f"Re: {earlier}" for job, earlier in submitted[:index] if job not in emulator_failures]
             for submitted in self.submitted.values()
@@ -176,7 +176,7 @@ class Chat:
 
 
 def pending_messages(cloud: Cloud) -> dict[str, int]:
-    """Return the numbers of visible and in-flight messages of non-empty queues.
+    """Return the number of visible and in-flight messages in each non-empty queue.
 
     Delayed messages are excluded, because a woken task no longer needs its delayed message and drops it.
     """

@@ -27,7 +27,7 @@ PATIENCE = 60
 UNKNOWN_ID = str(uuid4())
 Names = Mapping[str, Any]
 Make = Callable[[Names, Names, str], str]
-"""Creates a token from header, claims and text of a valid one."""
+"""Creates a token from a valid token's header, claims and encoded text."""
 
 
 def requests(slug: str) -> list[tuple[str, str, Any]]:
@@ -113,19 +113,19 @@ def sign_with_secret(text: bytes) -> bytes:
 
 FORGERIES: dict[str, Make] = {
     "signed by another key": lambda header, claims, _: make_token(header, claims, sign_with_foreign_key),
-    "signed by another key under another name": lambda header, claims, _: make_token(
+    "signed by another key with another key id": lambda header, claims, _: make_token(
         {**header, "kid": "ours"}, claims, sign_with_foreign_key
     ),
-    "signed by a key in its header": lambda header, claims, _: make_token(
+    "signed by a key in its own header": lambda header, claims, _: make_token(
         {**header, "jwk": {"kty": "RSA", "n": encode(MODULUS), "e": "AQAB"}},
         claims,
         sign_with_foreign_key,
     ),
-    "of alg none": lambda _, claims, __: make_token({"alg": "none", "typ": "JWT"}, claims, sign_nothing),
-    "of alg none with the key's name": lambda header, claims, _: make_token(
+    "with alg none": lambda _, claims, __: make_token({"alg": "none", "typ": "JWT"}, claims, sign_nothing),
+    "with alg none and the key's id": lambda header, claims, _: make_token(
         {**header, "alg": "none"}, claims, sign_nothing
     ),
-    "of alg none with a valid signature": lambda header, claims, valid: (
+    "with alg none and a valid signature": lambda header, claims, valid: (
         f"{encode({**header, 'alg': 'none'})}.{encode(claims)}.{valid.rpartition('.')[2]}"
     ),
     "signed with a secret": lambda header, claims, _: make_token({**header, "alg": "HS256"}, claims, sign_with_secret),
@@ -133,7 +133,7 @@ FORGERIES: dict[str, Make] = {
         f"{encode(header)}.{encode({**claims, 'exp': claims['exp'] + 3600})}.{valid.rpartition('.')[2]}"
     ),
     "cut off": lambda _, __, valid: valid.rpartition(".")[0],
-    "none at all": lambda _, __, ___: "x",
+    "not a token": lambda _, __, ___: "x",
 }
 
 

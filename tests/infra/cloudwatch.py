@@ -1,4 +1,4 @@
-"""Evaluate alarms of a template on synthetic series, as CloudWatch documents it.
+"""Evaluate a template's alarms on synthetic series, following CloudWatch's documentation.
 
 Every missing period is treated according to TreatMissingData. CloudWatch itself ignores more gaps, because it
 sometimes looks back further.
@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 Series = Mapping[tuple[str, str], Sequence[float | None]]
-"""Samples by metric and worker ("" for none), one per minute; None: no sample."""
+"""Samples by metric and worker ("" if the metric has no worker), one per minute. None is a missing sample."""
 
 _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "Minimum": min,
@@ -20,7 +20,7 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 def alarm_states(alarm: Mapping[str, Any], series: Series) -> list[bool]:
-    """Return the alarm's state at the end of each minute, without samples before the first."""
+    """Return the alarm's state at the end of each minute. There are no samples before the first minute."""
     minutes = max(len(samples) for samples in series.values())
     return [_state(alarm, series, minute) for minute in range(1, minutes + 1)]
 

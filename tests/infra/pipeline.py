@@ -34,7 +34,7 @@ def queues_of(workers: Sequence[WorkerSpec]) -> list[str]:
 
 
 def mappings_of_queues(template: Template) -> dict[str, str]:
-    """Return the logical id of each worker queue's mapping, without dead-letter queues."""
+    """Return the logical id of each worker queue's mapping, excluding dead-letter queues."""
     ids = {
         template.resolve(mapping["EventSourceArn"]): id_
         for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()

@@ -18,7 +18,7 @@ def alarm(template: Template, name: str) -> dict[str, Any]:
 
 
 def dead_letters(per_second: list[float | None]) -> Series:
-    """Return watchdog samples of these dead letter rates. None is a missed run."""
+    """Return watchdog samples for these dead letter rates. None is a missed run."""
     return {("DeadLetterRate", ""): per_second}
 
 
@@ -72,7 +72,7 @@ def test_failure_rate_needs_a_minimum_volume(
 
 
 def pages(template: Template, name: str, series: Series) -> list[bool]:
-    """Return for each minute whether the alarm notifies at its end."""
+    """Return, for each minute, whether the alarm notifies at the end of the minute."""
     composites = {one["AlarmName"]: one for one in template.resources("AWS::CloudWatch::CompositeAlarm").values()}
     raised = alarm_states(alarm(template, name), series)
     composite = composites.get(f"counterfoil-{name}-after-grace")

@@ -53,20 +53,20 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str, Any]]:
-    """Return the alarms of a watch by worker. The alarm about all workers has the key ""."""
+    """Return a watch's alarms by worker. The alarm for all workers has the key ""."""
     subjects = ["" if row is None else row.name for row in alarm_targets(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
 
 
 def watched_metrics(alarm: dict[str, Any]) -> set[Metric]:
-    """Return the metrics of an alarm, including those in its metric math."""
+    """Return an alarm's metrics, including the metrics in its metric math."""
     found = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part] or [alarm]
     return {
         (
             one["Namespace"],
             one["MetricName"],
-            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # may be a reference
+            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # a value may be a reference
         )
         for one in found
     }
@@ -108,7 +108,7 @@ def worker_output(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """Output of a batch of every worker, a failed archive, a watchdog run and a scheduler run."""
+    """Output of one batch per worker, a failed archive, a watchdog run and a scheduler run."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
@@ -167,7 +167,7 @@ def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database
 
 
 def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
-    """Create a pending work item of a worker. Return its id."""
+    """Create a pending work item for a worker, and return its id."""
     if row.name == "acquisition":
         work_id = uuid4()
         admin.execute(
@@ -188,7 +188,7 @@ def make_pending(row: WorkerSpec, admin: Connection, tenant: UUID) -> UUID:
         )
         return work_id
     if row.name in {"tasks", "offers"}:
-        today = datetime.now(UTC).date()  # older pools are past their retention
+        today = datetime.now(UTC).date()  # older pools are past their retention period
         pool = None if row.name == "tasks" else make_pool(admin, tenant, date=today)
         return make_task(admin, tenant) if pool is None else make_shard(admin, tenant, pool_id=pool)
     if row.name == "document_output":
@@ -293,7 +293,7 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         assert pipeline.resolve(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted_metrics: set[Metric]):
+def test_deployment_starts_silence_alarms_grace_period(aws: Synthesis, emitted_metrics: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {

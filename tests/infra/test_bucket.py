@@ -97,7 +97,7 @@ def test_every_prefix_expires_noncurrent_versions(pipeline: Template):
         assert ("ExpirationInDays" in rule) == (prefix == export.PREFIX)
 
 
-def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):
+def test_deployment_overrides_the_retention(dependencies: Package, tmp_path: Path):
     context = {"retention": '{"uploads/": 3650, "noncurrent": 7}'}
     found = rules(synthesize(tmp_path, context, dependencies).app)
 

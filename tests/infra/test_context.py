@@ -175,7 +175,7 @@ def test_every_threshold_can_be_overridden():
     assert deployment(alarms=dict.fromkeys(THRESHOLDS, 7), secretArn=SECRET_ARN).alarms == dict.fromkeys(THRESHOLDS, 7)
 
 
-def test_retention_is_days_by_prefix():
+def test_retention_is_parsed_as_days_by_prefix():
     assert deployment(retention='{"uploads/": 3650, "noncurrent": 7}').retention == {"uploads/": 3650, "noncurrent": 7}
 
 

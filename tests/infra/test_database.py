@@ -1,4 +1,4 @@
-"""Database URLs of the embedded server."""
+"""The embedded server's database URLs."""
 
 import pytest
 

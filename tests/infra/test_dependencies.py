@@ -1,4 +1,4 @@
-"""Locked dependencies of the functions."""
+"""The functions' locked dependencies."""
 
 import re
 from pathlib import Path

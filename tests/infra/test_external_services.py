@@ -20,7 +20,7 @@ ALWAYS = {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
 TEXTRACT = {"OCR_PROVIDER": "textract"}
 TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}
 PAUSED = {"matching": "counterfoil-matching", "tasks": "counterfoil-tasks", "tasks-retry": "counterfoil-tasks-retry"}
-"""Queues that are paused with the service they depend on, by mapping name."""
+"""Queues that are paused while the service that they depend on is unavailable, by mapping name."""
 DEPENDENT = tuple(replace(row, depends_on="llm") if row.name in PAUSED else row for row in WORKERS)
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
@@ -67,7 +67,7 @@ def dependent_app(dependencies: Package, tmp_path_factory: pytest.TempPathFactor
 
 
 def secrets(template: Template) -> list[str]:
-    """Return the secrets of external services, without the database's secret."""
+    """Return the external services' secrets, excluding the database's secret."""
     found = template.resources("AWS::SecretsManager::Secret").items()
     return [id_ for id_, properties in found if properties.get("Name") == "counterfoil"]
 
@@ -78,7 +78,7 @@ def environment(template: Template, row: WorkerSpec) -> dict[str, Any]:
 
 
 def granted_statements(template: Template, row: WorkerSpec, action: str) -> list[dict[str, Any]]:
-    """Return the statements that allow `row` an action."""
+    """Return the statements that allow `row` to perform an action."""
     role = template.role_of(template.named_resource("AWS::Lambda::Function", row.resource_name))
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
     return [template.resolve(s) for s in statements if action in aslist(s["Action"]) and s["Effect"] == "Allow"]
@@ -98,7 +98,7 @@ def subnets(synthesis: Synthesis, row: WorkerSpec) -> set[str]:
 
 
 def requires_internet(row: WorkerSpec) -> bool:
-    """Return whether a row calls the model or Slack, which are on the internet."""
+    """Return True if a row calls the model or Slack, which are on the internet."""
     return bool({"llm", "notifications"} & set(row.external_services))
 
 

@@ -18,7 +18,7 @@ from infra.worker_table import WORKERS, WorkerSpec
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)
-"""A target without a matching interpreter on any machine."""
+"""A target for which no machine has a matching interpreter."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def names_in(package: Package) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_function_package_has_own_and_extra_files_only(row: WorkerSpec):
+def test_function_package_has_only_own_and_extra_files(row: WorkerSpec):
     packed = names_in(function(row.name, row.extra_files, UNKNOWN))
 
     assert f"functions/{row.name}/handler.py" in packed
@@ -155,7 +155,7 @@ def test_declared_dependencies_match_imports():
     modules = {name for source in sources for name in imported_modules(source)}
     of_distribution = packages_distributions()
     found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
-    # Separate distributions that belong to a declared package.
+    # Separately distributed parts of declared packages.
     parts = {"psycopg-pool": "psycopg", "pydantic-core": "pydantic", "botocore": "boto3", "counterfoil": ""}
     assert {parts.get(name, name) for name in found} - {""} == required - {"tzdata"}  # data files, never imported
 

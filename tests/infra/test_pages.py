@@ -1,4 +1,4 @@
-"""Build of the console: few files, with content hashes in their names."""
+"""The console's build: few files, with content hashes in their names."""
 
 import gzip
 import json

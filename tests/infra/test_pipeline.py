@@ -47,7 +47,7 @@ def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: Wor
     assert pipeline.resolve(retries | {"QueueName": ""}) == pipeline.resolve(main | {"QueueName": ""})
 
 
-def test_only_queues_of_the_table_exist(pipeline: Template):
+def test_only_worker_table_queues_exist(pipeline: Template):
     rows_ = queue_workers(WORKERS)
     assert len(pipeline.resources("AWS::SQS::Queue")) == len(rows_) + len(queues_of(rows_))
 
@@ -64,7 +64,7 @@ def test_function_settings_match_its_row(pipeline: Template, row: WorkerSpec):
     assert function.get("RecursiveLoop") == ("Allow" if row.has_event_source_mapping else None)
 
 
-def test_only_other_function_is_the_cdk_trigger(pipeline: Template):
+def test_only_additional_function_is_the_cdk_trigger(pipeline: Template):
     ours = {row.resource_name for row in WORKERS}
     others = [
         id_ for id_, f in pipeline.resources("AWS::Lambda::Function").items() if f.get("FunctionName") not in ours
@@ -136,7 +136,7 @@ def test_environment_fits_the_lambda_limit(pipeline: Template, row: WorkerSpec):
 @rows
 def test_environment_has_row_settings_and_target_queues(pipeline: Template, row: WorkerSpec):
     environment = environment_of(pipeline, row)
-    settings = Settings.from_environment({**environment, "QUEUES": ""})  # its ids are not resolved here
+    settings = Settings.from_environment({**environment, "QUEUES": ""})  # the queues' ids are not resolved here
 
     assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
     worker = settings.require_worker()
@@ -239,7 +239,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
         assert pipeline.resolve(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
-    # Longer than any live process holds a message: a worker's lease, or an attempt of the archiver.
+    # Longer than any live process holds a message during a worker's lease or an archiver's attempt.
     assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["min_visibility_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 

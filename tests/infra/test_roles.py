@@ -29,7 +29,7 @@ def pause_actions(*, local: bool) -> set[str]:
 
 
 def expected_permissions(row: WorkerSpec, *, batches: bool) -> set[tuple[str, str]]:
-    """Return the permissions of a row, without database and network access."""
+    """Return a row's permissions, excluding database and network access."""
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
     grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
@@ -67,7 +67,7 @@ def allowed_permissions(template: Template, row: WorkerSpec) -> set[tuple[str, s
 
 
 def role_statements(template: Template, row: WorkerSpec) -> list[dict[str, Any]]:
-    """Return the statements of a row's role."""
+    """Return the policy statements in a row's role."""
     policies = template.role_of(function_of(template, row))["Policies"]
     return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 

@@ -50,7 +50,7 @@ DLQ_CONSUMER = replace(
 
 
 def validation_error(rows: Sequence[WorkerSpec]) -> str | None:
-    """Return the error of an invalid table, or None if it is valid."""
+    """Return the error that validation raises for a table, or None if the table is valid."""
     try:
         validate(rows)
     except WorkerTableError as error:
@@ -62,7 +62,7 @@ def test_project_table_is_valid():
     assert validation_error(WORKERS) is None
 
 
-def test_rows_match_the_folders_with_handlers():
+def test_rows_match_handler_folders():
     assert {path.parent.name for path in ROOT.glob("functions/*/handler.py")} == {row.name for row in WORKERS}
 
 
@@ -188,7 +188,7 @@ def test_worker_without_queue_rejects_dead_letter_alarm():
         validate([replace(CLOCK, alarms=(Alarm.DEAD_LETTERS,))])
 
 
-def test_worker_may_always_send_to_its_queue():
+def test_worker_may_always_send_to_its_own_queue():
     assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
 
 

@@ -1,1 +1,1 @@
-"""Tests of the database's migrations."""
+"""Tests of the database migrations."""

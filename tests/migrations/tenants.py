@@ -1,4 +1,4 @@
-"""Sample rows for every tenant table, and helpers of the schema tests."""
+"""Sample rows for every tenant table, and helpers for the schema tests."""
 
 from uuid import UUID, uuid4
 
@@ -167,7 +167,7 @@ ROWS = {
                        INSERT INTO {} (session_id, tenant_id, number, role, content, job_id, tokens, created_at)
                        SELECT id, tenant_id, 1, 'user', 'Hello', id, 5, now() FROM made""",
 }
-"""INSERT statement of a sample row, by tenant table."""
+"""INSERT statement for a sample row, by tenant table."""
 
 
 class Tenant:

@@ -39,7 +39,12 @@ def test_delivery_sees_life_cycles_but_no_content(
     worker.execute("SET ROLE counterfoil_delivery")
     for column in ("structured_data", "content_hash", "cluster_id", "type", "*"):
         assert is_refused(worker, f"SELECT {column} FROM document")
-    for column in ("sender", "subject", "key", "*"):  # id and tenant only, to find the tenant of held mail
+    for column in (
+        "sender",
+        "subject",
+        "key",
+        "*",
+    ):  # delivery reads only id and tenant of held mail
         assert is_refused(worker, f"SELECT {column} FROM source")
     for table in ("document_key", "document_match", "llm_judgment", "page_reading_cache", "llm_call", "organization"):
         assert is_refused(worker, f"SELECT 1 FROM {table}")
@@ -52,7 +57,8 @@ def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection
         [[kind.table for kind in WORK_KINDS.values()]],
     ).fetchall()
     lifecycle_columns = {(kind.table, kind.prefix + name) for kind in WORK_KINDS.values() for name in LIFECYCLE_COLUMNS}
-    # The tenant of files that arrived before it, and the sequencer of an event that arrived after a listing.
+    # Delivery sets the tenant of a file that arrived before the tenant was added, and the sequencer of an event that
+    # arrived after its object was listed.
     assert set(updatable_columns) == lifecycle_columns | {
         ("acquisition_job", "tenant_id"),
         ("acquisition_job", "sequencer"),
@@ -69,7 +75,7 @@ def test_maintenance_works_without_a_tenant(
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event"):
         other_tenant.insert(maintenance, table)
     maintenance.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
-    outputs = 4  # two failed documents for the destination of each tenant
+    outputs = 4  # two failed documents per tenant, each delivered to the tenant's destination
     assert maintenance.execute("DELETE FROM outbox").rowcount == 3 + outputs
     assert maintenance.execute("SELECT nextval('claim_token')").fetchone() is not None
 

@@ -123,7 +123,7 @@ def test_run_stops_waiting_for_another_run(url: str, folder: Path, monkeypatch: 
         with pytest.raises(ConflictError, match="Another run"):
             apply(url, folder)
     monkeypatch.undo()
-    assert apply(url, folder) == ["0001.first"]  # the lock ended with its connection
+    assert apply(url, folder) == ["0001.first"]  # the lock was released when its connection ended
 
 
 def test_changed_migration_is_refused(url: str, folder: Path):
@@ -135,7 +135,7 @@ def test_changed_migration_is_refused(url: str, folder: Path):
     assert tables(url) == {"first"}
 
 
-def test_migration_before_an_applied_one_is_refused(url: str, folder: Path):
+def test_migration_numbered_below_an_applied_one_is_refused(url: str, folder: Path):
     write(folder, "0003.third", "CREATE TABLE third (id int);")
     apply(url, folder)
     write(folder, "0002.second", SECOND)
@@ -149,7 +149,7 @@ def test_two_migrations_with_one_number_are_refused(url: str, folder: Path):
         apply(url, folder)
 
 
-def test_folder_without_migrations_is_refused(url: str, tmp_path: Path):
+def test_empty_migrations_folder_is_refused(url: str, tmp_path: Path):
     with pytest.raises(MigrationError, match="contains no migrations"):
         apply(url, tmp_path)
 
@@ -202,11 +202,11 @@ def rds() -> Iterator[str]:
             connection.execute("GRANT rds_iam TO master WITH ADMIN TRUE")
             connection.execute("CREATE DATABASE counterfoil OWNER master")
         with psycopg.connect(server.url("counterfoil"), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION vector")  # RDS allows it to its master user
+            connection.execute("CREATE EXTENSION vector")  # RDS allows its master user to do this
         yield server.url("counterfoil", "master")
 
 
-def test_master_user_of_rds_can_migrate(rds: str):
+def test_rds_master_user_can_migrate(rds: str):
     assert apply(rds, MIGRATIONS) == NAMES
     assert apply(rds, MIGRATIONS) == []
     assert roll_back(rds, MIGRATIONS) == NAMES[::-1]

@@ -10,7 +10,7 @@ from tests.migrations.tenants import Tenant
 from tools.schema import HEADER, SCHEMA, schema
 
 
-def test_schema_file_is_the_sum_of_migrations(admin_database_url: str):
+def test_schema_file_matches_the_migrations(admin_database_url: str):
     assert HEADER + schema(admin_database_url) == SCHEMA.read_text(), "run: python -m tools.schema"
 
 

@@ -1,4 +1,4 @@
-"""Task messages: their content, and no access to payloads without an unsent message."""
+"""Task messages: their content, and no access to a payload unless its message is unsent."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def bodies(database: Database) -> Bodies:
-    """`bodies(*ids)`: message bodies that the delivery role gets, by task."""
+    """`bodies(*ids)` returns the message bodies that the delivery role reads, by task."""
 
     def read_bodies(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:
@@ -57,7 +57,7 @@ def test_message_contains_task_and_metadata(admin: Connection, tenant: UUID, bod
     }
 
 
-def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUID, bodies: Bodies):
+def test_retry_message_has_the_revisions_last_error(admin: Connection, tenant: UUID, bodies: Bodies):
     task = enqueued_task(admin, tenant, attempts=2)
     for revision, minute, error in ((1, 1, "first"), (1, 2, "second"), (0, 3, "of an older revision")):
         ended_at = NOW + timedelta(minutes=minute)

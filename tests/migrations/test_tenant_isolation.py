@@ -40,7 +40,7 @@ def test_tables_without_tenant_are_readable_by_few_roles(admin: Connection):
     }
     assert allowed_grants == {
         *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")),
-        # Its id is the tenant: a test below shows that row-level security applies.
+        # Its id is the tenant's. A test below shows that row-level security applies.
         *(
             (name, role)
             for name in (
@@ -93,7 +93,7 @@ def test_worker_cannot_write_rows_of_another_tenant(
             try:
                 changed = worker.execute(query, [other_tenant.id])
             except psycopg.errors.InsufficientPrivilege:
-                continue  # not even its own rows
+                continue  # the worker cannot change its own rows either
             assert changed.rowcount == 0, table
         assert rows(admin, table) == rows_before[table], table
 

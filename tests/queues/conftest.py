@@ -1,4 +1,4 @@
-"""Queues with event source mappings in moto: two of tasks and one of matching."""
+"""Queues with event source mappings in moto: two for tasks and one for matching."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Queue history: ended work per minute, and the recorded backlog."""
+"""Queue history: work items ended per minute, and the recorded backlog."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,7 +44,7 @@ def other_tenant(admin: Connection) -> Tenant:
 
 @pytest.fixture
 def record_minute(maintenance_database: Database) -> RecordMinute:
-    """`write(minute, depths)` runs the watchdog's step at a minute after NOW."""
+    """`record_minute(minute, depths)` runs the watchdog's step `minute` minutes after NOW."""
 
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
         with maintenance_connection(maintenance_database) as connection:
@@ -56,7 +56,7 @@ def record_minute(maintenance_database: Database) -> RecordMinute:
 
 @pytest.fixture
 def record_ended(admin: Connection) -> RecordEnded:
-    """`ended(...)` records tasks that ended `ago` minutes before NOW."""
+    """`record_ended(...)` records tasks that ended `ago` minutes before NOW."""
 
     def end(tenant: UUID | None, outcome: str = "succeeded", *, ago: int = 1, times: int = 1) -> None:
         admin.execute(
@@ -70,7 +70,7 @@ def record_ended(admin: Connection) -> RecordEnded:
 def history(
     database: Database, tenant_id: UUID | None = None, worker: str = "tasks", *, now: datetime = NOW
 ) -> QueueHistory:
-    """Return the queue history of a worker."""
+    """Return a worker's queue history."""
     with database.delivery() as connection:
         last_recorded = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
@@ -80,7 +80,7 @@ def history(
 
 
 def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
-    """Create a pending work item of a kind."""
+    """Create a pending work item of the given kind, and return its id."""
     if kind.table == "document":
         return make_document(admin, tenant.id, matching_status="pending")
     tenant.insert(admin, kind.table)
@@ -116,10 +116,10 @@ def test_only_ended_work_items_are_counted(
     assert stored == ([(kind.worker, acme.id, expected)] if expected else [])
 
 
-def test_tenant_and_delivery_transactions_count_ended_work(
+def test_tenant_and_delivery_transactions_count_ended_work_items(
     database: Database, maintenance_database: Database, admin: Connection, acme: Tenant
 ):
-    """Workers use a transaction of the tenant, the archiver one of delivery."""
+    """Workers use a tenant transaction, the archiver a delivery transaction."""
     tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
     end = "UPDATE task SET status = 'failed' WHERE id = %s"
     with database.tenant(acme.id) as connection:
@@ -144,7 +144,7 @@ def test_history_is_ordered_per_tenant_and_overall(
     record_ended(acme.id, ago=2, times=3)
     record_ended(acme.id, "failed", ago=2)
     record_ended(other_tenant.id, ago=2, times=4)
-    record_ended(None, "skipped", ago=1)  # unassigned: counts only in the total
+    record_ended(None, "skipped", ago=1)  # unassigned, so counted only in the total
     record_minute()
     tenant_series, overall_series = history(database, acme.id).series, history(database).series
     assert (
@@ -184,7 +184,7 @@ def test_runs_add_up_within_a_minute(
     assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
-def test_run_is_bounded_and_next_continues(
+def test_run_is_bounded_and_next_run_continues(
     database: Database,
     record_ended: RecordEnded,
     record_minute: RecordMinute,
@@ -200,7 +200,7 @@ def test_run_is_bounded_and_next_continues(
     assert sum(history(database).series.succeeded) == 5
 
 
-def test_deleted_tenant_does_not_stop_run(
+def test_deleted_tenant_does_not_stop_the_run(
     database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other_tenant: Tenant
 ):
     record_ended(acme.id)
@@ -268,7 +268,7 @@ def test_pending_dead_letters_count_for_their_worker(
     )
 
 
-def test_backlog_is_unknown_without_watchdog(
+def test_backlog_is_unknown_without_watchdog_runs(
     database: Database, record_minute: RecordMinute, admin: Connection, acme: Tenant
 ):
     make_task(admin, acme.id)
@@ -294,7 +294,7 @@ def test_running_work_items_are_counted_live(database: Database, admin: Connecti
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 @pytest.mark.parametrize("scope", ["counterfoil_delivery", "counterfoil_worker"])
-def test_running_work_is_found_by_index(kind: WorkKind, scope: str, admin: Connection, acme: Tenant):
+def test_running_work_items_are_found_by_index(kind: WorkKind, scope: str, admin: Connection, acme: Tenant):
     with admin.transaction():
         admin.execute(f"SET LOCAL ROLE {scope}".encode())
         admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(acme.id)])

@@ -48,7 +48,7 @@ def reconcile(database: Database, account: Account) -> list[str]:
     return reconcile_pauses(database, account.mappings, LATER)
 
 
-def test_pause_disables_only_mappings_of_its_queue(database: Database, account: Account):
+def test_pause_disables_only_the_paused_queues_mappings(database: Database, account: Account):
     pause_tasks(database, account)
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert account.states("matching") == ["Enabled"]
@@ -132,7 +132,7 @@ def test_externally_disabled_mapping_stays_disabled(database: Database, account:
 
 
 def test_recently_resumed_queue_is_reconciled(database: Database, account: Account):
-    """A delayed call of a crashed process may still disable its mappings."""
+    """A delayed call from a crashed process may still disable the queue's mappings."""
     pause_tasks(database, account)
     request_pause(database, pause_request(paused=False, version=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
@@ -146,7 +146,7 @@ def test_removed_queue_is_skipped(database: Database, account: Account):
     assert reconcile(database, account) == []
 
 
-def test_reconciliation_without_time_is_postponed(database: Database, account: Account):
+def test_reconciliation_without_enough_time_is_postponed(database: Database, account: Account):
     request_pause(database, pause_request())
     assert reconcile_pauses(database, account.mappings, LATER, lambda: 20.0) == []  # too little time for two mappings
     assert account.states("tasks") == ["Enabled", "Enabled"]

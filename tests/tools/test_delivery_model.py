@@ -13,16 +13,16 @@ from tools.delivery_model.states import DELETED, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 SMALL = Bounds(crashes=2, copies=1, revisions=1)
-"""Enough for most mutants to violate an invariant."""
+"""Bounds within which most mutants violate an invariant."""
 COPIES = 2 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 1
 """Duplicate messages that SQS may deliver. `make soak` explores two."""
 STATES = {1: 43_123, 2: 355_200}
-"""Reachable states by number of duplicates, with two crashes and one new revision. They change only with the rules."""
+"""Reachable states by number of duplicates, with two crashes and one new revision. Only changed rules change them."""
 MUTANT_BOUNDS = {
     "lost message not resent to a busy queue": Bounds(crashes=0, copies=0, revisions=0, purges=1, busy=True),
     "newer message acknowledged as unknown": Bounds(crashes=0, copies=0, revisions=0, restores=1),
 }
-"""Bounds of the mutants that violate no invariant within `SMALL`."""
+"""Bounds for mutants that violate no invariant within `SMALL`."""
 LOST = "the work item is lost: it has neither a message nor an outbox row"
 DEAD_LETTERED = "a message was dead-lettered without a fault"
 STALE = "a stale attempt writes"
@@ -53,7 +53,7 @@ VIOLATIONS = {
     "lost message not resent to a busy queue": STUCK,
     "newer message acknowledged as unknown": LOST,
 }
-"""Violation of each mutant."""
+"""Expected violation by mutant."""
 
 
 def test_reachable_states_satisfy_all_invariants() -> None:
@@ -61,7 +61,7 @@ def test_reachable_states_satisfy_all_invariants() -> None:
 
     assert exploration.counterexample is None, str(exploration.counterexample)
     assert exploration.states == STATES[COPIES]
-    assert f": {STATES[2]:,} states. In each of them" in PAGE.read_text()
+    assert f"the {STATES[2]:,} states with two duplicates" in PAGE.read_text()
 
 
 def test_lost_message_is_resent_to_a_busy_queue() -> None:

@@ -70,7 +70,7 @@ def test_fields_from_pages_have_evidence(tmp_path: Path):
     assert page["evidence"] == {"invoice_number": {"source": "text:title", "confidence": 0.95, "page": 1}}
 
 
-def test_documents_in_a_file_have_own_lines(tmp_path: Path):
+def test_each_document_in_a_file_has_a_line(tmp_path: Path):
     (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in orders_with_invoices(1, 3)]))
     whole, *parts = lines(run("--json", tmp_path / "three.pdf"))
     assert (whole["structured_data"], whole["reason"]) == (None, "The file was split into 3 documents.")
@@ -80,7 +80,7 @@ def test_documents_in_a_file_have_own_lines(tmp_path: Path):
     ]
 
 
-def test_bad_files_do_not_stop_the_others(folder: Path):
+def test_invalid_files_do_not_stop_other_files(folder: Path):
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     (folder / "empty").mkdir()
@@ -128,7 +128,7 @@ def test_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_bomb_does_not_stop_the_others(folder: Path):
+def test_decompression_bomb_does_not_stop_other_files(folder: Path):
     (folder / "bomb.pdf").write_bytes(decompression_bombs.pdf_in_two_stages())
     bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))
     assert bomb["error"] == TOO_COMPLEX

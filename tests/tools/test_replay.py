@@ -39,7 +39,7 @@ def time_at(seconds: float) -> datetime:
 
 
 def record(worker: str, position: int, **changes: Any) -> Record:
-    """Return a record that got its permit when the previous three records had ended."""
+    """Return a log record that got its permit after the previous three records had ended."""
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(
@@ -58,7 +58,7 @@ def record(worker: str, position: int, **changes: Any) -> Record:
 
 
 def expected_data() -> ReplayData:
-    """Return the expected results."""
+    """Return the data of a replay without defects."""
     children = [
         Document(UUID(int=position), True, 2 * position, 2 * position + 1, number, "succeeded", "succeeded", 2)
         for position, number in enumerate(NUMBERS, 1)
@@ -128,7 +128,7 @@ def test_lost_document_fails_checks():
     )
 
 
-def test_second_log_record_fails_checks():
+def test_duplicate_log_record_fails_checks():
     found = expected_data()
     twice = replace(found, records=[*found.records, record("ingestion", 1)])
     assert {"work items processed twice", "messages of ingestion and matching"} <= failed_checks(twice)
@@ -240,7 +240,7 @@ def test_slow_s3_ignores_disconnected_clients(s3: SlowS3, capfd: pytest.CaptureF
         gone.sendall(b"GET /bucket/a.pdf HTTP/1.1\r\nHost: s3\r\n\r\n")
         gone.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )  # reset instead of a regular close
+        )  # resets the connection instead of closing it regularly
     assert request(s3, "GET", "/bucket/a.pdf")[0] == 200
 
     assert s3.downloads.count == 2
@@ -263,7 +263,7 @@ def test_both_modes_have_the_same_concurrency_limit():
         assert all(mode.maximum_concurrency >= 2 for mode in setup.replay_modes(gate))
 
 
-def test_only_queues_of_local_cloud_are_changed():
+def test_only_local_cloud_queues_are_changed():
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/counterfoil-ingestion"
     cloud: Any = SimpleNamespace(
         outputs={"IngestionQueueUrl": url},

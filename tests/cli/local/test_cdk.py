@@ -24,7 +24,7 @@ def test_cdk_runs_the_locked_version_with_options():
 
 
 @needs_cdk
-def test_exit_code_of_cdk_is_returned():
+def test_cdk_exit_code_is_returned():
     done = subprocess.run([COMMAND, "cdk", "no-such-command"], capture_output=True, check=False)
 
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The folder of a cloud, its lock and its state."""
+"""A cloud's folder, with its lock and state files."""
 
 import shutil
 import stat
@@ -39,7 +39,7 @@ def state() -> State:
 
 @pytest.fixture
 def lock_holder(paths: CloudPaths) -> Iterator[IO[str]]:
-    """Standard input of a process that holds the lock until it is closed."""
+    """Standard input of a process that holds the lock until this input is closed."""
     command = [sys.executable, "-c", HOLDER, str(paths.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -62,7 +62,7 @@ def test_lock_survives_removal_of_its_folder(paths: CloudPaths, lock_holder: IO[
         assert (paths.folder / "lock").exists()
 
 
-def test_clear_deletes_only_files_of_the_cloud(paths: CloudPaths):
+def test_clear_deletes_only_the_clouds_files(paths: CloudPaths):
     paths.logs.mkdir(parents=True)
     precious = paths.folder / "precious.txt"
     precious.write_text("mine")

@@ -18,12 +18,12 @@ URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"
 
 
 class UserExistsError(Exception):
-    """`UsernameExistsException` of the Cognito client."""
+    """The Cognito client's `UsernameExistsException`."""
 
 
 @dataclass
 class People:
-    """A fake of a local cloud and its user pool."""
+    """A fake local cloud and its user pool."""
 
     outputs: dict[str, str] = field(default_factory=lambda: {"UserPoolId": "pool"})
     console_url: str = URL
@@ -86,7 +86,7 @@ def test_viewer_of_one_tenant_is_a_separate_user(people: People):
     assert {name for name, members in people.groups.items() if user["email"] in members} == {"viewer", "tenant:acme"}
 
 
-def test_second_call_gives_same_user_new_password(people: People):
+def test_second_call_resets_the_users_password(people: People):
     first, second = (json.loads(call("--json")) for _ in range(2))
 
     assert first["email"] == second["email"]

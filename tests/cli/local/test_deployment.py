@@ -1,4 +1,4 @@
-"""Fingerprints of deployments, and reasons of failed ones."""
+"""Deployment fingerprints, and the reasons of failed deployments."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_renamed_source_changes_the_fingerprint(project: Path):
     assert deployment.fingerprint(URL, DeployOptions()) != before
 
 
-def test_another_database_changes_the_fingerprint(project: Path):
+def test_different_database_changes_the_fingerprint(project: Path):
     assert deployment.fingerprint(URL, DeployOptions()) != deployment.fingerprint(
         URL.replace("5432", "5433"), DeployOptions()
     )
@@ -59,11 +59,11 @@ def test_another_database_changes_the_fingerprint(project: Path):
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("tuning", [DeployOptions({"LEASE_SECONDS": "60"}), DeployOptions(timeout=20)])
-def test_another_tuning_changes_the_fingerprint(tuning: DeployOptions):
+def test_different_tuning_changes_the_fingerprint(tuning: DeployOptions):
     assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, DeployOptions())
 
 
-def test_state_stores_the_tuning_of_a_deployment(tmp_path: Path):
+def test_state_stores_the_deployment_tuning(tmp_path: Path):
     tuning = DeployOptions({"LEASE_SECONDS": "60"}, 20)
     state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
     assert state.tuning == DeployOptions()
@@ -103,5 +103,5 @@ def test_missing_cdk_error_suggests_make_setup(tmp_path: Path, monkeypatch: pyte
         ("", "no reason was given."),
     ],
 )
-def test_reason_of_a_failed_deployment_is_extracted(output: str, reason: str):
+def test_deployment_failure_reason_is_extracted(output: str, reason: str):
     assert deployment._reason(output) == reason

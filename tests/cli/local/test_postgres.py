@@ -152,7 +152,9 @@ def test_create_database_is_idempotent(embedded: PostgresServer):
 
 
 @pytest.mark.parametrize(
-    "name", ["long" * 40, "with space", "quote ' and \" and $HOME", "größe"], ids=["long", "space", "quotes", "letters"]
+    "name",
+    ["long" * 40, "with space", "quote ' and \" and $HOME", "größe"],
+    ids=["long", "space", "quotes", "accents"],
 )
 def test_folder_may_have_any_name(name: str, reachable: Path):
     embedded = PostgresServer(reachable / name)
@@ -165,7 +167,7 @@ def test_folder_may_have_any_name(name: str, reachable: Path):
     assert not (reachable / name).exists()
 
 
-def test_postgres_variables_of_the_environment_are_ignored(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
+def test_postgres_environment_variables_are_ignored(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
@@ -185,7 +187,7 @@ def test_error_names_a_port_in_use(embedded: PostgresServer):
     assert start(embedded, port).port == port
 
 
-def test_restart_without_port_avoids_a_taken_port(embedded: PostgresServer):
+def test_restart_without_port_avoids_a_used_port(embedded: PostgresServer):
     first = start(embedded)
     embedded.stop()
     with socket.create_server(("127.0.0.1", first.port)):
@@ -205,7 +207,7 @@ def test_incomplete_cluster_is_moved_and_replaced(
     assert re.search(r"was not a complete cluster\. Moved it to .*data\.incomplete-", caplog.text)
 
 
-def test_leftovers_of_an_interrupted_start_are_replaced(embedded: PostgresServer, reachable: Path):
+def test_data_left_by_interrupted_start_is_replaced(embedded: PostgresServer, reachable: Path):
     (reachable / "postgres" / "data.new" / "base").mkdir(parents=True)
     assert start(embedded).is_healthy()
     assert not (reachable / "postgres" / "data.new").exists()
@@ -225,7 +227,7 @@ def test_reused_process_id_is_not_a_server(embedded: PostgresServer):
         child.communicate()
 
 
-def test_data_of_another_version_is_refused(embedded: PostgresServer):
+def test_data_from_another_version_is_refused(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     (server.data / "PG_VERSION").write_text("17\n")
@@ -234,7 +236,7 @@ def test_data_of_another_version_is_refused(embedded: PostgresServer):
 
 
 @AS_ROOT
-def test_data_of_another_user_is_refused(embedded: PostgresServer):
+def test_data_owned_by_another_user_is_refused(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     os.chown(server.data, 12345, 12345)
@@ -264,7 +266,7 @@ def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
         ("nothing to the point", "did not start: nothing to the point. See its log"),
         ("", "did not start: no reason was given. See its log"),
     ],
-    ids=["disk full", "some error", "other words", "no words"],
+    ids=["disk full", "other error", "unknown output", "no output"],
 )
 def test_failed_first_start_leaves_no_cluster(
     output: str, message: str, embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
@@ -318,7 +320,7 @@ def test_error_names_the_missing_package(embedded: PostgresServer, monkeypatch: 
 def interrupting_popen(program: str, *, at_its_end: bool) -> type[subprocess.Popen[bytes]]:
     """Return a Popen class whose first wait for `program` is interrupted, as by Ctrl-C.
 
-    The interrupt comes while the child runs or, with `at_its_end`, right after it has ended.
+    The interrupt occurs while the child runs or, if `at_its_end` is set, right after the child has ended.
     """
 
     class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
@@ -335,7 +337,7 @@ def interrupting_popen(program: str, *, at_its_end: bool) -> type[subprocess.Pop
     return Interrupted
 
 
-@pytest.mark.parametrize("at_its_end", [False, True], ids=["while it runs", "at its end"])
+@pytest.mark.parametrize("at_its_end", [False, True], ids=["while running", "after exit"])
 @pytest.mark.parametrize("program", ["initdb", "pg_ctl"])
 def test_an_interrupted_start_leaves_no_process(
     program: str, at_its_end: bool, embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
@@ -358,7 +360,7 @@ def test_root_starts_server_as_unprivileged_user(embedded: PostgresServer):
 
 
 @AS_ROOT
-def test_private_folders_of_root_stay_closed(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch):
+def test_roots_private_folders_stay_private(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ROOT_FOLDER", reachable / "var")
     tmp_path.chmod(0o700)
     umask = os.umask(0o077)
@@ -380,7 +382,7 @@ def test_private_folders_of_root_stay_closed(tmp_path: Path, reachable: Path, mo
 
 
 @AS_ROOT
-def test_unreachable_programs_are_copied_for_root(
+def test_root_copies_programs_from_private_folders(
     embedded: PostgresServer, tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "ROOT_FOLDER", reachable / "var")
@@ -407,7 +409,7 @@ def test_temporary_server_leaves_no_files():
     assert not folder.exists()
 
 
-def test_abandoned_temporary_server_is_removed_by_the_next():
+def test_next_temporary_server_removes_an_abandoned_one():
     script = """
 import os
 from cli.local.postgres import temporary_server

@@ -1,4 +1,4 @@
-"""A local cloud ends all its processes and no others."""
+"""A local cloud ends all processes that it started, and no others."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start(folder, part, program)` starts a process of a cloud."""
+    """`start(folder, part, program)` starts one of a cloud's processes."""
     with ExitStack() as stack:
 
         def started(
@@ -48,7 +48,7 @@ def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     assert processes.find_processes(tmp_path) == []
 
 
-def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
+def test_other_clouds_processes_keep_running(start: Start, tmp_path: Path):
     start(tmp_path / "one")
     other = start(tmp_path / "other")
     processes.terminate_all(tmp_path / "one")
@@ -68,7 +68,7 @@ def test_reused_process_id_is_rejected(start: Start, tmp_path: Path):
     assert not emulator.runs_in(CloudPaths(tmp_path))
 
 
-def test_process_with_other_start_time_is_rejected(start: Start, tmp_path: Path):
+def test_process_with_different_start_time_is_rejected(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudPaths(tmp_path))

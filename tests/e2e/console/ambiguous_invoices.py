@@ -1,4 +1,4 @@
-"""Ambiguous invoices, each with two orders that have the referenced number."""
+"""Ambiguous invoices. For each one, two orders have the referenced number."""
 
 from collections.abc import Callable
 from dataclasses import replace

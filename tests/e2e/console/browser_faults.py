@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 from playwright.sync_api import BrowserContext, ConsoleMessage, Request, WebError
 
 _EXPECTED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
-"""Message about a 4xx response, which pages handle. Only a missing asset is a fault."""
+"""Browser message about a 4xx response. Pages handle these responses, so only a missing asset is a fault."""
 
 
 class FaultRecorder:
-    """Records the faults in all tabs of one browser context."""
+    """Records faults in all tabs of one browser context."""
 
     def __init__(self, context: BrowserContext, origin: str) -> None:
         """Start recording. `origin` is the only origin that may receive requests."""

@@ -2,25 +2,25 @@
 
 Example of a test:
 
-    def test_dead_letters_are_found_by_error_text(console: Console, failing: FailureFactory, tenant: Tenant) -> None:
-        failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
-        page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
-        page.get_by_label("Error, file or ID").fill("model")        # Find elements by their visible names.
+    def test_dead_letters_are_found_by_error_text(console: Console, failures: FailureFactory, tenant: Tenant) -> None:
+        failures.fail_messages(tenant, ["first", "second"])       # Tasks really fail and create dead letters.
+        page = console.open("operator", tenant, "dead-letters")   # The user is signed in at this address.
+        page.get_by_label("Error, file or ID").fill("model")      # Find elements by their visible names.
         page.keyboard.press("Enter")
-        expect(rows(page, "Dead letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
-        looks(page, "dead-letters-found")                            # Check axe rules, phones and 4K screens.
+        expect(rows(page, "Dead letters")).to_have_count(2)       # Playwright waits, so tests never sleep.
+        check_page(page, "dead-letters-found")                    # Check axe rules, phones and 4K screens.
 
-- A test that changes dead letters uses `tenant`, which is new, and creates its own dead letters. A test that only reads
-  uses `shown`, a tenant with dead letters of every kind, or `matched`, a tenant with a matched case.
-- `console.opened(role, tenant, at)` opens the console for this tenant as a user of every tenant. Tests share one
-  sign-in per role. With `alone=True`, the user belongs to this tenant only, which requires another sign-in.
-  `console.signed_out(at)` opens the console without a sign-in, and `people.sign_in` signs in. `page.context.new_page()`
-  opens another tab.
-- A test fails at its end on errors on the browser's console, violations of the content security policy, failures of
-  scripts, and requests to other origins.
-- `looks(page, name)` checks a page. If the page has a fault, it stores a screenshot below build/console-pictures. With
-  COUNTERFOIL_CONSOLE_PICTURES=all, it stores a screenshot of every page. A failed test stores and reports a screenshot
-  of each open tab below build/console-pictures/failed.
+- A test that changes dead letters uses the new tenant `tenant` and creates its own dead letters. A test that only reads
+  uses a shared tenant: `failed_tenant` has dead letters of every kind, and `matched_case.tenant` has a matched case.
+- `console.open(role, tenant, path)` opens the console for this tenant, signed in as a user with access to all tenants.
+  Tests share one sign-in per role. With `own_context=True`, the user has access to this tenant only, which requires
+  another sign-in. `console.open_signed_out(path)` opens the console without signing in, and `console_users.sign_in`
+  signs in. `page.context.new_page()` opens another tab.
+- A test fails at its end if the browser reported an error on its console, a failed script or a request to another
+  origin. Violations of the content security policy are errors on the console.
+- `check_page(page, name)` checks a page. If the page has a fault, a screenshot is stored below build/console-pictures.
+  With COUNTERFOIL_CONSOLE_PICTURES=all, a screenshot of every page is stored. A failed test stores and reports a
+  screenshot of each open tab below build/console-pictures/failed.
 - On a running cloud, tests start without delay. Changed code is deployed first:
   COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
 """
@@ -49,9 +49,9 @@ from tools.sample_generator.cases import generate_cases
 from tools.setup import BROWSER_HINT, browser
 
 REQUIRE_VARIABLE = "COUNTERFOIL_BROWSER_TESTS"
-"""Set to `required`, a machine without a browser fails these tests instead of skipping them."""
+"""Environment variable. With `required`, these tests fail on a machine without a browser instead of being skipped."""
 ACCOUNT = "DE89370400440532013000"
-"""Account number in the name of a file of `shown`. Only admins may see it."""
+"""Account number in the name of one of `failed_tenant`'s files. Only admins may see it."""
 TIMEOUT_MS = 60_000
 """Timeout of Playwright in milliseconds. An API process may have to start first."""
 _STORE_SESSION = """([name, value]) => {
@@ -61,7 +61,7 @@ _STORE_SESSION = """([name, value]) => {
         sessionStorage.setItem(name, value);
     }
 }"""
-"""Store tokens only once, because each tab has its own and a test may sign out. Clear settings of earlier tests."""
+"""Script that stores a tab's tokens once, because a test may sign out, and clears settings from earlier tests."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Console:
     chromium: Browser
     people: ConsoleUsers
     shared: dict[Role, tuple[BrowserContext, FaultRecorder]]
-    """Contexts of users of every tenant, by role. A new context costs a process and 1 s of CPU."""
+    """Contexts for users with access to all tenants, by role. A new context costs a process and 1 s of CPU."""
     recorders: dict[BrowserContext, FaultRecorder] = field(default_factory=dict)
 
     @property
@@ -84,13 +84,13 @@ class Console:
         return self._context().new_page()
 
     def open_signed_out(self, path: str = "") -> Page:
-        """Open a path of the console without a sign-in."""
+        """Open a path of the console without signing in."""
         page = self.open_blank()
         page.goto(f"{self.url}/{path}" if path else self.url)
         return page
 
     def open(self, role: Role, tenant: Tenant, path: str = "dead-letters", *, own_context: bool = False) -> Page:
-        """Open a path of the console for a tenant, signed in with this role."""
+        """Open a path of the console for a tenant, signed in as a user with this role."""
         context = self._signed_in(role, tenant.slug) if own_context else self._shared(role)
         page = context.new_page()
         page.goto(f"{self.url}/{path}{'&' if '?' in path else '?'}{urlencode({'tenant': tenant.slug})}")
@@ -112,7 +112,7 @@ class Console:
         return context
 
     def _session(self, role: Role, slug: str) -> str:
-        """Return the stored session of a user. The first call signs in."""
+        """Return a user's stored session. The first call signs in."""
         key = (role, slug)
         if key not in self.people.sessions:
             page = self.open_signed_out()
@@ -153,7 +153,7 @@ class Console:
 
 @pytest.fixture(scope="session")
 def clean_screenshots() -> None:
-    """Delete screenshots of earlier failures."""
+    """Delete screenshots from earlier failures."""
     for path in (SCREENSHOTS / "failed").glob("*.png"):
         path.unlink()
 
@@ -181,13 +181,13 @@ def shared_contexts(chromium: Browser) -> dict[Role, tuple[BrowserContext, Fault
 
 @pytest.fixture(scope="session")
 def users(cloud: Cloud) -> ConsoleUsers:
-    """The users of the test cloud."""
+    """The test cloud's users."""
     return ConsoleUsers(cloud)
 
 
 @pytest.fixture(scope="session")
 def failures(cloud: Cloud, users: ConsoleUsers) -> Iterator[FailureFactory]:
-    """Creates dead letters by real failures."""
+    """The factory of dead letters from real failures."""
     model = Model()
     with model:
         configure_model(cloud, model)
@@ -210,7 +210,7 @@ def console(
 
 @pytest.fixture(scope="session")
 def failed_tenant(cloud: Cloud, failures: FailureFactory, tmp_path_factory: pytest.TempPathFactory) -> Tenant:
-    """A tenant with dead letters of files and tasks, which tests must not change."""
+    """A tenant with dead letters from files and tasks, which tests must not change."""
     tenant = add_tenant(cloud, f"shown-{uuid4().hex[:6]}")[0]
     folder = tmp_path_factory.mktemp("files")
     for number in range(3):
@@ -223,7 +223,7 @@ def failed_tenant(cloud: Cloud, failures: FailureFactory, tmp_path_factory: pyte
 
 @dataclass(frozen=True)
 class MatchedCase:
-    """A tenant with the matched documents of one case."""
+    """A tenant with one case's matched documents."""
 
     tenant: Tenant
     order: str
@@ -231,7 +231,7 @@ class MatchedCase:
 
 
 CASE_FILES = 3
-"""Number of documents: an order, a delivery note, and a PDF invoice over more than was delivered."""
+"""Number of documents: an order, a delivery note, and a PDF invoice for more than was delivered."""
 
 
 @pytest.fixture(scope="session")
@@ -249,11 +249,11 @@ def matched_case(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matc
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store a screenshot of each tab of a failed test, and report its path."""
+    """Store a screenshot of each tab that a failed test had open, and report its path."""
     report = yield
     console = getattr(item, "funcargs", {}).get("console")
     if report.when == "call" and report.failed and isinstance(console, Console):
-        report.sections.append(("Pictures", "\n".join(_pictures(item.name, console)) or "No tab was open."))
+        report.sections.append(("Screenshots", "\n".join(_pictures(item.name, console)) or "No tab was open."))
     return report
 
 
@@ -261,6 +261,6 @@ def _pictures(name: str, console: Console) -> Iterator[str]:
     for number, page in enumerate(console.pages(), 1):
         try:
             path = take_screenshot(page, f"failed/{name}-{number}")
-            yield f"look at {path.relative_to(ROOT)}: {page.url}"
+            yield f"{path.relative_to(ROOT)}: {page.url}"
         except BrowserError as error:
-            yield f"no picture of {page.url}: {error.message}"
+            yield f"no screenshot of {page.url}: {error.message}"

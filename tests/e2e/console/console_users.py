@@ -1,4 +1,4 @@
-"""Users of the console by role and tenant, who sign in once for all tests."""
+"""Console users by role and tenant. Each signs in once for all tests."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,23 +11,23 @@ from cli.local.console import ALL_TENANTS, ConsoleUser, Role, make_person
 from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"
-"""Key of the tokens in the session storage of a tab."""
+"""Key of the tokens in a tab's session storage."""
 TIMEOUT_SECONDS = 60
 """Timeout of API requests in seconds. The first request waits for a process to start."""
 
 
 @dataclass
 class ConsoleUsers:
-    """Users of the test cloud."""
+    """The test cloud's users."""
 
     cloud: Cloud
     sessions: dict[tuple[Role, str], str] = field(default_factory=dict)
-    """Stored sessions by role and the tenant's slug (`*`: every tenant)."""
+    """Stored sessions by role and tenant slug (`*`: all tenants)."""
     _users: dict[tuple[Role, str], ConsoleUser] = field(default_factory=dict)
     _tokens: dict[tuple[Role, str], str] = field(default_factory=dict)
 
     def user(self, role: Role, slug: str) -> ConsoleUser:
-        """Return a user with this role for one tenant, or for every tenant (`*`)."""
+        """Return a user with this role for one tenant, or for all tenants (`*`)."""
         key = (role, slug)
         if key not in self._users:
             email = f"{role}.{slug}@example.com".replace("*", "all")

@@ -1,4 +1,4 @@
-"""Create dead letters on the test cloud by real failures, without SQL."""
+"""Create dead letters on the test cloud through real failures, without SQL."""
 
 import json
 from collections.abc import Sequence
@@ -26,20 +26,20 @@ _ATTEMPTS = "SELECT count(*) FROM work_attempt WHERE work_id = %s"
 
 
 UNREACHABLE_URL = "http://127.0.0.1:9/unreachable"
-"""An address without a listener."""
+"""URL where nothing listens."""
 _FUNCTIONS = ("tasks", "admin_api")
 """Functions that accept or run tasks for a language model."""
 
 
 class Model(Server):
-    """A language model that refuses every message except those in `answered`."""
+    """A language model that rejects every message except those in `answered`."""
 
     def __init__(self) -> None:
         super().__init__(respond=lambda request: f"Re: {request.user}")
         self.answered: set[str] = set()
 
     def next(self, request: Request) -> Step:
-        """Answer a message, or refuse it permanently. Accept all other requests."""
+        """Answer or permanently reject a message. Accept all other requests."""
         if request.api == "raw":
             return Raw(200, b"taken")
         return super().next(request) if request.user in self.answered else Failure(400)
@@ -48,7 +48,7 @@ class Model(Server):
 def configure_model(cloud: Cloud, model: Model) -> None:
     """Configure this model for the cloud's tasks, and let them call this machine.
 
-    The settings last as long as the cloud. Other functions have no model.
+    The settings remain until the cloud is deleted. Other functions have no model.
     """
     address = model.url_for("openai")
     settings = {"LLM_PROVIDER": "openai", "LLM_MODEL": "scripted", "LLM_API_KEY": "none", "LLM_URL": address}
@@ -70,14 +70,14 @@ class FailureFactory:
     model: Model
 
     def fail_messages(self, tenant: Tenant, messages: Sequence[str]) -> list[UUID]:
-        """Submit messages that the model refuses, each in its own conversation.
+        """Submit messages that the model rejects, each in its own conversation.
 
-        Returns the ids of the tasks, in the order of the messages. A retry succeeds after `recover`.
+        Returns the task ids, in the order of the messages. After `recover`, a retry succeeds.
         """
         return self._fail(tenant, [{"task_type": "chat_completion", "payload": {"message": text}} for text in messages])
 
     def fail_http_request(self, tenant: Tenant) -> UUID:
-        """Submit an HTTP request that fails and whose payload may be edited. Return the task id."""
+        """Submit an HTTP request task that fails. Its payload may be edited. Return the task id."""
         payload = {"method": "POST", "url": UNREACHABLE_URL}
         (task_id,) = self._fail(tenant, [{"task_type": "http_request", "payload": payload, "max_retry": 0}])
         return task_id
@@ -95,7 +95,7 @@ class FailureFactory:
         self.model.answered.update(messages)
 
     def wait_for_dead_letters(self, tasks: Sequence[UUID]) -> list[UUID]:
-        """Wait until each task has a pending dead letter. Return the ids of the dead letters."""
+        """Wait until each task has a pending dead letter. Return the dead letters' ids."""
         with self._admin() as admin:
 
             def find_all() -> dict[UUID, UUID] | None:
@@ -107,7 +107,7 @@ class FailureFactory:
         return [dead_letters[task] for task in tasks]
 
     def upload_unreadable(self, tenant: Tenant, paths: Sequence[Path]) -> None:
-        """Upload unreadable files for a tenant that has no such dead letters."""
+        """Upload unreadable files and wait for their dead letters. It must be their tenant's first upload."""
         list(upload(self.cloud, tenant, paths))
         with self._admin() as admin:
             wait_until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)
@@ -123,7 +123,7 @@ class FailureFactory:
         return UUID(str(row[0]))
 
     def count_attempts(self, task: UUID) -> int:
-        """Return the number of attempts of a task."""
+        """Return a task's number of attempts."""
         with self._admin() as admin:
             row = admin.execute(_ATTEMPTS, [task]).fetchone()
         assert row is not None

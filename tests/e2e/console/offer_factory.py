@@ -38,12 +38,12 @@ class OfferDay:
     pool: UUID
     served: UUID
     inactive: UUID
-    """A candidate of `served` who is no longer active."""
+    """A user who was offered to `served` and is no longer active."""
     failed: UUID
 
 
 def make_offer_day(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Berlin") -> OfferDay:
-    """Create the offers of a day."""
+    """Create a day's offers."""
     offered_at = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
     ids = [uuid4() for _ in range(4)]
     external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}
@@ -76,7 +76,7 @@ def make_offer_day(admin: Connection, tenant: Tenant, day: date, zone: str = "Eu
 def make_running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, shard_sizes: Sequence[int]) -> UUID:
     """Create a pool with one succeeded, one running and further pending shards.
 
-    `shard_sizes` are numbers of users.
+    `shard_sizes` contains the number of users in each shard.
     """
     offered_at = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=3)
     pool = _pool(admin, tenant, offered_at, zone, user_count=sum(shard_sizes))
@@ -91,7 +91,7 @@ def make_running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, s
 
 
 def complete_pool(admin: Connection, pool: UUID) -> None:
-    """Complete all shards of a pool."""
+    """Complete all of a pool's shards."""
     admin.execute(_FINISH, [pool])
 
 

@@ -29,12 +29,12 @@ def dialog(page: Page) -> Locator:
 
 
 def heading(page: Page) -> Locator:
-    """Title of the dead letter's page, which begins with its state."""
+    """Heading of the dead letter's page, which begins with the dead letter's state."""
     return page.get_by_role("heading", level=1)
 
 
 def run_action(page: Page, action: str, note: str) -> None:
-    """Press a button of the dead letter's page, and submit its dialog."""
+    """Press a button on the dead letter's page, and submit the dialog that it opens."""
     page.get_by_role("button", name=action, exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
     dialog(page).get_by_role("button", name=action, exact=True).click()

@@ -26,18 +26,18 @@ pytestmark = pytest.mark.e2e
 
 OLD_DATE = "2020-01-01"
 BULK_TIMEOUT = 150_000
-"""Timeout of a bulk operation in milliseconds."""
+"""Timeout for a bulk operation in milliseconds."""
 
 
 @pytest.fixture
 def messages(tenant: Tenant) -> list[str]:
-    """Messages that the model refuses until `failing.recover`."""
+    """Messages that the model rejects until `failures.recover` is called."""
     return [f"{name} of {tenant.slug}" for name in ("first", "second", "third")]
 
 
 @pytest.fixture
 def dead_letters(failures: FailureFactory, tenant: Tenant, messages: list[str]) -> list[UUID]:
-    """Three dead letters of one group."""
+    """Three dead letters in one group."""
     return failures.wait_for_dead_letters(failures.fail_messages(tenant, messages))
 
 
@@ -261,7 +261,7 @@ def test_filtered_dead_letters_are_exported(
 
 
 def subject(users: ConsoleUsers) -> str:
-    """Return the subject of the operator."""
+    """Return the operator's subject, the `sub` claim of the token."""
     user = users.cloud.client("cognito-idp").admin_get_user(
         UserPoolId=users.cloud.outputs["UserPoolId"], Username=users.user("operator", ALL_TENANTS).email
     )
@@ -313,7 +313,7 @@ def test_audit_trail_is_filtered_by_dead_letter(
         for job_id in dead_letters[:2]:
             api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
     page = console.open("viewer", tenant, "audit")
-    expect(rows(page, "Entries")).to_have_count(3)  # including the entry of the added tenant
+    expect(rows(page, "Entries")).to_have_count(3)  # including the entry for adding the tenant
     check_page(page, "audit")
     page.get_by_label("Changes to one object").fill(str(dead_letters[0]))
     page.keyboard.press("Enter")

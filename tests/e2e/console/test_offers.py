@@ -80,7 +80,7 @@ def test_failed_user_links_to_reason_and_dead_letter(console: Console, tenant: T
     expect(page.get_by_text(SHARD_ERROR).first).to_be_visible()
 
 
-def test_withdrawn_offers_of_a_user_are_marked(console: Console, tenant: Tenant, admin: Connection) -> None:
+def test_withdrawn_offers_are_marked(console: Console, tenant: Tenant, admin: Connection) -> None:
     offer_day = make_offer_day(admin, tenant, FIRST_DAY)
     page = console.open("viewer", tenant, f"offers/{offer_day.pool}")
     page.get_by_role("search", name="User").get_by_role("searchbox").fill(str(offer_day.served))

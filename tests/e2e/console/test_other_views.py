@@ -1,4 +1,4 @@
-"""Empty views, and the queues of all tenants or of one."""
+"""Empty views, and the queues page for all tenants or for one."""
 
 import re
 from uuid import UUID

@@ -31,7 +31,7 @@ def http_requests_enabled(cloud: Cloud) -> None:
 
 
 def failed_call(users: ConsoleUsers, failures: FailureFactory, tenant: Tenant) -> UUID:
-    """Return the dead letter of a request to an unknown host."""
+    """Return the id of the dead letter for a request to an unknown host."""
     payload = {"url": "https://orders.invalid/1", "method": "POST", "body": "amount=1.50"}
     submission = {"task_type": "http_request", "payload": payload, "max_retry": 0, "tenant": tenant.slug}
     with users.api("operator") as api:

@@ -109,7 +109,7 @@ def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, f
     check_page(page, "another-tenant")
 
 
-def test_user_of_all_tenants_selects_one(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
+def test_user_with_all_tenants_selects_one(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
     page = console.open_signed_out("dead-letters")
     sign_in(page, users.user("viewer", "*"))
     expect(page.get_by_role("heading", name="Choose a tenant")).to_be_visible()

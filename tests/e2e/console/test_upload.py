@@ -1,4 +1,4 @@
-"""Uploads in the console: dropped files, and the outcome of each file."""
+"""Uploads in the console: dropped files, and each file's outcome."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -20,7 +20,7 @@ _CREATE_DROPPED = """(files) => {
 
 
 def drop(page: Page, **files: str) -> None:
-    """Drop files by name on the middle of the page."""
+    """Drop files in the middle of the page. `files` maps names to contents."""
     data_transfer = page.evaluate_handle(_CREATE_DROPPED, [[f"{name}.xml", text] for name, text in files.items()])
     page.dispatch_event("main", "dragenter", {"dataTransfer": data_transfer})
     expect(page.get_by_text("Drop documents for")).to_be_visible()

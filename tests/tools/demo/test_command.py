@@ -1,4 +1,4 @@
-"""The demo leaves no active webhook behind and prints the next steps."""
+"""The demo removes its webhook and prints the next steps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def test_ended_run_leaves_no_destination(
 
 
 class FakeRun:
-    """A finished run of the sample or the cases."""
+    """A fake finished run of the sample or the cases."""
 
     tenant = SimpleNamespace(slug="cases-1")
     cases = None
@@ -68,7 +68,7 @@ class FakeRun:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """Run the demo with `cases`, in a cloud that keeps running or stops."""
+    """`demo(cases, stays_up)` runs the demo in a cloud that then keeps running or stops."""
 
     @contextmanager
     def nothing(*_: Any, **__: Any) -> Iterator[Any]:

@@ -17,7 +17,7 @@ CASES = generate_cases(1, "rechnung@cases.example")
 
 
 def cluster_of(place: int, cases: Cases) -> dict[str, Any]:
-    """Return the cluster of a case without mismatches, as in the API."""
+    """Return the cluster that the API is expected to return for a case."""
     case = cases.cases[place]
     documents = [
         {
@@ -71,7 +71,7 @@ def expected_of(found: CaseResults) -> Sequence[str]:
         (lambda one: {**one, "comparison": None}, "the result for the receiver: None"),
         (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: no differences"),
     ],
-    ids=["something else is wrong", "a document is missing", "nothing was computed", "the first document is missing"],
+    ids=["unexpected variance", "last document missing", "no comparison", "first document missing"],
 )
 def test_difference_is_a_mismatch(change: Change, expected: str):
     assert expected in expected_of(change_result(expected_results(), change))

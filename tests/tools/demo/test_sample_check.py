@@ -1,4 +1,4 @@
-"""Results of a sample are compared with its ground truth."""
+"""A sample's results are compared with its ground truth."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def sample() -> Sample:
 
 
 def expected_upload(file: SampleFile) -> Upload:
-    """Return the expected upload of a file."""
+    """Return the expected upload for a file."""
     truth = file.truth
     return Upload(
         tenant=file.tenant,

@@ -1,4 +1,4 @@
-"""Agreement of links, links of grouped duplicates, and clusters."""
+"""Agreement of links, of links between groups of duplicates, and of clusters."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def edges(*pairs: str) -> frozenset[Edge]:
 
 INVOICES = documents("i1", "i2", "i3")
 TRUE = edges("i1-order", "i1-delivery", "i1-i2", "i1-i3")
-"""An invoice with two duplicates. Order and delivery are linked to the first."""
+"""An invoice with two duplicates. The order and the delivery note are linked to the invoice."""
 
 
 def invoice_agreement(found: frozenset[Edge], true: frozenset[Edge] = TRUE) -> Agreement:
@@ -36,7 +36,7 @@ def test_links_are_compared_individually() -> None:
     assert edges_agreement(edges("a-b", "b-c"), edges("a-b", "d-c", "d-e")) == Agreement(0.5, 0.3333, 0.4, 2, 3, 1)
 
 
-def test_link_of_any_duplicate_counts_for_the_group() -> None:
+def test_link_to_any_duplicate_counts_for_its_group() -> None:
     other = edges("i3-order", "i3-delivery", "i3-i1", "i3-i2")
     assert edges_agreement(other, TRUE).correct == 1
     assert invoice_agreement(other) == invoice_agreement(TRUE) == Agreement(1.0, 1.0, 1.0, 4, 4, 4)
@@ -51,7 +51,7 @@ def test_missing_duplicate_or_redundant_link_lowers_agreement() -> None:
     assert invoice_agreement(TRUE | edges("i2-i3")) == Agreement.from_counts(5, 4, 4)
 
 
-def test_links_of_several_duplicates_count_once() -> None:
+def test_links_to_several_duplicates_count_once() -> None:
     assert invoice_agreement(TRUE | edges("i2-order")) == Agreement.from_counts(4, 4, 4)
     assert invoice_agreement(TRUE | edges("i2-other")) == Agreement.from_counts(5, 4, 4)
 

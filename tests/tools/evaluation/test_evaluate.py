@@ -139,7 +139,7 @@ def test_without_json_standard_output_stays_empty(small_set: Path, tmp_path: Pat
     assert "edge agreement" in result.stderr
 
 
-@pytest.mark.skipif(not UBL.exists(), reason="the sibling folder with the data is missing")
+@pytest.mark.skipif(not UBL.exists(), reason="the sibling folder with the UBL data is missing")
 @pytest.mark.parametrize("arguments", [(), ("--shuffle", 3, "--concurrency", 8)])
 def test_ubl_chain_documents_are_in_their_true_clusters(tmp_path: Path, arguments: tuple[object, ...]) -> None:
     figures = json.loads(run(UBL, "--output-dir", tmp_path / "out", "--json", *arguments).stdout)

@@ -1,4 +1,4 @@
-"""Samples of many seeds, generated once for all tests of this folder."""
+"""Samples for many seeds, generated once for all tests in this folder."""
 
 from functools import cache
 
@@ -11,17 +11,17 @@ SEEDS = tuple(range(20))
 
 @cache
 def sample_of(seed: int) -> Sample:
-    """Return the cached sample of a seed."""
+    """Return the cached sample for a seed."""
     return generate(seed)
 
 
 @pytest.fixture(params=SEEDS, ids="seed{}".format)
 def sample(request: pytest.FixtureRequest) -> Sample:
-    """The sample of each seed in turn."""
+    """The sample for each seed in turn."""
     return sample_of(request.param)
 
 
 @pytest.fixture
 def one_sample() -> Sample:
-    """The sample of one seed."""
+    """The sample for one seed."""
     return sample_of(7)

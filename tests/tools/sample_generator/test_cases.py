@@ -1,4 +1,4 @@
-"""The cases of the sample cover every variance, each separately."""
+"""The sample's cases together cover every variance code, and each has exactly the expected variances."""
 
 import email
 import email.policy
@@ -44,7 +44,7 @@ def read(place: int, item: CaseDocument) -> Document:
 
 
 def open_variances(case: Case) -> set[tuple[str, str]]:
-    """Return document number and code of each open variance of a case."""
+    """Return the document number and code of each open variance in a case."""
     documents = [read(place, item) for place, item in enumerate(case.documents)]
     is_again = case.title == "billed twice"
     edges = [

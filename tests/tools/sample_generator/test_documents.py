@@ -135,7 +135,7 @@ def test_extraction_rejects_failed_and_accepts_skipped_files(sample: Sample) -> 
             assert extraction.reason
 
 
-def test_hybrid_has_xml_alternative_and_readable_page(sample: Sample) -> None:
+def test_hybrid_pdf_has_xml_alternative_and_readable_page(sample: Sample) -> None:
     hybrids = [(file, data) for file, data in _extracted_files(sample) if file.name.endswith(".pdf")]
     assert len(hybrids) >= 4
     for file, data in hybrids:
@@ -172,7 +172,7 @@ def test_encrypted_pdf_opens_only_with_password(invoice: Document) -> None:
     assert len(pypdfium2.PdfDocument(content, password="geheim")) == 1
 
 
-def test_only_the_encoding_of_misencoded_file_is_wrong(invoice: Document) -> None:
+def test_misencoded_file_differs_only_in_its_encoding(invoice: Document) -> None:
     content = unreadable_files.xml_in_wrong_encoding(invoice)
     with pytest.raises(UnicodeDecodeError):
         content.decode()

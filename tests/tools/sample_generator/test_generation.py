@@ -68,7 +68,7 @@ def test_counts_differ_between_seeds() -> None:
     assert len({len(sample_of(seed).files) for seed in range(6)}) > 1
 
 
-def test_sample_has_forty_documents_of_two_tenants(sample: Sample) -> None:
+def test_sample_has_forty_documents_for_two_tenants(sample: Sample) -> None:
     assert sum(file.truth.state == "succeeded" for file in sample.files) >= 40
     assert len(sample.tenants) == 2
 

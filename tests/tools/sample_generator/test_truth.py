@@ -1,4 +1,4 @@
-"""The ground truth of a sample is consistent with its files."""
+"""A sample's ground truth is consistent with its files."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _components(neighbors: dict[str, set[str]]) -> Iterator[list[str]]:
         yield sorted(component)
 
 
-def test_stated_link_has_a_reference_number(sample: Sample) -> None:
+def test_only_stated_links_have_a_reference_number(sample: Sample) -> None:
     files = _by_name(sample)
     for link in sample.links:
         a, b = files[link.tenant, link.a], files[link.tenant, link.b]
@@ -135,7 +135,7 @@ def test_invoice_without_reference_fits_exactly_one_order(sample: Sample) -> Non
         ]
 
 
-def test_invoice_may_refer_only_to_delivery_note(sample: Sample) -> None:
+def test_invoice_may_reference_only_a_delivery_note(sample: Sample) -> None:
     found = _files_of_scenario(sample, "no order reference, names its delivery note", "invoice")
     assert any("po_reference" not in _data(f) for f in found if f.truth.state == "succeeded")
     for file in found:
@@ -175,7 +175,7 @@ def test_duplicate_file_copies_an_earlier_document(sample: Sample) -> None:
         assert places[file.tenant, original.name] < places[file.tenant, file.name]
 
 
-def test_other_files_are_unique_per_tenant(sample: Sample) -> None:
+def test_non_duplicate_files_are_unique_per_tenant(sample: Sample) -> None:
     kept = Counter((file.tenant, file.sha256) for file in sample.files if file.truth.state != "duplicate")
     assert max(kept.values()) == 1
 
@@ -195,7 +195,7 @@ def test_duplicate_invoice_is_linked_only_to_its_original(sample: Sample) -> Non
         assert others == [link]
 
 
-def test_shared_invoice_number_links_no_suppliers(sample: Sample) -> None:
+def test_shared_invoice_number_does_not_link_suppliers(sample: Sample) -> None:
     found = [f for f in _files_of_scenario(sample, "same invoice number, two suppliers", "invoice")
              if f.truth.state == "succeeded"]  # fmt: skip
     assert len({file.truth.number for file in found}) == 1
@@ -206,7 +206,7 @@ def test_shared_invoice_number_links_no_suppliers(sample: Sample) -> None:
     assert _data(note)["issuer"]["vat_id"] == _data(credited)["issuer"]["vat_id"]
 
 
-def test_identical_files_of_tenants_have_separate_clusters(sample: Sample) -> None:
+def test_identical_files_of_two_tenants_have_separate_clusters(sample: Sample) -> None:
     for situation in ("identical in both tenants", "partner only in the other tenant"):
         copies = [f for f in sample.files if f.truth.situation == situation and f.truth.state == "succeeded"]
         assert copies

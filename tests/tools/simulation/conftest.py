@@ -1,4 +1,4 @@
-"""Shared PostgreSQL for the histories of the simulation tests."""
+"""A PostgreSQL database that all simulation tests share."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,6 @@ from tools.simulation.database import Store
 
 @pytest.fixture(scope="package")
 def store() -> Iterator[Store]:
-    """A database for histories."""
+    """The database in which histories run."""
     with run.open_store() as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""Each invariant of the simulation reports a changed world as a violation."""
+"""Each simulation invariant is violated in a world that was changed accordingly."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ from tools.simulation.scheduler import ViolationError
 from tools.simulation.world import World
 
 SEEDS = range(1, 200)
-"""One of these seeds has a history that can be changed."""
+"""Seeds to try. For each change, at least one of them produces a history that can be changed."""
 
 Change = Callable[[World], bool]
-"""Changes a world if possible. Returns whether it did."""
+"""Changes a world if possible. Returns True if it did."""
 
 
 def statement(sql: str) -> Change:

@@ -22,9 +22,9 @@ CORPUS = json.loads((Path(__file__).parent / "corpus" / "seeds.json").read_text(
 FRESH = int(os.environ.get("COUNTERFOIL_HISTORIES", "200"))
 """Number of new histories. `make soak` runs more."""
 EVERY_FAULT = 5_000
-"""Number of histories in which every kind of fault strikes. The rarest strikes once in 300."""
+"""Number of histories after which every kind of fault must have occurred. The rarest occurs once in 300."""
 ENOUGH = 1000
-"""Number of histories in which every mutant is detected."""
+"""Number of histories within which every mutant must be detected."""
 
 
 def describe(result: History) -> str:
@@ -35,7 +35,7 @@ def describe(result: History) -> str:
 
 @pytest.fixture
 def break_histories(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Make every history violate an invariant."""
+    """Return a function that makes every later history violate an invariant."""
 
     def break_it() -> None:
         def check(_world: object) -> None:
@@ -54,7 +54,7 @@ def test_new_histories_violate_no_invariant() -> None:
     assert summary.histories == FRESH
     assert not summary.violations, "\n\n".join(describe(found) for found in summary.violations[:2])
     if FRESH >= EVERY_FAULT:
-        assert set(summary.faults) == {str(fault) for fault in Fault}, "a kind of fault never struck"
+        assert set(summary.faults) == {str(fault) for fault in Fault}, "a kind of fault never occurred"
 
 
 @pytest.mark.parametrize("kept", CORPUS, ids=lambda kept: str(kept["seed"]))
@@ -85,7 +85,7 @@ def test_seed_is_deterministic(store: Store, seed: int) -> None:
     assert once.steps > 0
 
 
-def test_violation_includes_story_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
+def test_violation_includes_log_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
     break_histories()
 
     found = history.run(3, store)

@@ -17,7 +17,7 @@ def scheduler() -> Scheduler:
 
 @pytest.fixture
 def sqs(scheduler: Scheduler) -> Sqs:
-    """SQS with the queue of matching, without faults."""
+    """SQS with the matching worker's queue and no faults."""
     faults = Faults(scheduler)
     faults.end()
     return Sqs(scheduler, faults, {"matching": Queue(scheduler, "matching", 60, Queue(scheduler, "matching", 60))})
@@ -76,7 +76,7 @@ def test_outdated_receipt_handle_may_have_no_effect(
     assert {tuple(change(stale, 60)) for _ in range(50)} == {(), ("ReceiptHandleIsInvalid",)}
 
 
-def test_visibility_of_visible_message_cannot_change(
+def test_visible_messages_timeout_cannot_be_changed(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -121,7 +121,7 @@ def test_waiting_uses_virtual_time(scheduler: Scheduler) -> None:
     assert woken == [1800]
 
 
-def test_unwinding_of_killed_process_commits_nothing(scheduler: Scheduler) -> None:
+def test_unwinding_a_killed_process_commits_nothing(scheduler: Scheduler) -> None:
     process, effects, ended = Process("victim"), [], []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""`counterfoil train`: its output, and its weights in `evaluate`."""
+"""`counterfoil train`: its output, and the use of its weights by `evaluate`."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_set_without_labels_is_rejected(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unmatched_set(tmp_path: Path) -> Path:
-    """A set of two documents without a common blocking key."""
+    """A set of two documents that share no blocking key."""
     other = {"name": "Vossberg Papier KG"}
     papers = [contract("A", 0), order("B", 3, seller=other, buyer={"name": "Omega"}, lines=[])]
     return write_set(tmp_path / "apart", papers, edges_csv="a,b\np0,p1\n")
@@ -70,8 +70,8 @@ def test_set_without_candidate_pairs_is_rejected(unmatched_set: Path, tmp_path: 
     assert "no candidate pairs" in str(found.exception)
 
 
-def test_tenant_without_pairs_does_not_stop_others(unmatched_set: Path, tmp_path: Path) -> None:
-    """This set is measured with weights from the other set, and the other with the priors."""
+def test_set_without_pairs_does_not_stop_others(unmatched_set: Path, tmp_path: Path) -> None:
+    """The unmatched set is measured with weights from the other set, which is measured with priors."""
     orders_and_invoices(tmp_path / "A", 12, "A")
     arguments = ["train", str(unmatched_set), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
     found = CliRunner().invoke(app, arguments)

@@ -21,9 +21,9 @@ def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
 
 def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant]) -> None:
     pairs = list(two_tenants[0].pairs())
-    assert sum(pair.is_match for pair in pairs) == 24  # each order's own invoice, without duplicates
+    assert sum(pair.is_match for pair in pairs) == 24  # each order with its own invoice, excluding duplicates
     assert all(pair.child.kind == "invoice" and pair.parent.kind == "purchase_order" for pair in pairs)
-    assert len(pairs) > 24  # orders of the same seller are candidates as well
+    assert len(pairs) > 24  # orders from the same supplier are candidates as well
 
 
 def test_group_contains_candidates_of_one_decision(two_tenants: list[Tenant]) -> None:
@@ -57,7 +57,7 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
 
 
 def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
-    """All documents of these sets share an article, and their few sellers do not discriminate."""
+    """All documents in these sets share an article, and too few suppliers exist to tell them apart."""
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (
@@ -82,6 +82,6 @@ def test_held_out_tenants_are_measured(two_tenants: list[Tenant]) -> None:
     assert metrics.log_loss < 0.5
 
 
-def test_calibration_error_is_distance_of_probability_and_truth() -> None:
+def test_calibration_error_compares_probability_with_outcome() -> None:
     assert calibration_error([(0.75, True), (0.75, True), (0.75, True), (0.75, False)]) == pytest.approx(0.0)
     assert calibration_error([(0.95, False), (0.05, False)]) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""Reviewers' decisions are labels, once there are enough of them."""
+"""Reviewers' decisions are used as labels once there are enough of them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ def harness(
 
 
 def confirm_and_reject(harness: TenantHarness, confirmed: int, rejected: int) -> None:
-    """File orders with unreferenced invoices, and confirm or reject their matches."""
+    """Store orders and invoices that do not reference them, and confirm or reject the matches."""
     for number in range(confirmed + rejected):
         made = harness.file(order(f"PO-{number:04}", number))
         billed = harness.file(invoice(f"R-{number:04}", number + 9))
@@ -63,7 +63,7 @@ def test_last_decision_is_the_label(harness: TenantHarness) -> None:
     harness.decide(0, 1, "rejected")
     harness.decide(2, 3, "confirmed")
     harness.file(confirmation("AB-1", 1))
-    harness.decide(3, 4, "confirmed")  # invoice and confirmation: types that never match
+    harness.decide(3, 4, "confirmed")  # an invoice and an order confirmation, which never match
     found = read_labels(harness)
     labels = [
         (harness.ids.index(one.child.id), harness.ids.index(one.parent.id), one.is_match) for one in found.pairs()
@@ -80,7 +80,7 @@ def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, 
     assert not (tmp_path / "w.json").exists()
 
 
-def test_rejected_candidates_of_a_document_count_once(harness: TenantHarness, tmp_path: Path) -> None:
+def test_document_with_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
     confirm_and_reject(harness, 12, 0)
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
