@@ -706,6 +706,13 @@ export interface components {
             mails: components["schemas"]["HeldMail"][];
             next_cursor: string | null;
         };
+        IdMatch: {
+            id: string;
+            tenant: string;
+        };
+        IdMatches: {
+            found: components["schemas"]["IdMatch"][];
+        };
         JsonValue: unknown;
         /** @enum {string} */
         Key: "price" | "billed_quantity" | "delivered_quantity" | "total" | "tax";
@@ -769,13 +776,6 @@ export interface components {
             last_error: components["schemas"]["LastError"];
         } & {
             [key: string]: unknown;
-        };
-        IdMatch: {
-            id: string;
-            tenant: string;
-        };
-        IdMatches: {
-            found: components["schemas"]["IdMatch"][];
         };
         NewPerson: {
             email: string;

@@ -35,7 +35,7 @@ const doc = {
 };
 
 test("missing facts follow the supplier", () =>
-  assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
+  assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot extracted: supplier, total"));
 
 for (const whole of [{ missing: [] }, { missing: undefined }]) {
   test(`nothing follows the supplier if missing is ${whole.missing && "empty"}`, () =>
@@ -44,7 +44,7 @@ for (const whole of [{ missing: [] }, { missing: undefined }]) {
 
 test("list of documents names missing facts", () => {
   const listed = { ...doc, stages: [], received_at: "2026-01-05T12:00:00Z" };
-  assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not read: supplier, total/);
+  assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not extracted: supplier, total/);
 });
 
 test("list of reviews names missing facts", () => {
@@ -55,5 +55,5 @@ test("list of reviews names missing facts", () => {
     probability: 0.5,
     opened_at: "2026-01-05T12:00:00Z",
   };
-  assert.match(textOf(ReviewRow({ review, filter: { state: "open" } })), /Not read: supplier, total/);
+  assert.match(textOf(ReviewRow({ review, filter: { state: "open" } })), /Not extracted: supplier, total/);
 });
