@@ -240,7 +240,7 @@ def _show_documents(screen: Console, cluster: Cluster) -> None:
     has_missing = any(document["missing"] for document in documents)
     table = Table("id", "document", "date", Column("total", justify="right"), box=None)
     if has_missing:
-        table.add_column("not read")
+        table.add_column("missing")
     table.add_column("file", overflow="fold")
     for document in documents:
         cells = [ids.short_id(document["id"]), _title(document), document["date"] or "", total_of(document)]

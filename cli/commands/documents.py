@@ -112,7 +112,7 @@ def _show_list(listed: Sequence[dict[str, Any]]) -> None:
         stdout().print("No documents found.")
         return
     total = Column("total", justify="right")
-    table = Table("id", "tenant", "document", "supplier", total, "status", "not extracted", box=None)
+    table = Table("id", "tenant", "document", "supplier", total, "status", "missing", box=None)
     for document in listed:
         states = {stage["stage"]: stage["state"] for stage in document["stages"]}
         status = document["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
@@ -196,7 +196,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     if document["cluster_status"] is not None:
         facts.append(("status", document["cluster_status"].replace("-", " ")))
     if document["missing"]:
-        facts.append(("not extracted", ", ".join(document["missing"])))
+        facts.append(("missing", ", ".join(document["missing"])))
     if document["review"] is not None:
         facts.append(("review", document["review"]))
     return facts + [

@@ -90,7 +90,7 @@ def _show_list(reviews: Sequence[Review]) -> None:
     shows_tenant = len({review["tenant"] for review in reviews}) > 1
     columns = [Column("tenant", no_wrap=True)] if shows_tenant else []
     columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("supplier", overflow="fold")]
-    columns += [Column("total", justify="right"), Column("not extracted"), Column("candidates", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("missing"), Column("candidates", overflow="fold")]
     table = Table(
         *columns, Column("probability", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False
     )
@@ -196,7 +196,7 @@ def _side_by_side(reviewed: Document, ambiguous: Mapping[str, Any]) -> Table:
     for name in _FACTS:
         table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (reviewed, *documents)))
     table.add_row(
-        Text("not extracted", "dim"), *(Text(", ".join(document["missing"])) for document in (reviewed, *documents))
+        Text("missing", "dim"), *(Text(", ".join(document["missing"])) for document in (reviewed, *documents))
     )
     table.add_section()
     steps = [{step["label"]: step for step in candidate["evidence"]} for candidate in candidates]

@@ -13,12 +13,12 @@ from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 DEFAULT_CALLER = "lee"
-"""Subject of calls without `--by`."""
+"""Subject of callers for which `--by` is omitted."""
 ADMIN = "[admin tenant:*]"
 
 
 def connect(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
-    """Return the API for the caller `by`. Replaces `cli.client.connect`."""
+    """Return the API, called by `by`. Replaces `cli.client.connect`."""
     application = partial(gateway, groups=groups, subject=by or DEFAULT_CALLER)
     transport = httpx.WSGITransport(app=application)
     client = httpx.Client(base_url="https://api.example", headers={"Authorization": TOKEN}, transport=transport)
@@ -26,7 +26,7 @@ def connect(context: typer.Context, by: str | None = None, *, groups: str = ADMI
 
 
 def connect_commands(monkeypatch: pytest.MonkeyPatch, groups: str = ADMIN) -> None:
-    """Connect all commands to the API, with these groups."""
+    """Connect all commands to the API, for a caller in these groups."""
     for info in iter_modules(commands.__path__, f"{commands.__name__}."):
         module = import_module(info.name)
         if hasattr(module, "connect"):

@@ -1,4 +1,4 @@
-"""A fake local cloud with the database of a test."""
+"""A fake local cloud with a test's database."""
 
 from collections.abc import Sequence
 

@@ -57,7 +57,7 @@ def test_list_is_filtered_and_sorted(harness: TenantHarness):
 
 @pytest.fixture
 def other_harness(harness: TenantHarness, database: Database, admin: Connection) -> TenantHarness:
-    """Another tenant, whose clusters are older and newer than those of the first."""
+    """Another tenant, whose clusters are older and newer than the first tenant's."""
     other = TenantHarness(database, admin, [order("4800", when=20), order("4801", when=60)])
     other.match_all()
     compute(other, 0)
@@ -78,8 +78,8 @@ def test_tenants_share_one_order_and_limit(harness: TenantHarness, other_harness
 
 
 def test_truncated_list_has_a_note(harness: TenantHarness, other_harness: TenantHarness):
-    assert "There are more" in run("--limit", 3)
-    assert "There are more" not in run("--limit", 4)
+    assert "There are more clusters" in run("--limit", 3)
+    assert "There are more clusters" not in run("--limit", 4)
 
 
 @pytest.mark.parametrize("wrong", [("--status", "lost"), ("--sort", "size")])
@@ -97,5 +97,5 @@ def test_accepting_starts_diagnostics_and_hides_the_decision(harness: TenantHarn
     assert list(queue.sent) == ["counterfoil-diagnostics"]
     shown = run("show", harness.ids[ORDER])
     assert "Accepted by ann" in shown
-    assert "It is being recomputed." in shown
+    assert "The comparison is being updated." in shown
     assert "To decide:" not in shown

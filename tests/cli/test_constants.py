@@ -1,4 +1,4 @@
-"""Constants of commands equal those of the server, which commands do not import."""
+"""Constants of the CLI equal those of the server code, which the CLI does not import."""
 
 from typing import get_args
 

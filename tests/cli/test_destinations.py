@@ -1,4 +1,4 @@
-"""Destinations of a tenant are added, rotated and removed on the command line."""
+"""A tenant's destinations are added and removed, and secrets rotated, on the command line."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ URL = "https://hooks.example.com/results"
 
 @pytest.fixture
 def cloud(api: None, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tenants, with receivers on this machine in the allowlist."""
+    """Two tenants. The allowlist contains receivers on this machine."""
     make_tenant("acme")
     make_tenant("zenith")
     monkeypatch.setenv("WEBHOOK_ALLOWLIST", '["127.0.0.0/8"]')
@@ -52,7 +52,7 @@ def test_webhook_secret_is_shown_only_when_added(admin: Connection):
     assert call("list", "zenith") == []
 
 
-def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Connection):
+def test_destination_changes_are_in_the_audit_trail(cloud: None, admin: Connection):
     call("add-webhook", "acme", "office", URL, "--by", "ann")
     call("rotate-secret", "acme", "office", "--by", "ann")
     run("remove", "acme", "office", "--by", "bob")

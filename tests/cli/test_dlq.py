@@ -24,7 +24,7 @@ def make_dead_letter(
     api: None,
     database: Database,
 ) -> MakeDeadLetter:
-    """`make_dead_letter(...)` creates a dead letter of the only tenant."""
+    """`make_dead_letter(...)` creates a dead letter for the only tenant."""
     return dead_letter_factory(database, make_tenant("acme"))
 
 

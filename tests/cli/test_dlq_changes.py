@@ -27,7 +27,7 @@ def job_id(
     database: Database,
     admin: Connection,
 ) -> UUID:
-    """Id of the dead letter of a failed task of the only tenant."""
+    """`job_id` of the only tenant's failed task, which has a dead letter."""
     acme = make_tenant("acme")
     task = make_task(admin, acme, status="failed", attempts=6, failed_at=NOON, error="It failed")
     return dead_letter_factory(database, acme)(worker="tasks", task_type="echo", work_id=task)
@@ -105,7 +105,7 @@ def test_audit_lists_changes_of_one_dead_letter(job_id: UUID, database: Database
     (acme,) = (row["tenant_id"] for row in rows(admin, "dead_letter"))
     other = dead_letter_factory(database, acme)()
     run("ignore", job_id, *REASON)
-    assert run("audit", other) == "There are no changes of this dead letter.\n"
+    assert run("audit", other) == "There are no changes to this dead letter.\n"
     run("resolve", other, *REASON)
 
     for words in ((str(job_id)[-8:],), (job_id,), (job_id, "--tenant", "acme")):
@@ -143,7 +143,7 @@ def test_verify_detects_missing_latest_entries(job_id: UUID, admin: Connection) 
     assert output == "acme: broken at entry 2. The latest entries are missing.\n"
 
 
-def test_tenant_viewer_verifies_only_its_own_trail(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenant_viewer_verifies_only_its_audit_trail(job_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     run("ignore", job_id, *REASON)
     connect_commands(monkeypatch, "[viewer tenant:acme]")
     assert run("verify", application=trail.app) == "acme: intact, 1 entry\n"

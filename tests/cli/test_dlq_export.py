@@ -30,7 +30,7 @@ def make_dead_letter(
     api: None,
     database: Database,
 ) -> MakeDeadLetter:
-    """`make_dead_letter(...)` creates a dead letter of acme, the first of two tenants."""
+    """`make_dead_letter(...)` creates a dead letter for acme, the first of two tenants."""
     acme = make_tenant("acme")
     make_tenant("zenith")
     return dead_letter_factory(database, acme)
@@ -126,7 +126,7 @@ def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_pat
 
 
 def end(admin: Connection, state: str) -> None:
-    """End all exports with `state`."""
+    """End all exports in the state `state`."""
     admin.execute(
         "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, processed = 1234, succeeded = 1234",
         [state],
@@ -135,7 +135,7 @@ def end(admin: Connection, state: str) -> None:
 
 @pytest.fixture
 def export_as_operation(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`export_as_operation(state)` makes exports run as operations, which end with `state`."""
+    """`export_as_operation(state)` makes exports run as operations, which end in the state `state`."""
     monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
     def configure(state: str) -> None:
@@ -150,7 +150,7 @@ TWO = b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
 
 @pytest.fixture
 def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
-    """Requests to S3, which returns TWO for each of them."""
+    """Requests to S3, which responds to each with TWO."""
     s3_requests: list[httpx.Request] = []
 
     @contextmanager

@@ -113,7 +113,7 @@ def test_list_names_missing_facts(harness: TenantHarness, call: Callable[..., An
 
     lines = [line.split() for line in call("list").splitlines()]
 
-    assert lines[0][-2:] == ["not", "read"]
+    assert lines[0][-1] == "missing"
     (row,) = (line for line in lines if "invoice" in line)
     assert row[-2:] == ["supplier,", "total"]
     (complete,) = (line for line in lines if "purchase" in line)
@@ -146,7 +146,7 @@ def test_failed_files_of_all_tenants_share_the_limit(
     assert "It is empty" in output
 
 
-def test_timeline_of_a_document_is_shown(harness: TenantHarness, call: Callable[..., Any]):
+def test_document_timeline_is_shown(harness: TenantHarness, call: Callable[..., Any]):
     (link,) = [event for event in call("timeline", str(harness.ids[1]), "--json") if event["kind"] == "link"]
     assert link["other_document_id"] == str(harness.ids[0])
     assert "arrival received" in call("timeline", str(harness.ids[1]))

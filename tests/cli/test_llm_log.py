@@ -1,4 +1,4 @@
-"""Questions to a language model, shown for documents, reviews and clusters."""
+"""Language model calls, shown for documents, reviews and clusters."""
 
 import json
 from typing import Any
@@ -32,13 +32,13 @@ def questions(harness: TenantHarness) -> list[dict[str, Any]]:
     return listed
 
 
-def test_question_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
+def test_llm_call_is_shown_with_candidates_and_answer(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     shown = run("llm-log", harness.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
-    assert f"It chose A1, {str(harness.ids[0])[-8:]} (high): Both lines are the same." in shown
+    assert f"The model chose A1, {str(harness.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
 
 
@@ -55,7 +55,7 @@ def test_json_contains_the_request_as_sent(harness: TenantHarness, model_server:
     assert "".join(request.user.split()) in "".join(run("llm-log", harness.ids[2], "--full-prompt").split())
 
 
-def test_control_characters_of_questions_are_removed(
+def test_control_characters_in_llm_calls_are_replaced(
     harness: TenantHarness, model_server: Server, admin: Connection
 ) -> None:
     admin.execute(
@@ -67,45 +67,45 @@ def test_control_characters_of_questions_are_removed(
     assert not {"\x9b", "\u202e"} & set(run("llm-log", harness.ids[2], "--full-prompt"))
 
 
-def test_review_shows_the_answer_of_the_model(harness: TenantHarness, model_server: Server) -> None:
+def test_review_shows_the_models_answer(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE | {"confidence": "low"}))
     harness.match(2)
     shown = run("show", harness.ids[2])
-    assert "Questions to a language model" in shown
-    assert f"It chose A1, {str(harness.ids[0])[-8:]} (low): Both lines are the same." in shown
+    assert "Language model calls" in shown
+    assert f"The model chose A1, {str(harness.ids[0])[-8:]} (low): Both lines are the same." in shown
     assert f"counterfoil review llm-log {str(harness.ids[2])[-8:]}" in shown
 
 
 def test_answer_without_a_candidate_is_shown(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer())
     harness.match(2)
-    assert "It chose no candidate." in run("llm-log", harness.ids[2])
+    assert "The model chose no candidate." in run("llm-log", harness.ids[2])
 
 
-def test_refused_question_is_shown(harness: TenantHarness, model_server: Server) -> None:
+def test_rejected_llm_call_is_shown(harness: TenantHarness, model_server: Server) -> None:
     harness.judge, judge = None, harness.judge
     harness.match(2)
     harness.judge = judge
     model_server.add_steps(Failure(400))
     harness.match(harness.file(duplicate_of(2)))
     shown = run("llm-log", harness.ids[2])
-    assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
+    assert "The call was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
 
-def test_text_of_a_deleted_candidate_is_hidden(harness: TenantHarness, model_server: Server) -> None:
+def test_prompt_quoting_a_deleted_document_is_hidden(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
     shown = run("llm-log", harness.ids[2], "--full-prompt")
-    assert "It chose A1, a deleted document (high)" in shown
-    assert "The text of the question is no longer stored." in shown
+    assert "The model chose A1, a deleted document (high)" in shown
+    assert "The prompt is no longer stored." in shown
     assert "<case>" not in shown
     assert questions(harness)[0]["user"] is None
 
 
-def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_server: Server) -> None:
+def test_match_shows_the_command_for_its_llm_call(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(harness.ids[2])], env={"COLUMNS": "160"})
@@ -114,8 +114,8 @@ def test_link_shows_the_command_for_its_question(harness: TenantHarness, model_s
         run("show", harness.ids[2])
 
 
-def test_document_without_questions_prints_a_sentence(harness: TenantHarness) -> None:
-    assert "No questions about this document were sent to a language model." in run("llm-log", harness.ids[0])
+def test_document_without_llm_calls_prints_a_sentence(harness: TenantHarness) -> None:
+    assert "No language model calls were made about this document." in run("llm-log", harness.ids[0])
     assert "llm-log" in CliRunner().invoke(app, ["--help"]).output
 
 

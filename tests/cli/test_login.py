@@ -35,17 +35,17 @@ HOUR = 3600.0
 
 @dataclass
 class Pool:
-    """A deployment, and the discovery and OAuth endpoints of its issuer."""
+    """A deployment, and its issuer's discovery and OAuth endpoints."""
 
     url: str = ""
     lifetime: float = HOUR
     """Lifetime of ID tokens in seconds."""
     denies: dict[str, str] | None = None
-    """Query of the redirect, instead of a code."""
+    """Query of the redirect, in place of a code."""
     refuses: bool = False
-    """Whether the token endpoint refuses all codes and refresh tokens."""
+    """Whether the token endpoint rejects all codes and refresh tokens."""
     status: int = 200
-    """Status of revocations."""
+    """HTTP status of responses to revocations."""
     discovery: dict[str, Any] = field(default_factory=dict)
     """Overrides of the discovery document."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -189,7 +189,7 @@ def command_api(*words: str) -> Api:
 
 
 def sent_token(api: Api, now: float | None = None) -> str:
-    """Return the token of a request."""
+    """Return the token that a request sends."""
     auth = api.client.auth
     assert isinstance(auth, StoredLogin)
     if now is not None:
@@ -298,7 +298,7 @@ def test_full_disk_keeps_the_stored_login(pool: Pool, login_file: Path, monkeypa
     "url", ["http://console.example", "console.example", "https://a:b@console.example", "https://example:port"]
 )
 def test_invalid_or_unencrypted_address_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="--url must be the address"):
+    with pytest.raises(UsageError, match="--url must be the URL"):
         run("login", "--url", url)
 
 
@@ -464,7 +464,7 @@ def test_failed_revocation_still_deletes_the_login(pool: Pool, login_file: Path,
 def test_logout_works_with_an_issuer_without_revocation(pool: Pool, login_file: Path) -> None:
     pool.discovery = {"revocation_endpoint": None}
     run("login", "--url", pool.url)
-    assert "no token that can be revoked" in run("logout")
+    assert "no token to revoke" in run("logout")
     assert SECRET not in login_file.read_text()
 
 

@@ -1,4 +1,4 @@
-"""Suggested tolerances, from accepted variances to a tolerance in force."""
+"""Suggested tolerances, from accepted differences to a tolerance that applies."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
+    """Add an order at 100.00, delivered and invoiced at `price`. Return the order's position."""
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -62,7 +62,7 @@ def outcome_of(harness: TenantHarness, position: int) -> str:
 
 @pytest.fixture
 def accepted_differences(harness: TenantHarness) -> TenantHarness:
-    """20 accepted price differences of 1.5 percent and a disputed one of 2.5 percent."""
+    """20 accepted price differences of 1.5%, and a disputed price difference of 2.5%."""
     for number in range(20):
         accept(harness, invoiced_order(harness, number, "101.50"))
     disputed = invoiced_order(harness, 20, "102.50")
@@ -123,11 +123,11 @@ def test_one_of_two_concurrent_acceptances_succeeds(
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_suggest_nothing(harness: TenantHarness):
+def test_too_few_accepted_differences_suggest_nothing(harness: TenantHarness):
     for number in range(3):
         accept(harness, invoiced_order(harness, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
-    assert "No suggestion for" in shown
+    assert "No suggestions for" in shown
     assert (
         "Tarnow Schrauben AG (DE136695976), prices, more than expected: 3 documents accepted; 20 are required." in shown
     )
@@ -157,7 +157,7 @@ def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_decision_changes_only_with_supersede(harness: TenantHarness):
+def test_decision_changes_only_with_override(harness: TenantHarness):
     position = invoiced_order(harness, 1, "101.50")
     accept(harness, position)
     id_ = str(harness.ids[position])

@@ -18,12 +18,12 @@ URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"
 
 
 class UserExistsError(Exception):
-    """`UsernameExistsException` of the Cognito client."""
+    """The Cognito client's `UsernameExistsException`."""
 
 
 @dataclass
 class People:
-    """A fake of a local cloud and its user pool."""
+    """A fake local cloud with a user pool."""
 
     outputs: dict[str, str] = field(default_factory=lambda: {"UserPoolId": "pool"})
     console_url: str = URL

@@ -1,4 +1,4 @@
-"""Fingerprints of deployments, and reasons of failed ones."""
+"""Fingerprints of deployments, and reasons why deployments failed."""
 
 from pathlib import Path
 
@@ -59,11 +59,11 @@ def test_another_database_changes_the_fingerprint(project: Path):
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("tuning", [DeployOptions({"LEASE_SECONDS": "60"}), DeployOptions(timeout=20)])
-def test_another_tuning_changes_the_fingerprint(tuning: DeployOptions):
+def test_other_settings_change_the_fingerprint(tuning: DeployOptions):
     assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, DeployOptions())
 
 
-def test_state_stores_the_tuning_of_a_deployment(tmp_path: Path):
+def test_state_stores_the_deployments_settings(tmp_path: Path):
     tuning = DeployOptions({"LEASE_SECONDS": "60"}, 20)
     state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
     assert state.tuning == DeployOptions()

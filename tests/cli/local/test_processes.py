@@ -1,4 +1,4 @@
-"""A local cloud ends all its processes and no others."""
+"""A local cloud ends all its processes, and no other processes."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start(folder, part, program)` starts a process of a cloud."""
+    """`start(folder, part, program)` starts a process of the cloud in `folder`."""
     with ExitStack() as stack:
 
         def started(

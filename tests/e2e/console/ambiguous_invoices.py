@@ -1,4 +1,4 @@
-"""Ambiguous invoices, each with two orders that have the referenced number."""
+"""Ambiguous invoices, each with two purchase orders that have the referenced number."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ Ingest = Callable[..., list[Upload]]
 
 
 def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
-    """Ingest `count` invoices with two candidate orders each. Return their numbers."""
+    """Ingest `count` invoices with two candidate orders each. Return the invoices' numbers."""
     orders: list[Path] = []
     invoices: list[Path] = []
     numbers: list[str] = []

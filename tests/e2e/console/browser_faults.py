@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import BrowserContext, ConsoleMessage, Request, WebError
 
 _EXPECTED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
-"""Message about a 4xx response, which pages handle. Only a missing asset is a fault."""
+"""Message about a 4xx response. Pages handle such responses, so only a missing asset is a fault."""
 
 
 class FaultRecorder:

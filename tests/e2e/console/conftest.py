@@ -2,25 +2,25 @@
 
 Example of a test:
 
-    def test_dead_letters_are_found_by_error_text(console: Console, failing: FailureFactory, tenant: Tenant) -> None:
-        failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
-        page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
-        page.get_by_label("Error, file or ID").fill("model")        # Find elements by their visible names.
+    def test_dead_letters_are_found_by_error_text(console: Console, failures: FailureFactory, tenant: Tenant) -> None:
+        failures.fail_messages(tenant, ["first", "second"])          # Tasks really fail and create dead letters.
+        page = console.open("operator", tenant, "dead-letters")      # The user is signed in and sees this path.
+        page.get_by_label("Error, file or ID").fill("model")         # Find elements by their visible names.
         page.keyboard.press("Enter")
-        expect(rows(page, "Dead letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
-        looks(page, "dead-letters-found")                            # Check axe rules, phones and 4K screens.
+        expect(rows(page, "Dead letters")).to_have_count(2)          # Playwright waits, so tests never sleep.
+        check_page(page, "dead-letters-found")                       # Check axe rules, phones and 4K screens.
 
 - A test that changes dead letters uses `tenant`, which is new, and creates its own dead letters. A test that only reads
-  uses `shown`, a tenant with dead letters of every kind, or `matched`, a tenant with a matched case.
-- `console.opened(role, tenant, at)` opens the console for this tenant as a user of every tenant. Tests share one
-  sign-in per role. With `alone=True`, the user belongs to this tenant only, which requires another sign-in.
-  `console.signed_out(at)` opens the console without a sign-in, and `people.sign_in` signs in. `page.context.new_page()`
-  opens another tab.
-- A test fails at its end on errors on the browser's console, violations of the content security policy, failures of
-  scripts, and requests to other origins.
-- `looks(page, name)` checks a page. If the page has a fault, it stores a screenshot below build/console-pictures. With
-  COUNTERFOIL_CONSOLE_PICTURES=all, it stores a screenshot of every page. A failed test stores and reports a screenshot
-  of each open tab below build/console-pictures/failed.
+  uses `failed_tenant`, a tenant with dead letters of every kind, or `matched_case`, a tenant with a matched case.
+- `console.open(role, tenant, path)` opens the console for this tenant as a user with access to all tenants. Tests share
+  one sign-in per role. With `own_context=True`, the user can access this tenant only, which requires another sign-in.
+  `console.open_signed_out(path)` opens the console without a sign-in, and `sign_in` signs in.
+  `page.context.new_page()` opens another tab.
+- A test fails at its end if the browser's console has errors, a page violates the content security policy, a script
+  fails, or a request goes to another origin.
+- `check_page(page, name)` checks a page. If the page has a fault, it stores a screenshot below build/console-pictures.
+  With COUNTERFOIL_CONSOLE_PICTURES=all, it stores screenshots of every page. A failed test stores and reports a
+  screenshot of each open tab below build/console-pictures/failed.
 - On a running cloud, tests start without delay. Changed code is deployed first:
   COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
 """
@@ -49,11 +49,11 @@ from tools.sample_generator.cases import generate_cases
 from tools.setup import BROWSER_HINT, browser
 
 REQUIRE_VARIABLE = "COUNTERFOIL_BROWSER_TESTS"
-"""Set to `required`, a machine without a browser fails these tests instead of skipping them."""
+"""If this variable is `required`, tests fail instead of being skipped on a machine without a browser."""
 ACCOUNT = "DE89370400440532013000"
-"""Account number in the name of a file of `shown`. Only admins may see it."""
+"""Account number in a file name of `failed_tenant`. Only admins may see it."""
 TIMEOUT_MS = 60_000
-"""Timeout of Playwright in milliseconds. An API process may have to start first."""
+"""Playwright's timeout in milliseconds. An API process may have to start first."""
 _STORE_SESSION = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
         sessionStorage.setItem("tests.given", "once");
@@ -61,7 +61,7 @@ _STORE_SESSION = """([name, value]) => {
         sessionStorage.setItem(name, value);
     }
 }"""
-"""Store tokens only once, because each tab has its own and a test may sign out. Clear settings of earlier tests."""
+"""Stores tokens once per tab, because a test may sign out. Clears the settings of earlier tests."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Console:
     chromium: Browser
     people: ConsoleUsers
     shared: dict[Role, tuple[BrowserContext, FaultRecorder]]
-    """Contexts of users of every tenant, by role. A new context costs a process and 1 s of CPU."""
+    """Contexts of users with access to all tenants, by role. A new context costs a process and 1 s of CPU time."""
     recorders: dict[BrowserContext, FaultRecorder] = field(default_factory=dict)
 
     @property
@@ -231,7 +231,7 @@ class MatchedCase:
 
 
 CASE_FILES = 3
-"""Number of documents: an order, a delivery note, and a PDF invoice over more than was delivered."""
+"""Number of documents: a purchase order, a delivery note, and a PDF invoice for more than was delivered."""
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from cli.local.console import ALL_TENANTS, ConsoleUser, Role, make_person
 from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"
-"""Key of the tokens in the session storage of a tab."""
+"""Key of the tokens in a tab's session storage."""
 TIMEOUT_SECONDS = 60
 """Timeout of API requests in seconds. The first request waits for a process to start."""
 

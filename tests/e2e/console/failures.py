@@ -26,27 +26,27 @@ _ATTEMPTS = "SELECT count(*) FROM work_attempt WHERE work_id = %s"
 
 
 UNREACHABLE_URL = "http://127.0.0.1:9/unreachable"
-"""An address without a listener."""
+"""A URL on which no server listens."""
 _FUNCTIONS = ("tasks", "admin_api")
 """Functions that accept or run tasks for a language model."""
 
 
 class Model(Server):
-    """A language model that refuses every message except those in `answered`."""
+    """A language model that rejects every message except those in `answered`."""
 
     def __init__(self) -> None:
         super().__init__(respond=lambda request: f"Re: {request.user}")
         self.answered: set[str] = set()
 
     def next(self, request: Request) -> Step:
-        """Answer a message, or refuse it permanently. Accept all other requests."""
+        """Answer a message, or reject it permanently. Accept all other requests."""
         if request.api == "raw":
             return Raw(200, b"taken")
         return super().next(request) if request.user in self.answered else Failure(400)
 
 
 def configure_model(cloud: Cloud, model: Model) -> None:
-    """Configure this model for the cloud's tasks, and let them call this machine.
+    """Make the cloud's tasks use this model, and allow them to call this machine.
 
     The settings last as long as the cloud. Other functions have no model.
     """
@@ -70,7 +70,7 @@ class FailureFactory:
     model: Model
 
     def fail_messages(self, tenant: Tenant, messages: Sequence[str]) -> list[UUID]:
-        """Submit messages that the model refuses, each in its own conversation.
+        """Submit messages that the model rejects, each in its own conversation.
 
         Returns the ids of the tasks, in the order of the messages. A retry succeeds after `recover`.
         """
@@ -123,7 +123,7 @@ class FailureFactory:
         return UUID(str(row[0]))
 
     def count_attempts(self, task: UUID) -> int:
-        """Return the number of attempts of a task."""
+        """Return a task's number of attempts."""
         with self._admin() as admin:
             row = admin.execute(_ATTEMPTS, [task]).fetchone()
         assert row is not None

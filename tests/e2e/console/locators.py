@@ -1,18 +1,18 @@
-"""Locators of visible content on pages of the console."""
+"""Locators for visible content on the console's pages."""
 
 from playwright.sync_api import Locator, Page
 
 
 def rows(page: Page, section: str) -> Locator:
-    """Table rows of a section, without the header."""
+    """Return the table rows of a section, without the header."""
     return page.get_by_role("region", name=section, exact=True).locator("tbody tr")
 
 
 def fact(page: Page, name: str) -> Locator:
-    """Value of a fact below the title of a page."""
+    """Return the value of a fact below the page's title."""
     return page.locator(".facts div").filter(has=page.get_by_text(name, exact=True)).locator("dd")
 
 
 def timeline_entries(page: Page) -> Locator:
-    """Entries of a timeline, oldest first."""
+    """Return the timeline's entries, oldest first."""
     return page.locator("ol.timeline > li")

@@ -38,7 +38,7 @@ class OfferDay:
     pool: UUID
     served: UUID
     inactive: UUID
-    """A candidate of `served` who is no longer active."""
+    """A user who was offered to `served` and is no longer active."""
     failed: UUID
 
 

@@ -23,9 +23,9 @@ HUGE: ViewportSize = {"width": 3840, "height": 2160}
 SIZES: dict[str, ViewportSize] = {"light": WIDE, "dark": WIDE, "narrow": NARROW, "huge": HUGE}
 SERIOUS = {"serious", "critical"}
 RULES: dict[str, Any] = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
-"""All rules of axe for WCAG 2.2 AA. `target-size` is off by default."""
+"""All axe rules for WCAG 2.2 AA. `target-size` is off by default."""
 COLOR_RULES: dict[str, Any] = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-"""Color rules only, because the dark style sheet changes nothing else."""
+"""Color rules only, because the dark color scheme changes nothing else."""
 TAKES_ALL = os.environ.get("COUNTERFOIL_CONSOLE_PICTURES") == "all"
 _AXE = Axe()
 _RUN = "(options) => axe.run(document, options).then((found) => found.violations)"
@@ -58,7 +58,7 @@ def take_screenshot(page: Page, name: str) -> Path:
 
 
 def size_on_huge_screen(page: Page, selector: str) -> tuple[float, float]:
-    """Return width and height of the first such element on a 4K screen, in rem."""
+    """Return width and height on a 4K screen, in rem, of the first element that matches `selector`."""
     page.set_viewport_size(HUGE)
     rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
     box = page.locator(selector).first.bounding_box()

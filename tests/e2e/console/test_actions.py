@@ -24,12 +24,12 @@ def message() -> str:
 
 
 def dialog(page: Page) -> Locator:
-    """The open dialog."""
+    """Return the open dialog."""
     return page.get_by_role("dialog")
 
 
 def heading(page: Page) -> Locator:
-    """Title of the dead letter's page, which begins with its state."""
+    """Return the title of the dead letter's page, which begins with the dead letter's status."""
     return page.get_by_role("heading", level=1)
 
 
@@ -134,7 +134,7 @@ def test_resolved_dead_letter_cannot_be_ignored(
 
 
 def edit(page: Page, url: str) -> None:
-    """Edit the payload so that the task calls another address."""
+    """Edit the payload so that the task calls another URL."""
     page.get_by_role("button", name="Edit", exact=True).click()
     text = dialog(page).get_by_label("Payload (JSON)")
     expect(text).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))

@@ -31,7 +31,7 @@ BULK_TIMEOUT = 150_000
 
 @pytest.fixture
 def messages(tenant: Tenant) -> list[str]:
-    """Messages that the model refuses until `failing.recover`."""
+    """Messages that the model rejects until `failures.recover` is called."""
     return [f"{name} of {tenant.slug}" for name in ("first", "second", "third")]
 
 
@@ -261,7 +261,7 @@ def test_filtered_dead_letters_are_exported(
 
 
 def subject(users: ConsoleUsers) -> str:
-    """Return the subject of the operator."""
+    """Return the operator's subject."""
     user = users.cloud.client("cognito-idp").admin_get_user(
         UserPoolId=users.cloud.outputs["UserPoolId"], Username=users.user("operator", ALL_TENANTS).email
     )

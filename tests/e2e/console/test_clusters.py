@@ -29,14 +29,14 @@ def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_
     expect(rows(page, "Documents").first).to_contain_text("Exception")
 
 
-def test_statuses_narrow_the_list(console: Console, matched_case: MatchedCase) -> None:
+def test_list_is_filtered_by_status(console: Console, matched_case: MatchedCase) -> None:
     page = console.open("viewer", matched_case.tenant, "clusters?status=matched")
     expect(page.get_by_role("heading", name="No clusters")).to_be_visible()
     page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
     expect(rows(page, "Clusters")).to_contain_text(matched_case.order)
 
 
-def test_labels_of_counts_fit_their_boxes(console: Console, tenant: Tenant) -> None:
+def test_count_labels_fit_their_boxes(console: Console, tenant: Tenant) -> None:
     page = console.open("viewer", tenant, "clusters")
     boxes = page.get_by_role("navigation", name="Status").get_by_role("link")
     expect(boxes.first).to_be_visible()

@@ -1,4 +1,4 @@
-"""Held mail in the console: operators decide about it, and admins set the policy."""
+"""Held mail in the console: operators release or reject it, and admins set the policy."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ HELD = "SELECT count(*) FROM source WHERE tenant_id = %s AND hold = 'held'"
 
 @pytest.fixture
 def held_mail_tenant(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
-    """Two mails to the tenant that fail DMARC, each with a document."""
+    """Two emails to the tenant that fail DMARC, each with a document."""
     address = f"in@{tenant.slug}.example"
     add_tenant(cloud, tenant.slug, addresses=[address])
     for number, (sender, attachment) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
@@ -68,7 +68,7 @@ def test_operator_decides_about_held_mail(console: Console, tenant: Tenant, held
     expect(rows(page, "Documents")).to_have_count(1)
 
 
-def test_late_decision_about_mail_is_refused(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
+def test_second_decision_about_an_email_is_rejected(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
     first, second = (console.open("operator", tenant, "mail") for _ in range(2))
     for page in (first, second):
         expect(rows(page, "Mail")).to_have_count(2)

@@ -1,4 +1,4 @@
-"""Empty views, and the queues of all tenants or of one."""
+"""Empty views, and queues for all tenants or for one tenant."""
 
 import re
 from uuid import UUID
@@ -15,7 +15,7 @@ from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 WATCHDOG_MILLISECONDS = 150_000
-"""Timeout for the watchdog to count dead letters."""
+"""Maximum time until the watchdog has counted dead letters."""
 
 
 @pytest.mark.parametrize(

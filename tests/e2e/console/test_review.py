@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 class AmbiguousInvoices:
     """A tenant with three ambiguous invoices.
 
-    Two tests decide one each, so one is left for the others.
+    Two tests decide one invoice each, so the other tests always find one.
     """
 
     tenant: Tenant
@@ -43,7 +43,7 @@ def ambiguous(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Ambiguo
 
 
 def candidates(page: Page) -> list[str]:
-    """Return the ids of the candidates, in the order of the page."""
+    """Return the candidates' ids in the page's order."""
     links = page.locator(".candidate h2 a")
     expect(links).to_have_count(2)
     return [str(link.get_attribute("href")).split("?")[0].rsplit("/", 1)[-1] for link in links.all()]

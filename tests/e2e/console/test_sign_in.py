@@ -98,7 +98,7 @@ def test_forged_sign_in_response_is_refused(console: Console) -> None:
     check_page(page, "sign-in-forged")
 
 
-def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, failed_tenant: Tenant) -> None:
+def test_user_of_another_tenant_sees_no_dead_letters(console: Console, tenant: Tenant, failed_tenant: Tenant) -> None:
     page = console.open("admin", tenant, own_context=True)
     expect(page.get_by_text("No pending dead letters")).to_be_visible()
 
@@ -109,7 +109,7 @@ def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, f
     check_page(page, "another-tenant")
 
 
-def test_user_of_all_tenants_selects_one(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
+def test_user_of_all_tenants_selects_a_tenant(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
     page = console.open_signed_out("dead-letters")
     sign_in(page, users.user("viewer", "*"))
     expect(page.get_by_role("heading", name="Choose a tenant")).to_be_visible()
@@ -120,7 +120,7 @@ def test_user_of_all_tenants_selects_one(console: Console, users: ConsoleUsers, 
     expect(rows(page, "Dead letters").first).to_be_visible()
 
 
-def test_unknown_address_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
+def test_unknown_url_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant, "dead-letters")
     page.goto(f"{console.url}/nowhere")
     expect(page.get_by_role("heading", name="Page not found")).to_be_visible()

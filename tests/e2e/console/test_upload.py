@@ -20,7 +20,7 @@ _CREATE_DROPPED = """(files) => {
 
 
 def drop(page: Page, **files: str) -> None:
-    """Drop files by name on the middle of the page."""
+    """Drop XML files, given their texts by name, on the middle of the page."""
     data_transfer = page.evaluate_handle(_CREATE_DROPPED, [[f"{name}.xml", text] for name, text in files.items()])
     page.dispatch_event("main", "dragenter", {"dataTransfer": data_transfer})
     expect(page.get_by_text("Drop documents for")).to_be_visible()
