@@ -59,7 +59,8 @@ export function LineChart({ values, label }: { values: (number | null)[]; label:
   );
 }
 
-// Bar that shows how much of a limit is used. Hidden from screen readers, because the text next to it shows the same numbers.
+// Bar that shows how much of a limit is used. Hidden from screen readers, because the text next to it shows the same
+// numbers.
 export function Gauge({ used, of }: { used: number; of: number }) {
   const share = of ? Math.min(1, used / of) : 0;
   return (

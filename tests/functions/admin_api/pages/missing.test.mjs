@@ -1,4 +1,4 @@
-// Missing facts in rows of lists. Run by test_page_missing.py.
+// Missing facts in list rows. Run by test_page_missing.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const { Row: ReviewRow } = await import(process.env.REVIEWS_MODULE);
 
 const Fragment = Supplier({ doc: { seller: "" } }).type;
 
-// The text of a rendered element. It skips components other than Supplier.
+// Returns the text of a rendered element. Skips components other than Supplier.
 function textOf(node) {
   if (Array.isArray(node)) {
     return node.map(textOf).join("");
@@ -38,7 +38,7 @@ test("missing facts follow the supplier", () =>
   assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot extracted: supplier, total"));
 
 for (const whole of [{ missing: [] }, { missing: undefined }]) {
-  test(`nothing follows the supplier if missing is ${whole.missing && "empty"}`, () =>
+  test(`nothing follows the supplier if missing is ${whole.missing ? "empty" : "undefined"}`, () =>
     assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow", ...whole } })), "Tarnow"));
 }
 

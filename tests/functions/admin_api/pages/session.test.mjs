@@ -27,7 +27,7 @@ function answer(body, status = 200) {
   return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
 }
 
-// Response of the issuer's token endpoint.
+// Returns the response of the issuer's token endpoint.
 function grant(form) {
   issuer.grants.push(form.get("grant_type"));
   if (form.get("grant_type") === "refresh_token") {
@@ -137,7 +137,7 @@ test("the issuer's error description is shown", async () => {
   await assert.rejects(finishSignIn(session, refused), /Not you/);
 });
 
-test("discovery metadata of another issuer is rejected", async () => {
+test("another issuer's discovery document is rejected", async () => {
   issuer.description = { issuer: "https://login.example.com/other" };
   await assert.rejects(openSession(), /cannot be reached/);
 });
@@ -151,7 +151,7 @@ test("concurrent callers renew an expiring token once", async () => {
   assert.deepEqual(issuer.grants, ["authorization_code", "refresh_token"]);
 });
 
-test("a renewed token of another user ends the session", async () => {
+test("a renewed token for another user ends the session", async () => {
   issuer.renewed = { sub: "eve" };
   const session = await openSession();
   await finishSignIn(session, callback(await startSignIn(session)));

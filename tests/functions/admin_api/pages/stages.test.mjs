@@ -1,4 +1,4 @@
-// Stages of a document. Run by test_page_stages.py.
+// A document's stages. Run by test_page_stages.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

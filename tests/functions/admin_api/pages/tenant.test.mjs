@@ -1,4 +1,4 @@
-// Tenant that the console shows. Run by test_page_tenant.py.
+// The tenant that the console displays. Run by test_page_tenant.py.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
@@ -12,13 +12,13 @@ const at = (view, tenant) => ({ segments: [view], query: new URLSearchParams(ten
 
 beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
-test("users of all tenants start without a tenant and keep their choice", () => {
+test("users of all tenants start without a tenant, and their choice is remembered", () => {
   assert.equal(tenantOf(at("documents"), EVERY), null);
   assert.equal(tenantOf(at("documents", "acme"), EVERY), "acme");
   assert.equal(tenantOf(at("tasks"), EVERY), "acme");
 });
 
-test("users of several tenants start with the first and keep their choice", () => {
+test("users of several tenants start with the first, and their choice is remembered", () => {
   assert.equal(tenantOf(at("documents"), TWO), "acme");
   tenantOf(at("documents", "beta"), TWO);
   assert.equal(tenantOf(at("tasks"), TWO), "beta");

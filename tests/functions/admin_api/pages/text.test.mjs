@@ -16,7 +16,7 @@ test("direction control characters are escaped", () => {
   assert.deepEqual(JSON.parse(formatJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
 });
 
-test("the log command of an attempt is quoted for the shell", () => {
+test("an attempt's log command is quoted for the shell", () => {
   const log = {
     group: "/aws/lambda/counterfoil-tasks",
     filter: '{ $.work_id = "7" && $.revision = 1 }',
@@ -30,7 +30,7 @@ test("the log command of an attempt is quoted for the shell", () => {
   );
 });
 
-test("the trace of an attempt is shown as a command", () => {
+test("an attempt's trace is shown as a command", () => {
   const id = "1-67891233-abcdef012345678912345678";
   assert.equal(traceCommand(id), `aws xray batch-get-traces --trace-ids ${id}`);
 });
@@ -82,7 +82,7 @@ test("nesting that would overflow the stack is rejected", () => {
   assert.match(findJsonError(`{"a": ${"[".repeat(100_000)}`).message, /too deeply/);
 });
 
-test("the field of an API error is found in the text", () => {
+test("the field that an API error names is found in the text", () => {
   const text = '{\n  "url": "x",\n  "headers": {\n    "url": 1\n  }\n}';
   assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.url: no.")), 2);
   assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
@@ -104,7 +104,7 @@ for (const [before, after] of [
   ["a\na\na", "a"],
   ["", "a\nb"],
 ]) {
-  test(`the difference of ${JSON.stringify(before)} and ${JSON.stringify(after)} contains both`, () => {
+  test(`the diff of ${JSON.stringify(before)} and ${JSON.stringify(after)} contains both`, () => {
     const lines = diff(before, after);
     assert.equal(applied(lines, " -"), before);
     assert.equal(applied(lines, " +"), after);
@@ -120,7 +120,7 @@ test("a changed line is removed and added", () => {
   ]);
 });
 
-test("lines far from any difference are omitted", () => {
+test("lines far from any change are omitted", () => {
   const many = Array.from({ length: 20 }, (_, at) => `line ${at}`);
   const shown = withContext(diff(many.join("\n"), many.with(10, "other").join("\n")));
   assert.equal(shown.filter((one) => one === null).length, 2);
