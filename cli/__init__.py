@@ -1,1 +1,1 @@
-"""The command line and the local cloud: never packaged into a layer or a function."""
+"""The command line and the local cloud: not packaged into any layer or function."""

@@ -63,7 +63,7 @@ COMMANDS = {
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
     "chat": Command("cli.commands.chat:chat", "Chat with the language model.", TASKS),
     "offers": Command(
-        "cli.commands.offers:app", "List daily offers by date and time zone; queue the offers of a date.", TASKS
+        "cli.commands.offers:app", "List daily offers by date and time zone; queue offers for a date.", TASKS
     ),
     "dlq": Command(
         "cli.commands.dlq:app", "Find, show, retry, close and export dead letters (failed work items).", TASKS
@@ -140,7 +140,7 @@ def counterfoil(
         ),
     ] = None,
 ) -> None:
-    """Match business documents: invoices, orders, delivery notes and related types.
+    """Match business documents: invoices, purchase orders, delivery notes and related types.
 
     Results go to standard output, progress and notes to standard error. Exit codes: 0 success, 1 an unexpected result,
     2 wrong usage, 3 no local cloud, 4 an internal error, 130 interrupted.

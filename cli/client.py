@@ -1,8 +1,8 @@
-"""Client of the HTTP API of the local cloud or of a deployment on AWS.
+"""Client for the HTTP API of the local cloud or of a deployment on AWS.
 
-`COUNTERFOIL_URL` selects a deployment, and `COUNTERFOIL_TOKEN` contains an ID token of its issuer. Without a token, the
-stored login for the URL is used; without a URL, the last login (`counterfoil login`). Without any of these, commands
-sign in to the local cloud (`cli.local.sign_in`) as an admin of all tenants.
+`COUNTERFOIL_URL` selects a deployment, and `COUNTERFOIL_TOKEN` contains an ID token from its issuer. If only the URL is
+set, commands use the stored login for the URL. If neither is set, they use the last login (`counterfoil login`). If
+there is no login, they sign in to the local cloud (`cli.local.sign_in`) as an admin of all tenants.
 """
 
 import getpass
@@ -21,16 +21,16 @@ from cli.failures import CommandError, UsageError
 
 URL_VARIABLE, TOKEN_VARIABLE = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
 TIMEOUT_SECONDS = 60.0
-"""Long enough for the first response of the local cloud, which waits for a process to start."""
+"""Timeout of a request. The local cloud's first response takes longest, because it waits for a process to start."""
 UNAVAILABLE_RETRY_SECONDS = 300.0
-"""Retry period of a waiting command while the API is unavailable."""
+"""Maximum time that a waiting command retries while the API is unavailable."""
 PAGE_SIZE = 100
-"""Maximum items per page."""
+"""Maximum number of items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 DEFAULT_USER = "counterfoil"
-"""User name for reads if the system user is unknown."""
+"""User name for commands without `--by` if the system user is unknown."""
 UNASSIGNED = "-"
-"""Slug of dead letters without a tenant."""
+"""Slug that stands for dead letters without a tenant."""
 PROBLEM = "application/problem+json"
 MAX_NAME_CHARS, MAX_REASON_CHARS = 254, 2000
 """Maximum lengths in the audit trail, in characters."""
@@ -65,16 +65,16 @@ class BearerAuth(httpx.Auth):
 
 @dataclass(frozen=True)
 class Api:
-    """API of one deployment, used as one user."""
+    """Client for one deployment's API, signed in as one user."""
 
     client: httpx.Client
     local_name_of: Callable[[str], str | None] = lambda _subject: None
-    """Returns the name with which a person signed in to the local cloud; None for others."""
+    """Returns the name that a person used to sign in to the local cloud; None for other actors."""
     emails: dict[str, str | None] = field(default_factory=dict)
-    """Known e-mail addresses by subject; None for workers and people without a known address."""
+    """Known email addresses by subject; None for workers and for people whose address is unknown."""
 
     def name_of(self, actor: str) -> str:
-        """Return a person's name or e-mail address, or a worker's name. Raises the same errors as `send`."""
+        """Return a person's name or email address, or a worker's name. Raises the same errors as `send`."""
         name = self.local_name_of(actor) if actor else ""
         if name is not None:
             return name
@@ -86,7 +86,7 @@ class Api:
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, expected_version: int = -1
     ) -> httpx.Response:
-        """Send a request and return its response. `expected_version` is sent as `If-Match`.
+        """Send a request and return its response. A non-negative `expected_version` is sent as `If-Match`.
 
         Raises:
             UsageError: the API rejects the request; the message states the reason.
@@ -106,7 +106,7 @@ class Api:
         return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield pages until they contain `limit` items in the field `name`. Raises the same errors as `send`."""
+        """Yield pages until their fields `name` contain `limit` items. Raises the same errors as `send`."""
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
             parameters = {
@@ -122,14 +122,14 @@ class Api:
             remaining = None if remaining is None else remaining - len(page[name])
 
     def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield up to `limit` items from the field `name` of the pages. Raises the same errors as `send`."""
+        """Yield up to `limit` items from the pages' field `name`. Raises the same errors as `send`."""
         for page in self.pages(path, name, limit=limit, **query):
             yield from page[name]
 
     def latest(
         self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
     ) -> list[dict[str, Any]]:
-        """Return the latest `limit` items of these tenants, sorted by `key`, each with its `tenant`.
+        """Return these tenants' `limit` items with the latest `key`, each with its `tenant`, newest first.
 
         Raises the same errors as `send`.
         """
@@ -143,7 +143,7 @@ class Api:
     def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
         """Return the given slug, or the slugs of all visible tenants.
 
-        With `unassigned`, also return `-` if the caller may see unassigned dead letters.
+        If `unassigned` is set, also return `-` if the caller may see unassigned dead letters.
         """
         if slug is not None:
             return [slug]
@@ -152,10 +152,10 @@ class Api:
         return [*slugs, UNASSIGNED] if unassigned and pages[0]["unassigned"] else slugs
 
     def single_tenant(self, slug: str | None) -> str:
-        """Return the given tenant, or the only one.
+        """Return the given slug, or the slug of the only visible tenant.
 
         Raises:
-            UsageError: no tenant exists, or several do.
+            UsageError: no slug is given, and the number of visible tenants is not one.
         """
         slugs = self.tenants(slug)
         if not slugs:
@@ -184,7 +184,7 @@ class Api:
             name = kind.replace("_", " ")
             criterion = "fingerprint begins" if kind == "group" else "id ends"
             count = "No" if not matches else "More than one"
-            raise UsageError(f"{count} {name} {criterion} with '{text}'. Run 'counterfoil {list_}' to list them.")
+            raise UsageError(f"{count} {name} {criterion} with '{text}'. Run 'counterfoil {list_}' for a list.")
         return str(matches[0]["id"])
 
 
@@ -193,7 +193,7 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
 
     Raises:
         CloudError: the local cloud is not running.
-        UsageError: the environment's settings for a deployment are invalid or incomplete.
+        UsageError: the deployment settings in the environment are invalid, incomplete, or contradict an option.
     """
     url, local = os.environ.get(URL_VARIABLE), context.obj
     if url is not None and local is not None:
@@ -216,7 +216,7 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
 
 
 def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
-    """Return address and authentication for `url` or for the last login; None without a login."""
+    """Return URL and authentication for `url`, or for the last login. Returns None if there is no login."""
     from cli.logins import Logins, StoredLogin  # imports this module
 
     if url is not None:
@@ -246,7 +246,7 @@ def poll(
 
     Raises:
         UnavailableError, RateLimitedError: the last retry failed.
-        Other errors of `request`.
+        Other errors from `request`.
     """
     sleep(seconds)
     started = clock()
@@ -260,7 +260,7 @@ def poll(
 
 
 def read(response: httpx.Response, *names: str) -> dict[str, Any]:
-    """Return the JSON object of a response, which must contain these fields.
+    """Return a response's JSON object, which must contain the fields `names`.
 
     Raises:
         CommandError: the response has another format.
@@ -270,14 +270,14 @@ def read(response: httpx.Response, *names: str) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict) or not content.keys() >= set(names):
-        raise CommandError("The API response has an unknown format. Use a command line of the same version as the API.")
+        raise CommandError("The API response has an unknown format. Install the CLI version that matches the API.")
     return content
 
 
 def _raise_for_status(response: httpx.Response) -> None:
     if response.status_code == 401:  # the message must not contain the token
         raise UsageError(
-            "The API rejected the token: it has expired, or is not an ID token of the API's issuer. "
+            "The API rejected the token: it has expired, or is not an ID token from the API's issuer. "
             f"Run 'counterfoil login', or renew {TOKEN_VARIABLE}."
         )
     if response.is_success:
@@ -294,7 +294,7 @@ def _raise_for_status(response: httpx.Response) -> None:
 
 
 def _rejection_reason(response: httpx.Response) -> str:
-    """Return the reason of a rejection by the API or by its gateway."""
+    """Return why the API or its gateway rejected a request."""
     try:
         if response.headers.get("Content-Type", "").startswith(PROBLEM):
             return str(read(response, "detail")["detail"])
@@ -315,21 +315,22 @@ def _query_value(value: Any) -> Any:
 
 
 def normalize_url(url: str, name: str) -> str:
-    """Return the normalized address of an API for the address of the API or its console.
+    """Return an API's normalized URL, given the URL of the API or of its console.
 
     Raises:
-        UsageError: a token must not be sent to this address. `name` is the option or variable that contains it.
+        UsageError: the URL is invalid, or a token must not be sent to it. The message contains `name`, the URL's option
+            or variable.
     """
     parts = httpx.URL(url.strip()) if is_private(url.strip()) else None
     if parts is None or parts.userinfo or parts.query or parts.fragment:
         raise UsageError(
-            f"{name} must be the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
+            f"{name} must be the URL of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
         )
     return str(parts).removesuffix("/").removesuffix("/console")
 
 
 def is_private(url: str) -> bool:
-    """Return True if requests are encrypted, or do not leave this machine."""
+    """Return True if requests to this URL are encrypted, or do not leave this machine."""
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:
@@ -348,12 +349,12 @@ def system_user() -> str:
     """Return the name of the system user.
 
     Raises:
-        UsageError: it is unknown.
+        UsageError: the name is unknown.
     """
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user without a passwd entry
-        raise UsageError("Your user name is unknown on this system: give it with --by NAME.") from None
+        raise UsageError("Your user name is unknown on this system. Set it with --by NAME.") from None
 
 
 def _name(value: str) -> str:
@@ -366,7 +367,7 @@ def _reason(value: str | None) -> str | None:
 
 def _checked_text(option: str, text: str, max_length: int) -> str:
     if not text.strip() or len(text) > max_length or not text.isprintable():
-        raise UsageError(f"{option} takes 1 to {max_length} printable characters on one line.")
+        raise UsageError(f"{option} must be 1 to {max_length} printable characters on one line.")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Errors of the command line: always a message and an exit code, never a traceback.
+"""Errors that the CLI reports with a message and an exit code, without a traceback.
 
 | exit code | meaning |
 |---|---|

@@ -1,10 +1,10 @@
-"""Ids, complete or their last characters, which are random."""
+"""Full ids, and short ids: the last characters of an id, which are random."""
 
 import re
 from uuid import UUID
 
 SHORT_ID_LENGTH = 8
-"""Characters of an id in tables."""
+"""Number of characters of an id shown in tables."""
 MIN_LENGTH = 4
 PARTIAL_ID = re.compile(rf"[0-9a-f-]{{{MIN_LENGTH},36}}")
 FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

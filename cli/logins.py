@@ -20,7 +20,7 @@ from cli.client import TIMEOUT_SECONDS, UnavailableError
 from cli.failures import CommandError, UsageError
 
 MIN_SECONDS_LEFT = 60
-"""Minimum remaining lifetime of a token before it is refreshed."""
+"""A token with a shorter remaining lifetime is refreshed."""
 _JWT = re.compile(r"[\w-]+\.([\w-]+)\.[\w-]+", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -76,7 +76,7 @@ class Logins(BaseModel):
 
     @classmethod
     def read(cls) -> "Logins":
-        """Read the stored logins; none if the file is missing.
+        """Read the stored logins. Returns an empty object if the file is missing.
 
         Raises:
             CommandError: the file is damaged.
@@ -141,8 +141,8 @@ def edit_logins() -> Iterator[Logins]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file atomically, readable only by its owner."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates it with mode 0600
+    """Replace a file atomically. Only its owner can read it."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates the file with mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -156,7 +156,7 @@ def request_tokens(endpoint: str, form: Mapping[str, str]) -> Tokens:
     """Request tokens from a token endpoint.
 
     Raises:
-        RefusedError: the issuer rejected the code or the refresh token.
+        IssuerRejectedError: the issuer rejected the code or the refresh token.
         CommandError: the issuer is unavailable, or returned no ID token.
     """
     response = post(endpoint, form)
@@ -169,10 +169,10 @@ def request_tokens(endpoint: str, form: Mapping[str, str]) -> Tokens:
 
 
 def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
-    """Return a successful response of an issuer.
+    """Post a form to an issuer and return the successful response.
 
     Raises:
-        RefusedError: the issuer rejected the request.
+        IssuerRejectedError: the issuer rejected the request.
         UnavailableError: the issuer is unavailable.
     """
     host = httpx.URL(endpoint).host
@@ -190,7 +190,7 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
 
 
 def error_code(text: str) -> str:
-    """Return a printable OAuth error code. Other text could contain a token."""
+    """Return `text` if it is an OAuth error code. Other text is hidden, because it could contain a token."""
     return text if _ERROR_CODE.fullmatch(text) else "unknown error"
 
 
@@ -202,7 +202,7 @@ def _error_code(response: httpx.Response) -> str:
 
 
 def _refresh(url: str, now: float) -> Login:
-    """Return the login with a valid token. Under the lock, only one of several commands refreshes it."""
+    """Return the login with a valid token. The lock lets only one of several commands refresh the token."""
     expired = f"The login to {url} has expired. Run 'counterfoil login --url {url}'."
     with edit_logins() as logins:
         login = logins.by_url.get(url)

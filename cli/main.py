@@ -12,7 +12,7 @@ from cli.failures import CommandError, ExitCode
 
 
 def run() -> None:
-    """Run the command line. Every failure becomes a message and an exit code."""
+    """Run the CLI. Every failure becomes a message and an exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during imports: no cleanup is needed yet
     try:
         from cli.app import app
@@ -30,7 +30,7 @@ def run() -> None:
         if errors is not None and isinstance(error, errors.CounterfoilError):
             _fail(str(error), ExitCode.FAILED_CHECK)
         _fail(
-            f"Counterfoil failed unexpectedly. Please report this, with the file {_write_report()}",
+            f"Counterfoil failed unexpectedly. Please report this and attach {_write_report()}",
             ExitCode.INTERNAL_ERROR,
         )
 

@@ -9,10 +9,10 @@ from cli.failures import UsageError
 
 
 def moment(text: str) -> datetime:
-    """Parse a time like the API: UTC unless it has an offset.
+    """Parse a time as the API does: in UTC unless it has an offset.
 
     Raises:
-        UsageError: it is invalid.
+        UsageError: the text is not a time.
     """
     try:
         time = datetime.fromisoformat(text)

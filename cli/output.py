@@ -22,7 +22,7 @@ DONE = Text("✓", "green")
 FAILED = Text("✗", "red")
 BARS = " ▁▂▃▄▅▆▇█"
 MIN_WIDTH = 100
-"""Minimum width without a terminal, so that tables in a file are not wrapped."""
+"""Minimum width if the output is not a terminal, so that tables written to a file are not wrapped."""
 
 
 class SafeConsole(Console):
@@ -47,13 +47,13 @@ def _sanitize(text: str) -> str:
 
 
 def stdout() -> Console:
-    """Return the console of standard output, for tables."""
+    """Return a console for standard output, which shows results."""
     width = None if sys.stdout.isatty() else max(MIN_WIDTH, Console().width)
     return SafeConsole(width=width, highlight=False, markup=False)
 
 
 def stderr() -> Console:
-    """Return the console of standard error, for progress and notes."""
+    """Return a console for standard error, which shows progress and notes."""
     return SafeConsole(stderr=True, highlight=False, markup=False)
 
 
@@ -105,7 +105,7 @@ class Checklist:
             self._progress.update(self._task, completed=completed, total=total)
 
     def note(self, sentence: str) -> None:
-        """Print a note for people."""
+        """Print a note. `sentence` has no final period."""
         self._console.print(f"{sentence}.", style="yellow")
 
     def _finish(self, sign: Text) -> None:
@@ -117,7 +117,7 @@ class Checklist:
 
     @contextmanager
     def live(self) -> Iterator["Checklist"]:
-        """Show the steps of the block. If the block raises, the last step is marked as failed."""
+        """Show the steps that the block begins. If the block raises, the last step is marked as failed."""
         with self._progress:
             try:
                 yield self
@@ -128,9 +128,9 @@ class Checklist:
 
 
 class Counters:
-    """Progress bars for the stages of a known number of items.
+    """Progress bars for a known number of items, with one bar per stage.
 
-    Without a terminal, prints a plain line every few seconds.
+    If the output is not a terminal, prints a plain line every few seconds.
     """
 
     LINE_SECONDS = 5
@@ -166,7 +166,7 @@ class Counters:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last counts on the screen."""
+        """Stop the display. The last counts stay on the screen."""
         self._progress.stop()
 
 
@@ -183,7 +183,7 @@ def tenant_table(slugs: Sequence[str], *columns: Column) -> tuple[Table, Callabl
 
 
 def type_label(type_: str | None) -> str:
-    """Return the name of a document type."""
+    """Return the display name of a document type."""
     return (type_ or "").replace("_", " ")
 
 
@@ -198,12 +198,12 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
 
 
 def format_time(text: str, *, seconds: bool = False) -> str:
-    """Format a time of the API, ISO 8601 in UTC, as date and time of day."""
+    """Format a time from the API (ISO 8601, UTC) as date and time of day."""
     return text[: 19 if seconds else 16].replace("T", " ")
 
 
 def bars(numbers: Sequence[int], count: int) -> str:
-    """Sum consecutive numbers into `count` bars. The largest sum has the highest bar."""
+    """Return `count` bars. Each bar is a sum of consecutive numbers, scaled to the largest sum."""
     size = len(numbers) // count
     sums = [sum(numbers[start : start + size]) for start in range(0, len(numbers), size)]
     highest = max(sums)
@@ -211,7 +211,7 @@ def bars(numbers: Sequence[int], count: int) -> str:
 
 
 def is_list_requested(context: typer.Context, list_name: str) -> bool:
-    """Return True if the group must list `list_name`, because no subcommand follows its name.
+    """Return True if a command group must list `list_name`, because no subcommand was given.
 
     Raises:
         UsageError: an option of the list precedes a subcommand, which would ignore it.

@@ -1,4 +1,4 @@
-"""`counterfoil audit verify`: recompute the hash chains of the audit trails that the API returns."""
+"""`counterfoil audit verify`: recompute the hash chains of audit trails read from the API."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from cli.output import print_json, stdout
 SUMMARY = "Verify that the audit trail is unchanged."
 PATH = "/api/admin/dlq/audit"
 HASHED_FIELDS = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
-"""Hashed fields of an entry, besides its time, its tenant and the previous hash."""
+"""Hashed fields of an entry, in addition to its time, its tenant and the previous entry's hash."""
 
 Entry = Mapping[str, Any]
 """An audit entry as returned by the API."""
@@ -25,8 +25,8 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     Each entry contains its own hash and the hash of the previous entry. A changed, deleted or inserted entry breaks
-    this chain. The command reads the trail from the API and recomputes the hashes. It uses the deployment of the last
-    `counterfoil login`, or else the local cloud with an admin that it creates.
+    this chain. The command reads the audit trail from the API and recomputes the hashes. It uses the deployment of the
+    last `counterfoil login`. If you are not signed in, it uses the local cloud, as an admin that it creates.
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -96,7 +96,7 @@ def verify(
 ) -> ChainError | None:
     """Return the first broken entry of a chain, or None if the chain is intact.
 
-    `entries` are all entries in order. `head` is called before and after reading them, because the trail can grow.
+    `entries` are all entries in order. `head` is called before and after they are read, because the chain can grow.
     """
     no_head: Mapping[str, Any] = {"number": 0, "hash": None}
     initial_head = head() or no_head
@@ -120,7 +120,7 @@ def verify(
 
 
 def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
-    """Return why an entry is broken. It must have this number and follow the entry with the previous hash."""
+    """Return why an entry is broken, or None. It must have this number and contain the hash `previous`."""
     if entry["number"] != number:
         return "The entry is missing."
     if entry["previous_hash"] != previous:

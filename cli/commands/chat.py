@@ -1,4 +1,4 @@
-"""`counterfoil chat`: chat with the language model of a deployment, through the API."""
+"""`counterfoil chat`: chat with a deployment's language model through the API."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from cli.output import print_json, stderr, stdout
 PATH = "/api/chat/sessions"
 POLL_SECONDS = 0.25
 MAX_LISTED = 20
-"""Conversations in a list."""
+"""Maximum number of conversations in the list."""
 _SPEAKERS = {"user": "you", "assistant": "bot"}
 _HELP = "Type a message and press Enter. /history shows all messages, /quit exits, Ctrl-C cancels a message."
 
@@ -35,29 +35,29 @@ def chat(  # one for each option
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="SESSION", help="Conversation to continue: its id or the end of the id.", show_default=False
+            metavar="SESSION", help="Conversation to continue: its id or the id's last characters.", show_default=False
         ),
     ] = None,
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="The tenant's slug, if there are several tenants.", show_default=False)
+        str | None, typer.Option(help="Tenant slug. Required if there are several tenants.", show_default=False)
     ] = None,
     is_fake: Annotated[
         bool,
         typer.Option(
             "--fake-llm",
-            help="Use a fake model that needs no API key. The app is deployed with it until you exit.",
+            help="Use a fake model that needs no API key. The app uses the fake model until you exit.",
         ),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only list your conversations.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list, print the conversations as JSON.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete SESSION and all its messages.")] = False,
 ) -> None:
     """Chat with the language model.
 
     Each message is a task. The deployed worker answers messages in order, once each, and retries if the model fails.
     Messages are read line by line from standard input. --list shows your conversations, SESSION continues one, and
-    --delete deletes one. A conversation is deleted after 90 days without use.
+    --delete deletes one. A conversation is deleted after 90 days of inactivity.
     """
     if as_json and not list_:
         raise UsageError("--json requires --list.")
@@ -83,7 +83,7 @@ def chat(  # one for each option
 
 @contextmanager
 def _model(context: typer.Context, *, is_fake: bool) -> Iterator[str]:
-    """Provide a model in the local cloud. Yield the options required to continue a conversation with it."""
+    """Provide a model in the local cloud. Yields the options that are needed to continue a conversation."""
     if URL_VARIABLE not in os.environ:
         with fake_llm.available(Cloud.at(cloud_paths(context.obj)), requested=is_fake) as cloud:
             yield " --fake-llm" if fake_llm.port_of(cloud.state.tuning) else ""
@@ -109,7 +109,7 @@ def _lines() -> Iterator[str]:
 
 @dataclass
 class Conversation:
-    """A conversation of the caller."""
+    """A conversation that belongs to the caller."""
 
     api: Api
     tenant: str
@@ -117,7 +117,7 @@ class Conversation:
     """None until the first message starts the conversation."""
 
     def find(self, text: str) -> str:
-        """Return the full id of a conversation for its id or the end of it.
+        """Return a conversation's full id, given the id or its last characters.
 
         Raises:
             UsageError: no conversation matches, or several do.
@@ -131,7 +131,7 @@ class Conversation:
         )
         if len(matches) != 1:
             count = "No" if not matches else "More than one"
-            raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' to list them.")
+            raise UsageError(f"{count} conversation id ends with '{text}'. Run 'counterfoil chat --list' for a list.")
         return matches[0]
 
     def send(self, text: str) -> str:
@@ -168,9 +168,9 @@ class Conversation:
 
 
 def run_conversation(conversation: Conversation, lines: Iterator[str], *, options: str = "") -> None:
-    """Send messages from `lines` and show their answers, until a line is /quit.
+    """Send messages from `lines` and show the replies, until a line is /quit.
 
-    `options` are required to continue the conversation later.
+    `options` are added to the printed command that continues the conversation.
     """
     stderr().print(_HELP, style="dim")
     if conversation.session_id is not None:

@@ -30,7 +30,7 @@ STATUSES: Mapping[str, str] = {
 """Style of each status."""
 Sort = Literal["oldest", "newest", "amount"]
 SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", "amount": "at_stake"}
-"""Key of each order."""
+"""Sort key of each order."""
 ORDER_OF_TYPES = get_args(DocumentType)
 OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
 """Style of each three-way match status."""
@@ -53,7 +53,11 @@ app = typer.Typer(
 )
 Id = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Id of the cluster or of one of its documents, or its end.", show_default=False),
+    typer.Argument(
+        metavar="ID",
+        help="Id of the cluster or of one of its documents, or the id's last characters.",
+        show_default=False,
+    ),
 ]
 
 
@@ -95,7 +99,7 @@ def clusters(  # one for each option
         return
     _show_list(listed)
     if len(merged) > limit:
-        stderr().print("There are more. Add filter options, or raise --limit.")
+        stderr().print("There are more clusters. Add filter options, or raise --limit.")
 
 
 def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
@@ -128,7 +132,7 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
             *sums,
             Text(cluster["currency"] or ""),
             Text(cluster["waiting_since"][:10]),
-            Text(cluster["reason"] + (" It is being recomputed." if cluster["is_computing"] else "")),
+            Text(cluster["reason"] + (" The comparison is being updated." if cluster["is_computing"] else "")),
         )
     stdout().print(table)
 
@@ -151,7 +155,7 @@ def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
 
 
 def read(api: Api, id_: str) -> Cluster:
-    """Return the cluster of a document, or a cluster by its own id. The end of the id is enough.
+    """Return a cluster, given its own id, a document's id, or the last characters of either.
 
     Raises:
         UsageError: the document does not exist or has no cluster.
@@ -206,12 +210,12 @@ def _show_omitted(screen: Console, cluster: Cluster) -> None:
 
 def _status_sentences(cluster: Cluster) -> list[str]:
     if cluster["error"] is not None:
-        return [f"It could not be computed: {cluster['error']}"]
+        return [f"The comparison failed: {cluster['error']}"]
     reasons = list(cluster["comparison"]["reasons"]) if cluster["comparison"] is not None else []
     if cluster["is_computing"]:
-        return [*reasons, "It is being recomputed." if reasons else "It is being computed."]
+        return [*reasons, "The comparison is being updated." if reasons else "The comparison is in progress."]
     if cluster["computed_at"] is None:
-        return ["It has not been computed yet."]
+        return ["Not compared yet."]
     return reasons or ["There are no documents to compare."]
 
 
@@ -221,7 +225,7 @@ def _heading(screen: Console, text: str) -> None:
 
 
 def type_order(type_: str | None) -> int:
-    """Return the position of a document type within a cluster."""
+    """Return the display position of a document type within a cluster."""
     return ORDER_OF_TYPES.index(type_) if type_ in ORDER_OF_TYPES else len(ORDER_OF_TYPES)
 
 
@@ -236,7 +240,7 @@ def _show_documents(screen: Console, cluster: Cluster) -> None:
     has_missing = any(document["missing"] for document in documents)
     table = Table("id", "document", "date", Column("total", justify="right"), box=None)
     if has_missing:
-        table.add_column("not read")
+        table.add_column("missing")
     table.add_column("file", overflow="fold")
     for document in documents:
         cells = [ids.short_id(document["id"]), _title(document), document["date"] or "", total_of(document)]
@@ -288,7 +292,7 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _billed_at(line: Mapping[str, Any]) -> str:
-    """Return the unit price on the invoices of a line item, or an empty string if they differ."""
+    """Return the unit price on a line item's invoices, or an empty string if they state none or differ."""
     prices = {part["unit_price"] for part in line["parts"] if part["role"] == "billed" and part["unit_price"]}
     return str(prices.pop()) if len(prices) == 1 else ""
 
@@ -316,13 +320,15 @@ def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
 # -- decisions --------------------------------------------------------------------------------------------------------
 
 OfDocument = Annotated[
-    str | None, typer.Option("--document", metavar="ID", help="Only differences of this document.", show_default=False)
+    str | None, typer.Option("--document", metavar="ID", help="Only differences in this document.", show_default=False)
 ]
 OfCode = Annotated[
     str | None,
-    typer.Option("--code", metavar="CODE", help="Only differences with this code: price_mismatch.", show_default=False),
+    typer.Option(
+        "--code", metavar="CODE", help="Only differences with this code, such as price_mismatch.", show_default=False
+    ),
 ]
-OfLine = Annotated[str | None, typer.Option("--line", help="Only differences of this line item.", show_default=False)]
+OfLine = Annotated[str | None, typer.Option("--line", help="Only differences in this line item.", show_default=False)]
 
 
 @app.command("accept")
@@ -394,4 +400,4 @@ def _decide(
         stdout().print(Text(f"{response['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
     for sentence in response["open"]:
         stdout().print(Text(f"Still open: {sentence}"))
-    stdout().print("The cluster is being recomputed: counterfoil clusters show ID")
+    stdout().print("The comparison is being updated: counterfoil clusters show ID")

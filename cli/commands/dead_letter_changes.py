@@ -33,9 +33,9 @@ from cli.output import Counters, format_time, print_json, stderr, stdout, tenant
 
 Action = Literal["retry", "resolve", "ignore"]
 RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
-"""Result of each action."""
+"""Past participle of each action, for messages."""
 RETRY_RATE, MAX_RATE = 50, 500
-"""Dead letters per second."""
+"""Default and maximum rate, in dead letters per second."""
 CLOSED_STATUSES = ("retried", "resolved", "ignored")
 RESTORABLE_DAYS = 7
 POLL_SECONDS = 1.0
@@ -43,11 +43,15 @@ POLL_SECONDS = 1.0
 IfVersion = Annotated[
     int | None,
     typer.Option(
-        "--if-version", metavar="VERSION", help="Only if it still has this version.", min=1, show_default=False
+        "--if-version",
+        metavar="VERSION",
+        help="Only if the dead letter still has this version.",
+        min=1,
+        show_default=False,
     ),
 ]
 SingleTenant = Annotated[
-    str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
+    str | None, typer.Option("--tenant", help="Tenant slug. Required if there are several tenants.", show_default=False)
 ]
 
 # -- one dead letter --------------------------------------------------------------------------------------------------
@@ -62,7 +66,7 @@ def retry(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry a dead letter's work item with all attempts, unless it has succeeded since."""
+    """Retry a dead letter's work item with a new attempt count, unless it has succeeded since."""
     _change(connect(context, by), dead_letter, "retry", {"notes": reason}, if_version, as_json=as_json)
 
 
@@ -113,9 +117,9 @@ def edit(  # one for each option
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the payload of a failed task for its next attempt. Without PAYLOAD, print the current one.
+    """Replace a failed task's payload for its next attempt. If PAYLOAD is omitted, print it.
 
-    To undo earlier edits, give the original payload.
+    To undo earlier edits, pass the original payload.
     """
     new_payload = None if payload is None else read_payload(payload)
     api = connect(context, by)
@@ -151,15 +155,17 @@ def _required_reason(reason: str | None) -> str:
 
 DeadLetterIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Ids of dead letters, or the ends of the ids.", show_default=False),
+    typer.Argument(metavar="ID", help="Dead letter ids, or their last characters.", show_default=False),
 ]
 Rate = Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Dead letters per second.")]
 Canary = Annotated[
     int | None,
-    typer.Option(min=1, help="Retry this many first, and the rest if they succeed.", show_default=False),
+    typer.Option(
+        min=1, help="Retry this many first, and the remaining ones only if these succeed.", show_default=False
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Apply the change. Without it, only count the dead letters.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="With --yes: show the progress until the end.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Apply the change. If omitted, only count the dead letters.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="With --yes, show the progress until the operation ends.")]
 
 
 @dataclass(frozen=True)
@@ -175,10 +181,10 @@ class Selection:
     search: str | None
 
     def body(self, api: Api) -> dict[str, Any]:
-        """Return the selection as the API expects it.
+        """Return the selection in the API's format.
 
         Raises:
-            UsageError: there are both ids and options, ids do not exist, or a tenant must be given.
+            UsageError: ids and options are combined, an id does not exist, or a tenant is required.
         """
         options = (self.task_type, self.group, self.since, self.until, self.search)
         if self.dead_letter_ids:
@@ -234,7 +240,7 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
 
-    Later dead letters are excluded. Each dead letter is retried once, even after a crash.
+    Dead letters created later are excluded. Each dead letter is retried once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
     _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))
@@ -309,16 +315,16 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
         print_json(preview)
         return
     prefix = "" if preview["is_exact"] else "At least "
-    stdout().print(f"{prefix}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
+    stdout().print(f"{prefix}{_number(preview['count'])} in {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
-            stdout().print("The newest:")
+            stdout().print("The newest ones:")
         show_list(preview["sample"])
         stderr().print("To apply this, add --yes.")
 
 
 def _wait(api: Api, operation: Operation) -> Operation:
-    """Show the progress of an operation until it ends or is paused."""
+    """Show an operation's progress until it ends or is paused, and return the operation."""
     path = f"{operations.PATH}/{operation['operation_id']}"
 
     def poll_operation() -> Operation:
@@ -381,7 +387,7 @@ def purge(  # one for each option
     api = connect(context, by)
     path, filters = f"{PATH}/purge", {"tenant": api.single_tenant(tenant), "before_date": before, "status": status}
     plan = api.send("DELETE", path, query=filters).json()
-    summary = f"{_number(plan['count'])} of {plan['tenant']} would be hidden"
+    summary = f"{_number(plan['count'])} in {plan['tenant']} would be hidden"
     if dry_run:
         if as_json:
             print_json(plan)
@@ -411,14 +417,16 @@ def audit_(
     context: typer.Context,
     dead_letter: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="Only this dead letter: its id or the end of it.", show_default=False),
+        typer.Argument(
+            metavar="ID", help="Only this dead letter, by id or the id's last characters.", show_default=False
+        ),
     ] = None,
     *,
     tenant: AnyTenant = None,
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List changes by people, newest first. `counterfoil audit verify` checks that the list is complete.
+    """List changes made by people, newest first. `counterfoil audit verify` checks the list.
 
     A purged dead letter requires --tenant and its full id.
     """
@@ -433,7 +441,7 @@ def audit_(
         print_json(entries)
         return
     if not entries:
-        stdout().print(f"There are no changes{' of this dead letter' if dead_letter else ''}.")
+        stdout().print(f"There are no changes{' to this dead letter' if dead_letter else ''}.")
         return
     table, add = tenant_table(
         [entry["tenant"] for entry in entries],

@@ -1,4 +1,4 @@
-"""`counterfoil dlq export|fetch`: export dead letters to a file, CSV or JSON lines."""
+"""`counterfoil dlq export|fetch`: export dead letters to a CSV or JSON Lines file."""
 
 import os
 import time
@@ -89,7 +89,7 @@ def fetch(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Write a large export from the last 7 days to FILE. Waits until it is ready.
+    """Write a large export from the last 7 days to FILE. Waits until the export is ready.
 
     `counterfoil operations` lists exports.
     """
@@ -112,7 +112,7 @@ def _report(file: Path, format_: str, dead_letters: int, size: int, *, as_json: 
 
 
 def _format(file: Path, chosen: str | None) -> str:
-    """Return the given format, or the format of the file extension.
+    """Return the given format, or the format that matches the file extension.
 
     Raises:
         UsageError: the format is unknown.
@@ -133,7 +133,7 @@ def _replacement_file(file: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `file` when it is complete. After a failure, `file` is unchanged.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: `file` cannot be written.
     """
     partial_file = file.with_name(f".{file.name}.partial")
     try:
@@ -154,7 +154,7 @@ def _fetch(api: Api, query: Mapping[str, Any], output: BinaryIO) -> None:
 
     Raises:
         CommandError: the export failed.
-        Other errors of `Api.send`.
+        Other errors from `Api.send`.
     """
     response = api.send("GET", f"{PATH}/export", query=query)
     if response.status_code == httpx.codes.ACCEPTED:
@@ -167,8 +167,8 @@ def _fetch_ready(api: Api, export: Operation, output: BinaryIO) -> Operation:
     """Wait for an export, write it to a file, and return the operation.
 
     Raises:
-        CommandError: it was canceled or stopped, or the download failed.
-        Other errors of `Api.send`.
+        CommandError: the export was canceled or halted, or the download failed.
+        Other errors from `Api.send`.
     """
     if export["ended_at"] is None:
         stderr().print(
@@ -194,7 +194,7 @@ def _download(url: str, output: BinaryIO) -> None:
 
 
 def _append(part: BinaryIO, output: BinaryIO, format_: str, *, is_first: bool) -> int:
-    """Append a tenant's dead letters to the file and return their number. The CSV header is written once."""
+    """Append a tenant's dead letters to the file and return the count. The CSV header is written once."""
     part.seek(0)
     if format_ == "csv":
         header = part.readline()

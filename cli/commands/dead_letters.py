@@ -22,11 +22,11 @@ STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored":
 """Style of each status."""
 FINGERPRINT_CHARS = 8
 MAX_ERROR_CHARS = 200
-"""Maximum characters of an error in tables."""
+"""Maximum number of characters of an error shown in tables."""
 MAX_PAYLOAD_CHARS = 4000
-"""Maximum characters of a payload without --json."""
+"""Maximum number of characters of a payload shown without --json."""
 BAR_COUNT = 12
-"""Bars of a trend, each for two hours."""
+"""Number of bars in a 24-hour trend, one per two hours."""
 TRACES_PER_COMMAND = 5
 """Maximum number of traces in one request to X-Ray."""
 
@@ -45,7 +45,7 @@ States = Annotated[
 OfType = Annotated[str | None, typer.Option("--type", help="Only this task type.", show_default=False)]
 OfGroup = Annotated[
     str | None,
-    typer.Option("--group", help="Only this group: the beginning of its fingerprint.", show_default=False),
+    typer.Option("--group", help="Only this group, by the beginning of its fingerprint.", show_default=False),
 ]
 Since = Annotated[
     datetime | None,
@@ -63,11 +63,11 @@ Until = Annotated[
 ]
 Search = Annotated[
     str | None,
-    typer.Option("--search", help="Words that all occur in the error or file name; or an id.", show_default=False),
+    typer.Option("--search", help="Words that must all occur in the error or file name, or an id.", show_default=False),
 ]
 DeadLetterId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Id of the dead letter, or the end of it as listed.", show_default=False),
+    typer.Argument(metavar="ID", help="Dead letter id, or its last characters as listed.", show_default=False),
 ]
 
 
@@ -84,7 +84,7 @@ def checked_states(names: Sequence[str] | None) -> Sequence[str]:
 
 
 def fingerprint_of(api: Api, text: str | None) -> str | None:
-    """Return the fingerprint that begins with this text.
+    """Return the fingerprint that begins with `text`, or None if `text` is None.
 
     Raises:
         UsageError: no group matches, or several do.
@@ -93,7 +93,7 @@ def fingerprint_of(api: Api, text: str | None) -> str | None:
 
 
 def path_of(api: Api, dead_letter: str) -> str:
-    """Return the API path of a dead letter for its id or the end of it.
+    """Return a dead letter's API path, given its id or the last characters of the id.
 
     Raises:
         UsageError: no dead letter matches, or several do.
@@ -117,7 +117,7 @@ def list_(  # noqa: PLR0913  # one for each option
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters, the newest first."""
+    """List dead letters, newest first."""
     api = connect(context)
     filters = {
         "status": checked_states(status),
@@ -136,7 +136,7 @@ def list_(  # noqa: PLR0913  # one for each option
 
 
 def show(context: typer.Context, dead_letter: DeadLetterId, *, as_json: AsJson = False) -> None:
-    """Show a dead letter: its error, its payload and its history."""
+    """Show a dead letter with its error, payload and history."""
     api = connect(context)
     path = path_of(api, dead_letter)
     details = api.send("GET", path).json()
@@ -182,7 +182,7 @@ def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson =
         _show_stats(rows)
 
 
-# -- for people -----------------------------------------------------------------------------------------------------
+# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def show_list(dead_letters: Sequence[DeadLetter]) -> None:
@@ -310,7 +310,7 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
 
 
 def _log_commands(events: Sequence[Event]) -> list[str]:
-    """Return commands that read the logs of attempts from CloudWatch, one per revision."""
+    """Return commands that read the attempts' logs from CloudWatch, one command per revision."""
     logs: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for event in events:
         if (log := event["log"]) is not None:
@@ -329,7 +329,7 @@ def _log_commands(events: Sequence[Event]) -> list[str]:
 
 
 def _trace_commands(events: Sequence[Event]) -> list[str]:
-    """Return commands that read the traces of attempts from X-Ray."""
+    """Return commands that read the attempts' traces from X-Ray."""
     traces = list(dict.fromkeys(event["trace_id"] for event in events if event["trace_id"] is not None))
     return [
         shlex.join(["aws", "xray", "batch-get-traces", "--trace-ids", *traces[first : first + TRACES_PER_COMMAND]])

@@ -10,7 +10,7 @@ from cli.options import AsJson
 from cli.output import print_json, stdout
 
 app = typer.Typer(
-    help="Add, list and remove destinations of a tenant's results: signed webhooks and exports to S3.",
+    help="Add, list and remove destinations for a tenant's results: signed webhooks and exports to S3.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -20,7 +20,7 @@ NewName = Annotated[str, typer.Argument(help="Name of the destination.")]
 Name = Annotated[str, typer.Argument(help="Name of the destination, as listed.")]
 Events = Annotated[
     list[str] | None,
-    typer.Option("--event", help="cluster, document or offers. Can be repeated. Default: the first two."),
+    typer.Option("--event", help="cluster, document or offers. Can be repeated. Default: cluster and document."),
 ]
 
 
@@ -84,9 +84,9 @@ def remove(context: typer.Context, slug: Slug, name: Name, *, by: By) -> None:
 
 @app.command("rotate-secret")
 def rotate_secret(context: typer.Context, slug: Slug, name: Name, *, by: By, as_json: AsJson = False) -> None:
-    """Rotate a webhook's secret. Calls are signed with the old and the new one for 24 hours."""
+    """Rotate a webhook's secret. For 24 hours, calls are signed with the old and the new secret."""
     destination = connect(context, by).send("POST", f"{_path(slug)}/{name}/rotate").json()
-    sentence = f"'{name}' has a new secret. Calls are signed with the old and the new one for 24 hours."
+    sentence = f"'{name}' has a new secret. For 24 hours, calls are signed with the old and the new secret."
     _show_secret(destination, sentence, as_json=as_json)
 
 
@@ -110,4 +110,4 @@ def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -
     if destination["secret"] is not None:
         stdout().print("Its secret, which is not shown again:")
         stdout().print(destination["secret"], soft_wrap=True)
-        stdout().print("To verify calls with it, see docs/webhooks.md")
+        stdout().print("To verify calls with the secret, see docs/webhooks.md")

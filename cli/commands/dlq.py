@@ -11,8 +11,8 @@ SUMMARY = "Find, show, retry, close and export dead letters (failed work items).
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Dead letters with the same error form a group. Commands use the deployment of the last `counterfoil login`, or else
-    the local cloud with an admin that they create.
+    Dead letters with the same error form a group. Commands use the deployment of the last `counterfoil login`. If
+    you are not signed in, they use the local cloud, as an admin that they create.
     """,
     no_args_is_help=True,
     add_completion=False,

@@ -35,7 +35,7 @@ MAX_LINES_SHOWN = 20
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    States of uploads: waiting; working; succeeded (extracted and matched); ignored (has no data to match); duplicate
+    Upload states: waiting; working; succeeded (extracted and matched); ignored (has no data to match); duplicate
     (of an earlier file); removed (deleted or replaced); failed (has a dead letter, see the note).
     """,
     invoke_without_command=True,
@@ -43,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-DocumentId = Annotated[str, typer.Argument(metavar="ID", help="Id of a document, or the end of it.")]
+DocumentId = Annotated[str, typer.Argument(metavar="ID", help="Document id, or its last characters.")]
 
 
 @app.callback()
@@ -54,7 +54,7 @@ def documents(
     state: Annotated[uploads.State | None, typer.Option(help="Only in this state.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of every upload, in the order of arrival."""
+    """Show the state of every upload, in order of arrival."""
     if not is_list_requested(context, "documents"):
         return
     api = connect(context)
@@ -88,7 +88,8 @@ def list_(  # noqa: PLR0913  # one for each option
     since: Since = None,
     until: Until = None,
     search: Annotated[
-        str | None, typer.Option(help="Number, words of a party or file name, or an id.", show_default=False)
+        str | None,
+        typer.Option(help="Document number, words from a party's name or file name, or an id.", show_default=False),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -103,7 +104,7 @@ def list_(  # noqa: PLR0913  # one for each option
         return
     _show_list(listed)
     if len(merged) > limit:
-        stderr().print("There are more. Add filter options, or raise --limit.")
+        stderr().print("There are more documents. Add filter options, or raise --limit.")
 
 
 def _show_list(listed: Sequence[dict[str, Any]]) -> None:
@@ -111,7 +112,7 @@ def _show_list(listed: Sequence[dict[str, Any]]) -> None:
         stdout().print("No documents found.")
         return
     total = Column("total", justify="right")
-    table = Table("id", "tenant", "document", "supplier", total, "status", "not read", box=None)
+    table = Table("id", "tenant", "document", "supplier", total, "status", "missing", box=None)
     for document in listed:
         states = {stage["stage"]: stage["state"] for stage in document["stages"]}
         status = document["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
@@ -129,14 +130,14 @@ def _show_list(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def name_of(document: dict[str, Any]) -> str:
-    """Return the display name of a document: its type and number, or its file and failure."""
+    """Return a document's display name: its type and number, or its file and failure."""
     if document["dead_letter"] is not None:
         return f"{document['file_name']} (failed: {document['stages'][0]['reason']})"
     return f"{type_label(document['type'] or 'other')} {document['number'] or ''}".strip()
 
 
 def total_of(document: dict[str, Any]) -> str:
-    """Return the total of a document with its currency, or an empty string."""
+    """Return a document's total with its currency, or an empty string."""
     total = document["total"]
     return f"{total['amount']} {total['currency'] or ''}".strip() if total else ""
 
@@ -179,7 +180,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("sender check", ", ".join(known_results) or "none"))
     if document["duplicate_uploads"]:
         facts.append(
-            ("duplicates", f"{document['duplicate_uploads']}, last {format_time(document['last_duplicate_at'])} UTC")
+            ("duplicates", f"{document['duplicate_uploads']}, latest {format_time(document['last_duplicate_at'])} UTC")
         )
     if document["method"]:
         facts.append(("extracted by", document["method"]))
@@ -195,7 +196,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     if document["cluster_status"] is not None:
         facts.append(("status", document["cluster_status"].replace("-", " ")))
     if document["missing"]:
-        facts.append(("not read", ", ".join(document["missing"])))
+        facts.append(("missing", ", ".join(document["missing"])))
     if document["review"] is not None:
         facts.append(("review", document["review"]))
     return facts + [
@@ -230,13 +231,14 @@ def _show_fields(document: dict[str, Any]) -> None:
     stdout().print(table)
     if document["lines_total"] > MAX_LINES_SHOWN:
         stderr().print(
-            f"It has {document['lines_total']} line items. To see {len(document['lines'])} of them, use --json."
+            f"The document has {document['lines_total']} line items. To see {len(document['lines'])} of them, use "
+            "--json."
         )
 
 
 def _show_matches(document: dict[str, Any]) -> None:
     if not document["matches"]:
-        stdout().print("It has no matches.")
+        stdout().print("The document has no matches.")
         return
     table = Table("id", "matched document", Column("bits", justify="right"), "confidence", "decided by", box=None)
     for edge in document["matches"]:
@@ -245,12 +247,12 @@ def _show_matches(document: dict[str, Any]) -> None:
         table.add_row(*map(Text, (*cells, edge["decided_by"])))
     stdout().print(table)
     if document["matches_total"] > len(document["matches"]):
-        stderr().print(f"It has {document['matches_total']} matches. These are the strongest.")
+        stderr().print(f"The document has {document['matches_total']} matches. Only the strongest are shown.")
 
 
 @app.command("timeline")
 def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
-    """Show the stored events of a document. Successful attempts have no time."""
+    """Show a document's stored events. A successful attempt is stored only if it follows a failure."""
     api = connect(context)
     events = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}/timeline").json()[
         "events"
@@ -270,10 +272,10 @@ def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = 
 def delete(
     context: typer.Context, document: DocumentId, *, reason: Reason = None, by: By, as_json: AsJson = False
 ) -> None:
-    """Delete a document with its matches and the parts split from it.
+    """Delete a document, its matches, and the parts split from it.
 
-    Parts that another file also contains stay. Documents linked to it are matched again within two minutes. Every
-    version of its file is erased within a minute, unless another document needs the file. This cannot be undone.
+    Parts that another file also contains stay. Linked documents are matched again within two minutes. Every
+    version of the file is erased within a minute, unless another document needs the file. This cannot be undone.
     """
     api = connect(context, by)
     path = f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}"
@@ -317,5 +319,5 @@ def replace(
     if as_json:
         print_json({"tenant": old["tenant"], "replaced": old["id"], "file": str(path), "key": key})
     else:
-        stdout().print(f"Uploaded {path.name}. It replaces {ids.short_id(old['id'])} when it has been extracted.")
-        stdout().print(f"To see its state: counterfoil documents --tenant {old['tenant']}")
+        stdout().print(f"Uploaded {path.name}. The file replaces {ids.short_id(old['id'])} once it is extracted.")
+        stdout().print(f"To see the upload's state: counterfoil documents --tenant {old['tenant']}")

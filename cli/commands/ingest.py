@@ -25,8 +25,8 @@ def ingest(
 ) -> None:
     """Upload files for a tenant, or mail for its recipients' tenants.
 
-    Without --tenant, all files must be mail (.eml). They are stored where Amazon SES stores mail, and each tenant gets
-    the mail to its addresses. With --tenant, mail belongs to that tenant regardless of its recipients.
+    If --tenant is omitted, all files must be mail (.eml). They are stored where Amazon SES stores mail, and each tenant
+    gets the mail sent to its addresses. With --tenant, mail belongs to that tenant regardless of its recipients.
 
     Each upload has its own key, so files with the same name never replace each other. Hidden files in folders are
     skipped. With --wait, the exit code is 1 if a file failed.
@@ -41,7 +41,8 @@ def ingest(
             print_json([{"file": str(path), "key": key} for path, key in zip(files, keys, strict=True)])
         else:
             option = f" --tenant {tenant}" if tenant else ""
-            stdout().print(f"{len(keys)} uploaded. To see their states: counterfoil documents{option}")
+            count = "1 file" if len(keys) == 1 else f"{len(keys)} files"
+            stdout().print(f"Uploaded {count}. To see the states: counterfoil documents{option}")
         return
     results = uploads.wait_for(api, keys, timeout)
     if as_json:

@@ -28,11 +28,11 @@ from cli.logins import Claims, IssuerRejectedError, Login, Logins, edit_logins, 
 from cli.output import stderr, stdout
 
 PORTS = (18400, 18401, 18402)
-"""`infra/api.py` registers redirects to these ports, because an issuer compares the complete address."""
+"""Local ports for the redirect. `infra/api.py` registers them, because an issuer compares the complete URL."""
 SCOPES = ("openid", "email")
 WAIT_SECONDS = 300
 _IDLE_SECONDS = 1
-"""Timeout of connections that browsers open without using them."""
+"""Timeout of connections that browsers open but do not use."""
 _PAGE = b"""<!doctype html><html lang="en"><title>Counterfoil</title>
 <p>Return to the command line. You can close this page.</p></html>"""
 _HEADERS = {
@@ -47,8 +47,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar=URL_VARIABLE,
-        help="Address of the deployment's API or console.",
-        show_default="the last login's",
+        help="URL of the deployment's API or console.",
+        show_default="the last login's URL",
     ),
 ]
 
@@ -90,10 +90,10 @@ class Listener(TCPServer):
         self.query: str | None = None
 
     def wait(self, seconds: float, pasted: TextIO, clock: Callable[[], float] = time.monotonic) -> str:
-        """Return the query of the redirect, from the browser or from the address pasted into `pasted`.
+        """Return the redirect's query, from the browser or from an address pasted into `pasted`.
 
         Raises:
-            CommandError: neither arrived in time.
+            CommandError: no redirect arrived in time.
         """
         deadline = clock() + seconds
         with selectors.SelectSelector() as ready:
@@ -152,12 +152,14 @@ def login(
     *,
     url: Url = None,
     browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
-    wait: Annotated[float, typer.Option(min=1, help="How long to wait for the sign-in, in seconds.")] = WAIT_SECONDS,
+    wait: Annotated[
+        float, typer.Option(min=1, help="Maximum number of seconds to wait for the sign-in.")
+    ] = WAIT_SECONDS,
 ) -> None:
     """Sign in to a deployment with the browser.
 
-    Commands then use this deployment until `counterfoil logout`. Without a browser on this machine, open the printed
-    address on another machine, and paste the address that its browser shows at the end.
+    Commands then use this deployment until `counterfoil logout`. If this machine has no browser, open the printed
+    address on another machine, and paste the address that its browser shows after the sign-in.
     """
     base_url = _choose_url(url)
     if base_url is None:
@@ -210,7 +212,7 @@ def logout(*, url: Url = None) -> None:
     if others := ", ".join(logins.by_url):
         stderr().print(f"Other logins: {others}. To use one, set {URL_VARIABLE}.", soft_wrap=True)
     if removed is None or removed.refresh_token is None or removed.revocation_endpoint is None:
-        stdout().print(f"Deleted the login to {base_url}. It had no token that can be revoked.", soft_wrap=True)
+        stdout().print(f"Deleted the login to {base_url}. It had no token to revoke.", soft_wrap=True)
         return
     try:
         post(removed.revocation_endpoint, {"token": removed.refresh_token, "client_id": removed.client})
@@ -226,7 +228,7 @@ def _choose_url(url: str | None) -> str | None:
 
 
 def _discover(url: str) -> tuple[str, _Issuer]:
-    """Return the client id of a deployment, and its issuer."""
+    """Return a deployment's client id and issuer."""
     sign_in = _fetch(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
     if sign_in is None:
         raise UsageError(f"The deployment at {url} has no user sign-in.")
@@ -279,7 +281,7 @@ def _sign_in_address(issuer: _Issuer, client: str, redirect: str, state: str, ve
 
 
 def _code(query: str, state: str) -> str:
-    """Return the code of a redirect.
+    """Return the authorization code from a redirect's query.
 
     Raises:
         CommandError: the sign-in failed, or the redirect belongs to another sign-in.

@@ -19,13 +19,13 @@ DmarcPolicy = Literal["hold", "reject", "accept"]
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    The policy of a tenant decides what happens to such mail: counterfoil tenants dmarc
+    A tenant's policy decides what happens to such mail: counterfoil tenants dmarc
     """,
     no_args_is_help=True,
     add_completion=False,
 )
 
-MailId = Annotated[str, typer.Argument(metavar="ID", help="Id of the mail, as listed.", show_default=False)]
+MailId = Annotated[str, typer.Argument(metavar="ID", help="Id of the email, as listed.", show_default=False)]
 
 
 @app.command("list")
@@ -33,7 +33,7 @@ def list_(
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
-    hold: Annotated[Hold, typer.Option("--hold", help="Mail in this state.")] = "held",
+    hold: Annotated[Hold, typer.Option("--hold", help="List mail in this state.")] = "held",
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -61,13 +61,13 @@ def list_(
 
 @app.command("release")
 def release(context: typer.Context, mail: MailId, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
-    """Release a held mail: its attachments become documents."""
+    """Release a held email: its attachments are processed as documents."""
     _decide(connect(context, by), mail, "release", reason, as_json=as_json)
 
 
 @app.command("reject")
 def reject(context: typer.Context, mail: MailId, *, reason: Reason = None, by: By, as_json: AsJson = False) -> None:
-    """Reject a held mail: its attachments are not processed."""
+    """Reject a held email: its attachments are not processed."""
     _decide(connect(context, by), mail, "reject", reason, as_json=as_json)
 
 
@@ -86,7 +86,7 @@ def dmarc(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Show or set the policy for mail that fails DMARC, whose sender may be forged."""
+    """Show or set the policy for mail that fails DMARC. The sender of such mail may be forged."""
     api = connect(context, by)
     query = {"tenant": slug}
     current = api.send("GET", POLICY, query=query).json()
@@ -105,4 +105,4 @@ def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bo
     if as_json:
         print_json(response)
     else:
-        stdout().print(f"The mail was {response['hold']}.")
+        stdout().print(f"The email was {response['hold']}.")

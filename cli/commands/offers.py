@@ -1,4 +1,4 @@
-"""`counterfoil offers`: list the daily offers by date and time zone, and queue those of a date."""
+"""`counterfoil offers`: list daily offers by date and time zone, and queue offers for a date."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from cli.client import By, connect
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import is_list_requested, print_json, stderr, stdout
 
-SUMMARY = "List daily offers by date and time zone; queue the offers of a date."
+SUMMARY = "List daily offers by date and time zone; queue offers for a date."
 PATH = "/api/admin/offers"
 
 app = typer.Typer(
@@ -28,14 +28,14 @@ app = typer.Typer(
 
 @app.callback()
 def offers(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List the offers of every date and time zone."""
+    """List offers by date and time zone."""
     if is_list_requested(context, "offers"):
         _list(context, tenant, limit, as_json=as_json)
 
 
 @app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List the offers of every date and time zone, the latest first."""
+    """List offers by date and time zone, latest first."""
     _list(context, tenant, limit, as_json=as_json)
 
 
@@ -57,9 +57,9 @@ def run(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Queue the offers of a date that are not queued yet. Running it again has no effect.
+    """Queue the missing offers for a date. Running the command again has no effect.
 
-    The audit trail records who queued them.
+    The audit trail records who queued the offers.
     """
     fields = {"date": None if day is None else f"{day:%Y-%m-%d}", "timezone": timezone, "tenant": tenant}
     body = {name: value for name, value in fields.items() if value is not None}
@@ -67,7 +67,7 @@ def run(
     if as_json:
         print_json(queued)
         return
-    stdout().print(f"The scheduler is queuing the missing offers of {queued['date']} in {timezone}.")
+    stdout().print(f"The scheduler is queuing the missing offers for {queued['date']} in {timezone}.")
     stderr().print("`counterfoil offers` shows their progress.")
 
 

@@ -21,7 +21,7 @@ RESULTS = {
     "extract": "documents started",
     "match": "documents started",
 }
-"""Result of each action that has no list of items."""
+"""Description of succeeded items, for actions without a list of items."""
 STYLES = {
     "selecting": "cyan",
     "canary": "cyan",
@@ -40,7 +40,7 @@ Operation = Mapping[str, Any]
 """An operation as returned by the API."""
 OperationId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Id of the operation, or the end of it as listed.", show_default=False),
+    typer.Argument(metavar="ID", help="Operation id, or its last characters as listed.", show_default=False),
 ]
 
 app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=False, rich_markup_mode="markdown")
@@ -57,7 +57,7 @@ def operations_(
 
 @app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
-    """List operations with their progress, the newest first."""
+    """List operations with their progress, newest first."""
     _list(context, tenant, limit, as_json=as_json)
 
 
@@ -67,11 +67,11 @@ def show(
     operation_id: OperationId,
     *,
     items: Annotated[
-        int, typer.Option("--items", min=0, max=100_000, help="Maximum number of failed and skipped items.")
+        int, typer.Option("--items", min=0, max=100_000, help="Maximum number of failed and skipped items to show.")
     ] = MAX_ITEMS_SHOWN,
     as_json: AsJson = False,
 ) -> None:
-    """Show the progress of an operation, and why items failed or were skipped. --json has all items."""
+    """Show an operation's progress, and why items failed or were skipped. --json includes all items."""
     api = connect(context)
     path = _path(api, operation_id)
     operation = api.send("GET", path).json()
@@ -99,7 +99,7 @@ def resume(context: typer.Context, operation_id: OperationId, *, by: By, as_json
 def cancel(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently.
 
-    Items that have already started continue; the others do not change.
+    Items that have already started continue. The remaining items are not changed.
     """
     _control(context, operation_id, "cancel", by, as_json=as_json)
 
@@ -113,7 +113,7 @@ def rate_(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Change the rate of an operation.
+    """Change an operation's rate.
 
     Items that have already started, up to a minute's worth, continue.
     """
@@ -132,7 +132,7 @@ def processed_count(operation: Operation) -> int:
 
 
 def progress(operation: Operation) -> str:
-    """Describe the progress of an operation in a sentence."""
+    """Describe an operation's progress in one sentence."""
     if operation["action"] in RESULTS:
         counts = f"{operation['succeeded']:,} {RESULTS[operation['action']]}"
     else:
@@ -250,4 +250,4 @@ def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> Non
     stdout().print(table)
     more = operation["failed"] + operation["skipped"] - len(items)
     if more > 0:
-        stderr().print(f"There are {more:,} more. To see them, raise --items or use --json.")
+        stderr().print(f"There are {more:,} more items. To see them, raise --items or use --json.")

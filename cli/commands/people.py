@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Email = Annotated[str, typer.Argument(metavar="EMAIL", help="The person's e-mail address.")]
+Email = Annotated[str, typer.Argument(metavar="EMAIL", help="The person's email address.")]
 Role = Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}: each includes the roles before it.")]
 Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Tenant slug, or '*' for all. Can be repeated.")]
 Edits = Annotated[
@@ -35,7 +35,7 @@ Edits = Annotated[
 def list_(
     context: typer.Context,
     *,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only people of this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only people with access to this tenant.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List people."""
@@ -54,7 +54,7 @@ def list_(
     if not people:
         stdout().print("No people. To invite one: counterfoil people add ann@example.com --role viewer --tenant acme")
         return
-    table = Table("e-mail", "role", "tenants", "state", box=None)
+    table = Table("email", "role", "tenants", "state", box=None)
     for person in people:
         role = f"{person['role'] or '-'}{' (edits payloads)' if person['edits_payloads'] else ''}"
         tenants = ", ".join(person["tenants"])
@@ -73,7 +73,7 @@ def add(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Invite a person, who gets an e-mail with a temporary password."""
+    """Invite a person. They get an email with a temporary password."""
     if not tenants:
         raise UsageError("A tenant is required: --tenant acme, or --tenant '*' for all.")
     body = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
@@ -92,21 +92,21 @@ def change(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Change the role and the tenants of a person. New tenants replace all previous ones."""
+    """Change a person's role and tenants. New tenants replace all previous ones."""
     body = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
     _change(connect(context, by), email, body, f"{email} was changed.", as_json=as_json)
 
 
 @app.command("disable")
 def disable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
-    """Disable a person, who can no longer sign in."""
-    _change(connect(context, by), email, {"is_disabled": True}, f"{email} is disabled.", as_json=as_json)
+    """Disable a person. They can no longer sign in."""
+    _change(connect(context, by), email, {"is_disabled": True}, f"{email} was disabled.", as_json=as_json)
 
 
 @app.command("enable")
 def enable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
     """Enable a disabled person."""
-    _change(connect(context, by), email, {"is_disabled": False}, f"{email} is enabled.", as_json=as_json)
+    _change(connect(context, by), email, {"is_disabled": False}, f"{email} was enabled.", as_json=as_json)
 
 
 @app.command("remove")
@@ -123,13 +123,13 @@ def _change(api: Api, email: str, body: dict[str, Any], sentence: str, *, as_jso
 
 
 def _id(api: Api, email: str) -> str:
-    """Return the id of a person.
+    """Return a person's id.
 
     Raises:
         UsageError: no visible person has this address.
     """
     people = api.send("GET", PATH, query={"email": email}).json()["people"]
     if not people:
-        raise UsageError(f"There is no person '{email}'. To list people: counterfoil people list")
+        raise UsageError(f"No person has the address '{email}'. To list people: counterfoil people list")
     id_: str = people[0]["id"]
     return id_

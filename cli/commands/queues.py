@@ -14,14 +14,15 @@ from cli.output import bars, format_time, is_list_requested, print_json, stderr,
 
 SUMMARY = "Show queue depths and outcomes; pause and resume queues."
 BAR_COUNT = 12
-"""Bars of an hour, each for five minutes."""
+"""Number of bars for the last hour, one per five minutes."""
 PATH = "/api/admin/queues"
 
 app = typer.Typer(
     help=f"""{SUMMARY}
 
     Messages in a paused queue wait without losing attempts. Deploying does not resume a queue. Commands use the
-    deployment of the last `counterfoil login`, or else the local cloud with an admin that they create.
+    deployment of the last `counterfoil login`. If you are not signed in, they use the local cloud, as an admin that
+    they create.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -32,7 +33,7 @@ Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name of the worke
 IfVersion = Annotated[
     int | None,
     typer.Option(
-        "--if-version", metavar="VERSION", help="Only if it still has this version.", min=0, show_default=False
+        "--if-version", metavar="VERSION", help="Only if the queue still has this version.", min=0, show_default=False
     ),
 ]
 
@@ -46,9 +47,9 @@ def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson 
 
 @app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
-    """List queues: approximate number of messages, running and pending work items, and the last hour.
+    """List queues with message counts, running and pending work items, and the last hour's outcomes.
 
-    With --tenant, count only the tenant's work items.
+    Message counts are approximate. With --tenant, only the tenant's work items are counted.
     """
     _list(context, tenant, as_json=as_json)
 
@@ -95,7 +96,7 @@ def _switch(
 ) -> None:
     by, reason, version = change
     if reason is None:
-        raise UsageError("--reason is required. Everyone who operates the queues can read it.")
+        raise UsageError("--reason is required. Users of every tenant can read it.")
     api = connect(context, by)
     before = _version(api, worker)
     path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
@@ -105,10 +106,10 @@ def _switch(
     if as_json:
         print_json(after)
         return
-    already = " already" if after["version"] == before else ""
-    stdout().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
+    verb = "was already" if after["version"] == before else "was"
+    stdout().print(f"The {worker} queue {verb} {'paused' if is_paused else 'resumed'}.")
     if not after["is_applied"]:
-        stderr().print("The change has not been applied to Lambda yet. It is retried within a minute.")
+        stderr().print("The change has not been applied to Lambda yet. The watchdog retries it within a minute.")
 
 
 def _version(api: Api, worker: str) -> int:
@@ -122,7 +123,7 @@ def _version(api: Api, worker: str) -> int:
     return known[worker]["version"] or 0
 
 
-# -- for people -----------------------------------------------------------------------------------------------------
+# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _show(api: Api, overview: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def reprocess(  # one for each option
     *,
     stage: Annotated[
         Literal["extract", "match"],
-        typer.Option(help="extract: extract the files again, then match. match: only match."),
+        typer.Option(help="extract: extract the files again, then match. match: match without extracting."),
     ],
     since: Since = None,
     until: Until = None,

@@ -1,4 +1,4 @@
-"""`counterfoil review`: documents that need review with their evidence, and decisions."""
+"""`counterfoil review`: documents that need review, with evidence and decisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from cli.output import format_time, is_list_requested, print_json, stdout, type_
 PATH = "/api/admin/reviews"
 SUMMARY = "Review ambiguous matches, and correct wrong ones."
 SIDE_BY_SIDE = 3
-"""Number of candidates shown in columns. The others have one line each."""
+"""Number of candidates shown in columns. Every other candidate gets one line."""
 State = Literal["open", "decided", "resolved"]
 STATES: dict[State, str] = {
     "open": "waiting for review",
@@ -35,16 +35,16 @@ Review = Mapping[str, Any]
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Without a command, lists documents that need review, longest waiting first: they have several candidates, or an
-    uncertain one. Decisions apply whatever arrives later: a confirmed pair stays linked and a rejected pair unlinked,
-    until a reviewer decides about the pair again.
+    If no command is given, lists documents that need review, longest waiting first. Such a document has several
+    candidates, or an uncertain one. Documents that arrive later do not change a decision: a confirmed pair stays linked
+    and a rejected pair stays unlinked, until a reviewer decides about the pair again.
     """,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
 DocumentId = Annotated[
-    str, typer.Argument(metavar="ID", help="Id of the document, or the end of it.", show_default=False)
+    str, typer.Argument(metavar="ID", help="Document id, or its last characters.", show_default=False)
 ]
 
 
@@ -54,8 +54,12 @@ def review(  # one for each option
     *,
     tenant: AnyTenant = None,
     document_type: Annotated[DocumentType | None, typer.Option(help="Only this type.", show_default=False)] = None,
-    min_probability: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the most likely candidate.")] = 0,
-    max_probability: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the most likely candidate.")] = 1,
+    min_probability: Annotated[
+        float, typer.Option(min=0, max=1, help="Minimum probability of the most likely candidate.")
+    ] = 0,
+    max_probability: Annotated[
+        float, typer.Option(min=0, max=1, help="Maximum probability of the most likely candidate.")
+    ] = 1,
     state: Annotated[State, typer.Option(help="open; decided; resolved: no longer ambiguous.")] = "open",
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -78,15 +82,15 @@ def review(  # one for each option
         stdout().print(f"No document is {STATES[state]}.")
     else:
         _show_list(listed)
-        more = ", and there are more: raise --limit" if len(reviews) > limit else ""
-        stdout().print(f"{len(listed)} {STATES[state]}{more}. To see the evidence of one: counterfoil review show ID")
+        more = ". To see more, raise --limit" if len(reviews) > limit else ""
+        stdout().print(f"{len(listed)} {STATES[state]}{more}. To see the evidence: counterfoil review show ID")
 
 
 def _show_list(reviews: Sequence[Review]) -> None:
     shows_tenant = len({review["tenant"] for review in reviews}) > 1
     columns = [Column("tenant", no_wrap=True)] if shows_tenant else []
     columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("supplier", overflow="fold")]
-    columns += [Column("total", justify="right"), Column("not read"), Column("candidates", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("missing"), Column("candidates", overflow="fold")]
     table = Table(
         *columns, Column("probability", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False
     )
@@ -105,7 +109,7 @@ def _show_list(reviews: Sequence[Review]) -> None:
 
 
 def title(document: Document) -> str:
-    """Return the display name of a document: its type and number."""
+    """Return a document's display name: its type and number."""
     if document["type"] is None:
         return "a deleted document"
     return f"{type_label(document['type'])} {document['number'] or ids.short_id(document['id'])}"
@@ -122,7 +126,7 @@ def _candidates(review: Review) -> str:
 
 @app.command("show")
 def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
-    """Show a document that needs review next to its candidates, with the evidence of each feature."""
+    """Show a document that needs review next to its candidates, with evidence by feature."""
     api = connect(context)
     id_ = api.find_by_id_suffix("document", document, "documents")
     review = api.send("GET", f"{PATH}/{id_}").json()
@@ -156,7 +160,7 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
             stdout().print(Text(f"  and {len(ambiguous['other_candidates'])} less likely candidates", "dim"))
     if questions:
         stdout().print()
-        stdout().print(Text("Questions to a language model", "bold"))
+        stdout().print(Text("Language model calls", "bold"))
         for question in questions:
             stdout().print(Text("  ").append(_heading(question)))
             for line in _answer_lines(question):
@@ -179,7 +183,7 @@ def _show(review: Review, questions: Sequence[Mapping[str, Any]]) -> None:
 
 def _ambiguity_reason(ambiguous: Mapping[str, Any]) -> str:
     if ambiguous["number"]:
-        return f"It refers to {ambiguous['number']}, but no document with that number is a certain match."
+        return f"The document references {ambiguous['number']}, but no document with that number is a certain match."
     return "The best candidate is uncertain."
 
 
@@ -192,7 +196,7 @@ def _side_by_side(reviewed: Document, ambiguous: Mapping[str, Any]) -> Table:
     for name in _FACTS:
         table.add_row(Text(name, "dim"), *(Text(str(document[name] or "")) for document in (reviewed, *documents)))
     table.add_row(
-        Text("not read", "dim"), *(Text(", ".join(document["missing"])) for document in (reviewed, *documents))
+        Text("missing", "dim"), *(Text(", ".join(document["missing"])) for document in (reviewed, *documents))
     )
     table.add_section()
     steps = [{step["label"]: step for step in candidate["evidence"]} for candidate in candidates]
@@ -215,7 +219,7 @@ def _step(step: Mapping[str, Any] | None) -> Text:
     return Text(f"{step['bits']:+6.1f}  ", style).append(step["text"])
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- language model calls ---------------------------------------------------------------------------------------------
 
 
 @app.command("llm-log")
@@ -226,17 +230,17 @@ def questions(
     full_prompt: Annotated[bool, typer.Option("--full-prompt", help="Also print the prompts.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the questions to a language model about a document, with the answers.
+    """Show the language model calls about a document, with the answers.
 
-    --json contains everything required to repeat a question. Answers are stored and reused. The text of old questions,
-    and of questions that quote a removed document, is no longer stored.
+    --json contains everything required to repeat a call. Answers are stored and reused. The prompts of old calls, and
+    prompts that quote a removed document, are no longer stored.
     """
     api = connect(context)
     response = _questions(api, api.find_by_id_suffix("document", document, "documents"))
     if as_json:
         print_json(response)
     elif not response["questions"]:
-        stdout().print("No questions about this document were sent to a language model.")
+        stdout().print("No language model calls were made about this document.")
     else:
         for question in response["questions"]:
             _show_question(question, with_text=full_prompt)
@@ -258,7 +262,7 @@ def _show_question(question: Mapping[str, Any], *, with_text: bool) -> None:
     for line in _answer_lines(question):
         stdout().print(Text(f"  {line}"))
     if question["user"] is None:
-        stdout().print(Text("  The text of the question is no longer stored.", "dim"))
+        stdout().print(Text("  The prompt is no longer stored.", "dim"))
     elif with_text:
         stdout().print(Text(f"\n{question['system']}\n{question['user']}", "dim"))
     stdout().print()
@@ -275,12 +279,12 @@ def _heading(question: Mapping[str, Any]) -> Text:
 
 def _answer_lines(question: Mapping[str, Any]) -> list[str]:
     if rejection := question["answer"].get("refused"):
-        return [f"The question was rejected: {rejection}"]
+        return [f"The call was rejected: {rejection}"]
     matches = question["answer"]["matches"]
     if not matches:
-        return ["It chose no candidate."]
+        return ["The model chose no candidate."]
     return [
-        f"It chose {_chosen(question, match['candidate'])} ({match['confidence']}): {match['reasoning']}"
+        f"The model chose {_chosen(question, match['candidate'])} ({match['confidence']}): {match['reasoning']}"
         for match in matches
     ]
 
@@ -304,7 +308,7 @@ def confirm(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Confirm that a document matches a candidate or a linked document. They stay linked."""
+    """Confirm that a document matches a candidate or a linked document. The two stay linked."""
     api = connect(context, by)
     id_, other = _ids(api, document, candidate)
     _decide(api, f"{id_}/confirm", {"document": other}, reason, override=override, as_json=as_json)
@@ -325,9 +329,9 @@ def reject(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reject candidates of a document, or documents that it is linked to. They are not linked again.
+    """Reject a document's candidates or linked documents. The rejected documents are not linked again.
 
-    The document is then matched again: of two candidates, the other one may become certain.
+    The document is then matched again. If it had two candidates, the other one may become certain.
     """
     if all_candidates == bool(candidates):
         raise UsageError("Give either the candidates to reject, or --all.")
@@ -349,17 +353,19 @@ def reject(
 def merge(
     context: typer.Context,
     document: DocumentId,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="Any document of the other cluster.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="Any document in the other cluster.")],
     *,
-    exact: Annotated[bool, typer.Option("--exact", help="Link these two documents, not the best pair.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Link exactly these two documents, not the best-matching pair.")
+    ] = False,
     reason: Reason = None,
     by: By,
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge two clusters regardless of their scores.
+    """Merge two clusters regardless of match scores.
 
-    The best pair of documents from both clusters is linked.
+    The best-matching pair of documents from the two clusters is linked.
     """
     api = connect(context, by)
     body = {"documents": _ids(api, document, other), "exact": exact}
@@ -401,7 +407,7 @@ def _decide(
         stdout().print(
             f"Documents to match again, because their ambiguous matches changed: {response['rematched_documents']}."
         )
-    stdout().print("Their clusters are being recomputed: counterfoil clusters show ID")
+    stdout().print("The comparison of their clusters is being updated: counterfoil clusters show ID")
 
 
 def _name(api: Api, id_: str) -> str:

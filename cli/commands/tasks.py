@@ -1,4 +1,4 @@
-"""`counterfoil tasks`: submit, show, list and cancel tasks, through the API."""
+"""`counterfoil tasks`: submit, show, list and cancel tasks through the API."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"
 POLL_SECONDS = 0.5
 MAX_RESULT_CHARS = 4000
-"""Maximum characters of a result without --json."""
+"""Maximum number of characters of a result shown without --json."""
 STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "canceled": "dim"}
 """Style of each status."""
 
@@ -38,14 +38,14 @@ app = typer.Typer(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TaskId = Annotated[
-    str, typer.Argument(metavar="ID", help="Id of the task, or the end of it as listed.", show_default=False)
+    str, typer.Argument(metavar="ID", help="Task id, or its last characters as listed.", show_default=False)
 ]
 
 
 @app.command("submit")
 def submit(  # one for each option
     context: typer.Context,
-    task_type: Annotated[str, typer.Argument(metavar="TYPE", help="Type of task, such as echo.", show_default=False)],
+    task_type: Annotated[str, typer.Argument(metavar="TYPE", help="Task type, such as echo.", show_default=False)],
     payload: Annotated[
         str,
         typer.Argument(
@@ -59,13 +59,13 @@ def submit(  # one for each option
         str | None, typer.Option(help="Tenant slug. Required if there are several tenants.", show_default=False)
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key: submits the same task only once.", show_default=False)
+        str | None, typer.Option(help="Idempotency key. The same task is submitted only once.", show_default=False)
     ] = None,
     max_retry: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Retries after the first attempt. Default: RETRY_MAX_ATTEMPTS of the deployment.",
+            help="Number of retries after the first attempt. Default: the deployment's RETRY_MAX_ATTEMPTS.",
             show_default=False,
         ),
     ] = None,
@@ -106,7 +106,7 @@ def list_(  # one for each option
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks per tenant.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List tasks, the newest first."""
+    """List tasks, newest first."""
     if status is not None and status not in STYLES:
         raise UsageError(f"There is no status '{status}': use one of {', '.join(STYLES)}.")
     api = connect(context)
@@ -144,7 +144,7 @@ def read_payload(text: str) -> dict[str, Any]:
     """Parse a JSON object from `text`, from a file (`@FILE`), or from standard input (`-`).
 
     Raises:
-        UsageError: it is not a JSON object, or cannot be read.
+        UsageError: the payload is not a JSON object, or cannot be read.
     """
     try:
         if text == "-":
@@ -172,7 +172,7 @@ def _fetch_task(api: Api, job_id: str) -> dict[str, Any]:
     return task
 
 
-# -- for people -----------------------------------------------------------------------------------------------------
+# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _show_list(tasks: Sequence[Mapping[str, Any]]) -> None:

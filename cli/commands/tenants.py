@@ -28,8 +28,8 @@ app.add_typer(destinations.app, name="destinations")
 app.command("tolerances")(tolerances)
 
 Slug = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")]
-Added = Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. Can be repeated.")]
-Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this e-mail address. Can be repeated.")]
+Added = Annotated[list[str] | None, typer.Option("--add", help="Add this email address. Can be repeated.")]
+Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this email address. Can be repeated.")]
 
 
 @app.command("list")
@@ -51,12 +51,12 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
 @app.command("add")
 def add(  # noqa: PLR0913  # one for each option
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(help="Short name, as in the keys of uploads: a-z, 0-9 and hyphens.")],
+    slug: Annotated[str, typer.Argument(help="Short name, which upload keys contain: a-z, 0-9 and hyphens.")],
     *,
     name: Annotated[str | None, typer.Option(help="Full name. Default: the slug.", show_default=False)] = None,
-    organization: Annotated[str, typer.Option(help="Organization of the tenant.")] = LOCAL_ORGANIZATION,
+    organization: Annotated[str, typer.Option(help="The tenant's organization.")] = LOCAL_ORGANIZATION,
     addresses: Annotated[
-        list[str] | None, typer.Option("--address", help="Receive the tenant's mail here. Can be repeated.")
+        list[str] | None, typer.Option("--address", help="Address that receives the tenant's mail. Can be repeated.")
     ] = None,
     admins: Annotated[
         list[str] | None, typer.Option("--notify-email", help="Notify this address of failures. Can be repeated.")
@@ -74,7 +74,7 @@ def add(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Add a tenant with its addresses, admins and destinations in one transaction.
 
-    An existing tenant keeps its settings and gets the missing ones. Webhook secrets are shown only once.
+    An existing tenant keeps its settings, and only missing settings are added. Webhook secrets are shown only once.
     """
     new_destinations = [_destination("webhook", text) for text in webhooks or ()]
     new_destinations += [_destination("s3", text) for text in exports or ()]
@@ -112,25 +112,25 @@ def _destination(kind: str, text: str) -> dict[str, str]:
 def rename(
     context: typer.Context,
     slug: Slug,
-    name: Annotated[str, typer.Argument(help="The new full name. The slug stays.")],
+    name: Annotated[str, typer.Argument(help="The new full name. The slug does not change.")],
     *,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Change the full name of a tenant."""
+    """Change a tenant's full name."""
     _change(context, by, slug, {"name": name}, f"Tenant '{slug}' is now called {name}.", as_json=as_json)
 
 
 @app.command("disable")
 def disable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
     """Disable a tenant: uploads, mail and changes are rejected. Its data stays readable."""
-    _change(context, by, slug, {"is_disabled": True}, f"Tenant '{slug}' is disabled.", as_json=as_json)
+    _change(context, by, slug, {"is_disabled": True}, f"Tenant '{slug}' was disabled.", as_json=as_json)
 
 
 @app.command("enable")
 def enable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
     """Enable a disabled tenant."""
-    _change(context, by, slug, {"is_disabled": False}, f"Tenant '{slug}' is enabled.", as_json=as_json)
+    _change(context, by, slug, {"is_disabled": False}, f"Tenant '{slug}' was enabled.", as_json=as_json)
 
 
 def _change(
@@ -144,7 +144,7 @@ def _change(
 def admins(
     context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
 ) -> None:
-    """Add, remove and list a tenant's admins, who are notified of failures by e-mail."""
+    """Add, remove and list a tenant's admins, who are notified of failures by email."""
     listed = _addresses(connect(context, by), slug, "admins", added, removed)
     if as_json:
         print_json(listed)
@@ -162,7 +162,7 @@ def addresses(
 ) -> None:
     """Add, remove and list the addresses that receive a tenant's mail.
 
-    Mail that arrived before its address was added is a dead letter. Retry it to process the mail.
+    Mail that arrived before its address was added becomes a dead letter. To process the mail, retry the dead letter.
     """
     listed = _addresses(connect(context, by), slug, "addresses", added, removed)
     if as_json:
@@ -195,7 +195,7 @@ def delete(
         str | None,
         typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the erasure: about 20 minutes.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the erasure ends, about 20 minutes.")] = False,
     by: By,
     as_json: AsJson = False,
 ) -> None:
@@ -214,7 +214,7 @@ def delete(
         )
         confirm = typer.prompt("Type the tenant's slug to erase it", err=True)
     if confirm != plan["confirm"]:
-        raise UsageError(f"'{confirm}' is not the slug of the tenant. Nothing was erased.")
+        raise UsageError(f"Nothing was erased: '{confirm}' is not the tenant's slug.")
     status = api.send("DELETE", path, query={"confirm": confirm}, expected_version=plan["documents"]).json()
     while wait and status["finished_at"] is None:
         status = poll(POLL_SECONDS, lambda: api.send("GET", f"{path}/erasure").json(), time.sleep)

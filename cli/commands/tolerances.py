@@ -1,4 +1,4 @@
-"""`counterfoil tenants tolerances`: tolerances of a tenant, and suggested tolerances."""
+"""`counterfoil tenants tolerances`: a tenant's tolerances, and suggested tolerances."""
 
 import re
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ _LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
 
 
 def limits_of(within: Sequence[str], under: Sequence[str], over: Sequence[str]) -> dict[str, str | None]:
-    """Parse limits such as `2%`, `0.05` and `any`. Limits of one direction override those of both.
+    """Parse limits such as `2%`, `0.05` and `any`. `under` and `over` override `within`.
 
     Raises:
-        UsageError: a limit is invalid, or a direction has none.
+        UsageError: a limit is invalid, or a direction has no limit.
     """
     lower, upper = _direction(under or within, "--under"), _direction(over or within, "--over")
     return {
@@ -60,19 +60,24 @@ def tolerances(  # noqa: PLR0913  # one for each option
     *,
     key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one of {', '.join(KEYS)}.")] = None,
     removed: Annotated[
-        str | None, typer.Option("--remove", metavar="KEY", help="Remove a tolerance. The more general one applies.")
+        str | None,
+        typer.Option("--remove", metavar="KEY", help="Remove a tolerance. The next more general one then applies."),
     ] = None,
     supplier: Annotated[str | None, typer.Option(help="Only for this supplier, by VAT id or name.")] = None,
-    article: Annotated[str | None, typer.Option(help="Only for this article, by supplier's or buyer's number.")] = None,
+    article: Annotated[
+        str | None, typer.Option(help="Only for this article, by the supplier's or the buyer's number.")
+    ] = None,
     within: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
+        typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. If given twice, both limits apply (2% and 0.05)."),
     ] = None,
     under: Annotated[
-        list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for less than expected.")
+        list[str] | None,
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values below the expected one."),
     ] = None,
     over: Annotated[
-        list[str] | None, typer.Option(metavar="LIMIT", help="Like --within, only for more than expected.")
+        list[str] | None,
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values above the expected one."),
     ] = None,
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Suggest tolerances based on accepted and disputed differences.")
@@ -84,10 +89,10 @@ def tolerances(  # noqa: PLR0913  # one for each option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Set, remove and list tolerances of a tenant: for prices, quantities, totals and tax rates.
+    """Set, remove and list a tenant's tolerances for prices, quantities, totals and tax rates.
 
-    Only the most specific tolerance applies: for supplier and article, for the article, for the supplier, for the
-    tenant, or the default. After a change, the tenant's clusters are compared again.
+    Only the most specific tolerance applies. From most to least specific: supplier and article, article, supplier,
+    tenant, default. After a change, the tenant's clusters are compared again.
 
     --suggest proposes tolerances for suppliers with accepted differences in at least 20 documents (counterfoil clusters
     accept), always below the smallest disputed difference. A suggestion has no effect until it is accepted.
@@ -117,7 +122,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
 
 
 def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
-    """Have all clusters compared again, page by page, and return their number."""
+    """Request a new comparison of all clusters, page by page, and return the number of clusters."""
     count: int = response["clusters"]
     while response["next_cursor"] is not None:
         response = api.send("POST", f"{path}/recompare", query={"cursor": response["next_cursor"]}).json()
@@ -126,7 +131,7 @@ def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
 
 
 def _check(target: str | None, details: Sequence[object], *changes: object) -> None:
-    """Reject more than one change, unknown keys, and a scope or limits without a key."""
+    """Reject more than one change, an unknown key, and a scope or limits for which no key is given."""
     if sum(map(bool, changes)) > 1:
         raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
     if target is None and any(details):
@@ -151,7 +156,7 @@ def _show(listed: dict[str, Any], recompared: int | None) -> None:
     stdout().print(table)
     if recompared is not None:
         stdout().print(
-            "1 cluster is compared again." if recompared == 1 else f"{recompared} clusters are compared again."
+            "1 cluster will be compared again." if recompared == 1 else f"{recompared} clusters will be compared again."
         )
 
 
@@ -165,11 +170,13 @@ def _show_suggestions(response: dict[str, Any], slug: str) -> None:
             stdout().print(Padding(Text(sentence), (0, 0, 0, 2)))
         stdout().print()
     if response["proposals"]:
-        stdout().print(f"These have no effect yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
+        stdout().print(
+            f"Suggestions have no effect until accepted. To accept: counterfoil tenants tolerances {slug} --accept ID"
+        )
     if response["withheld"]:
         if response["proposals"]:
             stdout().print()
-        stdout().print(Text("No suggestion for", "bold"))
+        stdout().print(Text("No suggestions for", "bold"))
     for withheld in response["withheld"]:
         stdout().print(Padding(Text(f"{withheld['title']}: {withheld['reason']}"), (0, 0, 0, 2)))
     if not response["proposals"] and not response["withheld"]:

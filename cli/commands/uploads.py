@@ -1,4 +1,4 @@
-"""Show uploads, and upload files with presigned forms of the API."""
+"""Show uploads, and upload files with presigned forms from the API."""
 
 import time
 from collections import Counter
@@ -66,10 +66,10 @@ def wait_for(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Upload]:
-    """Wait until the states of all documents of these uploads are final.
+    """Wait until all documents from these uploads have a final state.
 
     Raises:
-        CommandError: some are not final after `seconds`.
+        CommandError: some documents have no final state after `seconds`.
     """
     deadline = clock() + seconds
     finished: list[Upload] = []

@@ -1,1 +1,1 @@
-"""The local cloud: an embedded PostgreSQL, an AWS emulator, and the real CDK app deployed into it."""
+"""The local cloud: embedded PostgreSQL, and an AWS emulator with the real CDK app."""

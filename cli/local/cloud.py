@@ -24,7 +24,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import OutboxMessage
 
 VERSION = 1
-"""Format of the state file."""
+"""Version of the state file's format."""
 DATABASE = "counterfoil"
 
 
@@ -36,7 +36,7 @@ class State:
     database_pid: int
     database_port: int
     database_url: str
-    """URL of the server's superuser."""
+    """Database URL with the server's superuser."""
     deployment: Deployment | None = None
 
     def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: DeployOptions) -> "State":
@@ -59,7 +59,7 @@ class State:
 
     @classmethod
     def load(cls, paths: CloudPaths) -> "State | None":
-        """Return the saved state; None if it is missing or this version cannot read it."""
+        """Return the saved state, or None if it is missing or this version cannot read it."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             return cls._read(paths.state)
         return None
@@ -77,7 +77,7 @@ class State:
 
 
 class Steps(Protocol):
-    """Receiver of progress: the terminal, or a null object."""
+    """Receiver of progress, such as the terminal."""
 
     def begin(self, title: str) -> None:
         """Start a step, and mark the previous one as succeeded."""
@@ -86,7 +86,7 @@ class Steps(Protocol):
         """Update the progress of the current step."""
 
     def note(self, sentence: str) -> None:
-        """Print a note for people."""
+        """Print a note. `sentence` has no final period."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class UpResult:
 
     cloud: "Cloud"
     started: bool
-    """Whether processes were started; otherwise the cloud was running before."""
+    """Whether processes were started. If false, the cloud was already running."""
     deployed: bool
     seconds: float
 
@@ -108,18 +108,18 @@ def up(
     database_port: int | None = None,
     tuning: DeployOptions | None = None,
 ) -> UpResult:
-    """Start the missing parts of the cloud: database, emulator, deployment.
+    """Start those parts of the cloud that are not running: database, emulator, deployment.
 
-    Settings in `tuning` replace those of the last deployment; None keeps them. After a failure or interruption, all
-    processes are ended, unless the cloud was running before.
+    Settings in `tuning` replace the last deployment's settings. None keeps them. After a failure or interruption, all
+    processes are ended, unless the cloud was already running.
 
     Raises:
-        CloudError, PostgresError: with the reason and what to do next.
+        CloudError, PostgresError: a part did not start. The message states the reason and what to do next.
     """
     started = time.monotonic()
     wait_note = "Waiting for another command that is starting or stopping this cloud"
     with processes.interruptible(), paths.lock(lambda: steps.note(wait_note)):
-        processes.terminate_all(paths.folder, [CloudProcess.DEPLOYMENT])  # left by a killed command
+        processes.terminate_all(paths.folder, [CloudProcess.DEPLOYMENT])  # left behind by a killed command
         saved = State.load(paths)
         running = saved if saved is not None and _is_running(paths, saved, steps) else None
         try:
@@ -141,7 +141,7 @@ def up(
 
 
 def _is_running(paths: CloudPaths, state: State, steps: Steps) -> bool:
-    """Return whether all parts of the saved cloud are running, including a deployment.
+    """Return whether all parts of the saved cloud are running, and the app is deployed.
 
     An incomplete cloud must be restarted.
     """
@@ -169,7 +169,7 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
 
 
 def _start(paths: CloudPaths, steps: Steps, port: int | None, database_port: int | None) -> State:
-    """Start database and emulator. The state is saved before the deployment, for concurrent readers."""
+    """Start database and emulator. Save the state before the deployment, because other commands read it."""
     processes.terminate_all(paths.folder)
     paths.state.unlink(missing_ok=True)
     paths.check_space()
@@ -200,7 +200,7 @@ def _deploy(paths: CloudPaths, state: State, tuning: DeployOptions, fingerprint:
 
 
 def _terminate(paths: CloudPaths) -> int:
-    """End every process of the cloud. Return their number."""
+    """End all of the cloud's processes, and return their number."""
     ended = processes.terminate_all(paths.folder)
     server = PostgresServer(paths.postgres)
     ended += server.running() is not None
@@ -210,10 +210,10 @@ def _terminate(paths: CloudPaths) -> int:
 
 
 def down(paths: CloudPaths, steps: Steps) -> bool:
-    """End the cloud's processes and delete its data. Return whether it existed.
+    """End the cloud's processes and delete its data. Return whether the cloud existed.
 
     Raises:
-        CloudError, PostgresError: a process does not end.
+        CloudError, PostgresError: a process did not end.
     """
     if not paths.folder.exists():
         return False
@@ -241,7 +241,7 @@ class Cloud:
         """Return the cloud in this folder.
 
         Raises:
-            CloudError: it is not running.
+            CloudError: the cloud is not running.
         """
         state = State.load(paths)
         if state is None or state.deployment is None:
@@ -252,12 +252,12 @@ class Cloud:
 
     @property
     def outputs(self) -> dict[str, str]:
-        """The outputs of the stacks."""
+        """The stacks' outputs."""
         return self.state.deployment.outputs if self.state.deployment else {}
 
     def send(self, messages: Sequence[OutboxMessage]) -> None:
-        """Send messages after their commit. The watchdog sends the remaining ones."""
-        os.environ.update(self.state.emulator.environment)  # configures the AWS clients of the app's code
+        """Send messages after their commit. The watchdog sends messages that could not be sent."""
+        os.environ.update(self.state.emulator.environment)  # configures the app's AWS clients
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in messages}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
         import counterfoil.kinds  # noqa: F401  # registers the kinds of every worker
@@ -266,29 +266,29 @@ class Cloud:
 
     @property
     def api_url(self) -> str:
-        """URL of the API. The emulator serves by path, while AWS serves under a separate host name."""
+        """URL of the API. The emulator distinguishes APIs by path, and AWS by host name."""
         id_ = self.outputs["ApiUrl"].removeprefix("https://").split(".", 1)[0]
         return f"{self.state.emulator.endpoint}/_aws/execute-api/{id_}/$default"
 
     @property
     def console_url(self) -> str:
-        """URL of the console for a browser."""
+        """URL of the console, for a browser."""
         return f"{self.api_url}/console"
 
     @cached_property
     def database(self) -> Database:
-        """The database as used by workers: one tenant per transaction, or the lifecycle columns of all."""
+        """The database with the workers' role: one tenant per transaction, or all tenants' lifecycle columns."""
         return Database(self.database_url("counterfoil_worker"))
 
     def database_url(self, user: str) -> str:
-        """Return the connection string of `user`."""
+        """Return the database URL for the role `user`."""
         server = PostgresServer(self.paths.postgres).running()
         if server is None:
             raise CloudError("The local cloud's database has stopped. Run 'counterfoil up' to restart it.")
         return server.url(DATABASE, user)
 
     def client(self, service: str, *, read_timeout: int = 60) -> Any:
-        """Return a client for an AWS service of this cloud. `read_timeout` is the read timeout in seconds."""
+        """Return a client for one of this cloud's AWS services. `read_timeout` is in seconds."""
         import boto3
         from botocore.config import Config
 
@@ -310,12 +310,12 @@ class Cloud:
 
 @contextmanager
 def running_cloud(paths: CloudPaths, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """Start a cloud for the block. Stop it afterwards, unless `keep` or it was running before.
+    """Start a cloud for the block. Stop it afterwards, unless `keep` is set or it was already running.
 
-    Logs of a failure are copied to `logs`.
+    If the block fails, the logs are copied to `logs` before the cloud is stopped.
 
     Raises:
-        CloudError, PostgresError: it cannot start.
+        CloudError, PostgresError: the cloud cannot start.
     """
     try:
         Cloud.at(paths)

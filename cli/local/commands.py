@@ -29,19 +29,19 @@ def up(
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="Setting of every function, such as LEASE_SECONDS=60. Can be repeated."
+            metavar="NAME=VALUE", help="Setting for every function, such as LEASE_SECONDS=60. Can be repeated."
         ),
     ] = None,
     timeout: Annotated[
         int | None, typer.Option(min=1, help="Maximum timeout of every function with a queue, in seconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print addresses and folders as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print URLs and folders as JSON.")] = False,
 ) -> None:
     """Start the local cloud and deploy the app into it.
 
-    A running cloud keeps running; the app is deployed again only if its sources or settings have changed. --setting
-    and --timeout replace all settings of the last deployment; without them, those settings stay. After a failure or
-    interruption, the command ends everything that it started.
+    A running cloud keeps running. The app is deployed again only if its sources or settings have changed. --setting
+    and --timeout replace all settings of the last deployment. If both are omitted, those settings stay. After a
+    failure or interruption, the command ends everything that it started.
     """
     tuning = DeployOptions(_parse_settings(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
@@ -66,7 +66,7 @@ def _parse_settings(settings: list[str]) -> dict[str, str]:
     """Return settings by name.
 
     Raises:
-        UsageError: one is not NAME=VALUE.
+        UsageError: a setting is not NAME=VALUE.
     """
     values = {}
     for setting in settings:
@@ -80,7 +80,7 @@ def _parse_settings(settings: list[str]) -> dict[str, str]:
 def down(context: typer.Context) -> None:
     """Stop the local cloud and delete all its data.
 
-    Deletes uploaded files, documents and logs. Keeps built packages, so that the next start is fast.
+    Uploaded files, documents and logs are deleted. Built packages stay, so that the next start is fast.
     """
     steps = Checklist()
     with steps.live():
@@ -93,12 +93,12 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_environment: Annotated[
-        bool, typer.Option("--env", help="Print shell commands that point AWS tools to the local cloud.")
+        bool, typer.Option("--env", help="Print shell commands that point AWS tools at the local cloud.")
     ] = False,
 ) -> None:
     """Show whether the local cloud is running, and its pending messages.
 
-    Exits with 3 if it is not running.
+    Exits with 3 if the local cloud is not running.
     """
     paths = cloud_paths(context.obj)
     try:
@@ -170,7 +170,7 @@ _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AN
 
 
 def _queue_counts(running: Cloud) -> dict[str, dict[str, int | None]]:
-    """Return the message counts of each queue and its DLQ, and its worker's pending dead letters."""
+    """Return each queue's message counts, its DLQ's messages, and its worker's pending dead letters."""
     from counterfoil.aws import translate_errors
 
     sqs = running.client("sqs")
@@ -200,7 +200,7 @@ def _queue_counts(running: Cloud) -> dict[str, dict[str, int | None]]:
                 "in_dlq": None,
                 "dead_letters": None,
             }
-            dlq = running.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # none for retry queues
+            dlq = running.outputs.get(f"{name.removesuffix('QueueUrl')}DeadLetterQueueUrl")  # retry queues have no DLQ
             if dlq is not None:
                 queues[queue] |= {
                     "in_dlq": int(queue_depths(dlq)["ApproximateNumberOfMessages"]),

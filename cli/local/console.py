@@ -1,4 +1,4 @@
-"""`counterfoil console`: URL of the local cloud's console, with a user to sign in as."""
+"""`counterfoil console`: show the URL of the local cloud's console, and a user to sign in as."""
 
 import secrets
 import webbrowser
@@ -33,16 +33,14 @@ def console(
     *,
     role: Annotated[Role, typer.Option(help="Role of the user. Each role includes the roles before it.")] = "admin",
     tenant: Annotated[
-        str | None, typer.Option(help="Slug of the only tenant of the user. Default: all tenants.")
+        str | None, typer.Option(help="Slug of the only tenant that the user can access. Default: all tenants.")
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print address, e-mail address and password as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print URL, email address and password as JSON.")] = False,
 ) -> None:
     """Show the URL of the local cloud's console, and a user to sign in as.
 
-    There is one user for each role and tenant, created on first use. Each call sets a new password; existing sessions
+    There is one user for each role and tenant, created on first use. Each call sets a new password. Existing sessions
     stay signed in.
     """
     cloud = Cloud.at(cloud_paths(context.obj))
@@ -53,7 +51,7 @@ def console(
         print_json({"url": cloud.console_url, "email": person.email, "password": person.password})
     else:
         table = Table.grid(padding=(0, 2))
-        for title, value in (("console", cloud.console_url), ("e-mail", person.email), ("password", person.password)):
+        for title, value in (("console", cloud.console_url), ("email", person.email), ("password", person.password)):
             table.add_row(Text(f"  {title}", "dim"), Text(value, overflow="fold"))
         stdout().print(table)
     if browse:
@@ -61,10 +59,10 @@ def console(
 
 
 def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> ConsoleUser:
-    """Create a user in these groups if missing, and set the given password or a new one."""
+    """Create the user if missing, add them to these groups, and set the given password or a random one."""
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
     person = ConsoleUser(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
-    with suppress(people.exceptions.UsernameExistsException):  # exists from an earlier call
+    with suppress(people.exceptions.UsernameExistsException):  # created by an earlier call
         people.admin_create_user(
             UserPoolId=pool,
             Username=email,

@@ -1,4 +1,4 @@
-"""Run the CDK CLI: for a local cloud in `up`, for an AWS account in `counterfoil cdk`."""
+"""Run the CDK CLI: `up` for a local cloud, `counterfoil cdk` for an AWS account."""
 
 import hashlib
 import json
@@ -24,17 +24,17 @@ COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 app = typer.Typer(help="Run the CDK CLI for an AWS account.", add_completion=False)
 
 
-# Without interspersed arguments, options after the first word belong to CDK, including --help.
+# `allow_interspersed_args=False` passes options after the first word to CDK, including --help.
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def cdk(context: typer.Context) -> None:
     """Run the CDK CLI for an AWS account.
 
-    All arguments after `cdk` are passed to it.
+    All arguments after `cdk` are passed to the CDK CLI.
 
-    Run `counterfoil cdk bootstrap` once, then `counterfoil cdk deploy --all`. The environment must contain the
-    credentials and the region.
+    Run `counterfoil cdk bootstrap` once, then `counterfoil cdk deploy --all`. The environment must contain AWS
+    credentials and a region.
     """
     environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
     result = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
@@ -45,7 +45,7 @@ def command_line() -> Path:
     """Return the path of the CDK CLI.
 
     Raises:
-        CloudError: it is not installed.
+        CloudError: the CDK CLI is not installed.
     """
     if not COMMAND_LINE.exists():
         raise CloudError("The CDK CLI is not installed: run 'make setup'.")
@@ -53,11 +53,11 @@ def command_line() -> Path:
 
 
 SILENCE_SECONDS = 300
-"""Timeout without output. CDK would wait an hour for a custom resource whose function does not start."""
+"""Maximum time without output. CDK would wait an hour for a custom resource whose function does not start."""
 SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
-"""Sources of a deployment."""
+"""Files and folders whose changes require a deployment."""
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
-"""Bucket that `cdk bootstrap` would create. The local stage uses nothing else of it."""
+"""Bucket that `cdk bootstrap` would create. The local stage needs no other bootstrap resource."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
 _SYNTHESIZED = "Synthesis time:"
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -65,7 +65,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class DeployOptions:
-    """Settings of a deployment that are not part of its sources."""
+    """Settings of a deployment, in addition to its sources."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     timeout: int | None = None
@@ -76,27 +76,27 @@ class Deployment:
     """The last deployment. Times are seconds since the epoch."""
 
     fingerprint: str
-    """Fingerprint of all its sources. If unchanged, no new deployment is needed."""
+    """Fingerprint of all sources and settings. While it is unchanged, no new deployment is needed."""
     at: float
     seconds: float
     outputs: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    """Environment variables of every function, in addition to those of the stack. They may include a secret."""
+    """Environment variables of every function, in addition to the stack's. They may include a secret."""
     timeout: int | None = None
     """Maximum timeout in seconds of every worker with a queue."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Callbacks of a deployment."""
+    """Callbacks that report a deployment's progress."""
 
     begin: Callable[[str], None]
     count: Callable[[int, int], None]
-    """Finished and total number of resources."""
+    """Receives the finished and the total number of resources."""
 
 
 def fingerprint(database_url: str, tuning: DeployOptions) -> str:
-    """Return a hash of the sources and settings of a deployment, and of this machine's Python version."""
+    """Return a hash of a deployment's sources and settings, and of this machine's Python and platform."""
     options = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
     digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {options}\n".encode())
     for path in sorted(_sources()):
@@ -119,7 +119,7 @@ def deploy(  # a deployment needs all of these values
     """Synthesize the app and deploy it. Return the stacks' outputs.
 
     Raises:
-        CloudError: with the reason from the CDK CLI, and the path of its complete output.
+        CloudError: the deployment failed. The message has the CDK CLI's reason, and the path of its complete output.
     """
     command = [node(), command_line()]
     environment = _environment(paths, target)
@@ -138,7 +138,7 @@ def deploy(  # a deployment needs all of these values
 
 
 def log(paths: CloudPaths) -> Path:
-    """Return the path of the CDK CLI's output."""
+    """Return the path of the file with the CDK CLI's output."""
     return paths.logs / "deploy.log"
 
 
@@ -151,14 +151,14 @@ def _environment(paths: CloudPaths, target: Emulator) -> dict[str, str]:
         **target.environment,
         "PATH": search_path(),
         "CDK_HOME": str(paths.temporary / "cdk"),
-        "CDK_VALIDATION": "false",  # takes ten seconds; the tests of `infra` validate the templates
+        "CDK_VALIDATION": "false",  # would take ten seconds, and the tests of `infra` validate the templates
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
         "NO_COLOR": "1",
     }
 
 
 def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
-    """Run the CDK CLI with its output in the log. It ends together with this process."""
+    """Run the CDK CLI with its output in the log. If this function is interrupted, the CDK CLI is ended."""
     start = log(paths).stat().st_size
     with log(paths).open("a") as output:
         process = subprocess.Popen(
@@ -168,7 +168,7 @@ def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, st
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C reaches only this process, and the group can be ended as one
+            start_new_session=True,  # Ctrl-C reaches only this process, and the whole group can be ended
         )
         try:
             _follow(paths, process, progress)
@@ -176,11 +176,11 @@ def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, st
             processes.terminate_group(process)
     if process.returncode != 0:
         reason = _reason(log(paths).read_bytes()[start:].decode(errors="replace"))
-        raise CloudError(f"The deployment failed: {reason} Its complete output is in {log(paths)}.")
+        raise CloudError(f"The deployment failed: {reason} The complete output is in {log(paths)}.")
 
 
 def _follow(paths: CloudPaths, process: subprocess.Popen[bytes], progress: Progress) -> None:
-    """Wait for the end of `process` and report progress from its log."""
+    """Wait until `process` ends, and report progress from its log."""
     last_output = time.monotonic()
     with log(paths).open(errors="replace") as output:
         output.seek(0, os.SEEK_END)
@@ -193,17 +193,17 @@ def _follow(paths: CloudPaths, process: subprocess.Popen[bytes], progress: Progr
                     progress.count(min(int(match["done"]), int(match["all"])), int(match["all"]))
             if time.monotonic() - last_output > SILENCE_SECONDS:
                 raise CloudError(
-                    f"The deployment had no output for {SILENCE_SECONDS} s and was ended. Its output is in "
+                    f"The deployment had no output for {SILENCE_SECONDS} s and was ended. The output is in "
                     f"{log(paths)}, the output of functions in {emulator.log(paths)}. To start over: counterfoil down"
                 )
             time.sleep(0.1)
 
 
 def _reason(output: str) -> str:
-    """Return the line with the reason, as a sentence."""
+    """Return the line of the output that states the reason, as a sentence."""
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
     exceptions = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
     error_lines = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
-    # The app's exception is at the end of its traceback; the reason of the CDK CLI is its first error.
+    # The app's exception is at the end of its traceback. The CDK CLI's reason is its first error.
     reason = next(iter([*exceptions[-1:], *error_lines, *lines[-1:]]), "no reason was given")
     return f"{reason.lstrip('❌ ').rstrip('.')}."

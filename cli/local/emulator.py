@@ -1,4 +1,4 @@
-"""Start and find the AWS emulator of a local cloud."""
+"""Start and find a local cloud's AWS emulator."""
 
 import os
 import secrets
@@ -25,13 +25,13 @@ HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
 REGION = "eu-central-1"
 ACCESS_KEY = "counterfoil-local"
-"""The emulator's root user. Its secret is random, so that only processes that can read the state file can use it."""
+"""Access key of the emulator's root user. The secret is random, so only readers of the state file can use it."""
 START_SECONDS = 60
 PORT_TRIES = 5
 """Number of ports to try, because a free port may be taken before the emulator binds it."""
 _PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
-"""Runs MiniStack, and functions with the interpreter in the first argument. MiniStack's own interpreter has all
-packages of the project, so a package missing from the layers would go unnoticed."""
+"""Runs MiniStack, and makes it run functions with the interpreter in the first argument. MiniStack's own interpreter
+has all of the project's packages, so a package missing from the layers would go unnoticed."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Emulator:
 
     @property
     def endpoint(self) -> str:
-        """URL of its AWS services. A numeric host makes S3 clients put the bucket into the path."""
+        """URL of the AWS services. A numeric host makes S3 clients put the bucket into the path."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables for AWS clients and tools, and no others."""
+        """Environment variables for AWS clients and tools."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -70,7 +70,7 @@ class Emulator:
         return False
 
     def runs_in(self, paths: CloudPaths) -> bool:
-        """Return whether this emulator is still running: same folder, process id and start time."""
+        """Return whether this emulator is still running, with the same folder, process id and start time."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
@@ -82,7 +82,7 @@ class Emulator:
 
 
 def start(paths: CloudPaths, port: int | None = None) -> Emulator:
-    """Start a new emulator on `port` or on a free one, and wait until it responds.
+    """Start a new emulator on `port` or on a free port, and wait until it responds.
 
     Raises:
         CloudError: the port is in use, or the emulator does not start.
@@ -94,7 +94,7 @@ def start(paths: CloudPaths, port: int | None = None) -> Emulator:
         emulator = _launch(paths, candidate)
         if emulator is not None:
             return emulator
-    raise CloudError(f"The AWS emulator did not start: {_failure_reason(paths)} See its log, {log(paths)}.")
+    raise CloudError(f"The AWS emulator did not start: {_failure_reason(paths)} See the log: {log(paths)}.")
 
 
 def log(paths: CloudPaths) -> Path:
@@ -106,21 +106,21 @@ def check_free(port: int) -> None:
     """Check whether a server can listen on a port.
 
     Raises:
-        CloudError: another program uses it.
+        CloudError: the port cannot be used.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does; ignores closed connections
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like a server, ignores closed connections
         try:
             probe.bind((HOST, port))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CloudError(
-                f"Port {port} cannot be used: {reason}. Stop the program that uses it, or choose another with --port."
+                f"Port {port} cannot be used: {reason}. Stop the program that uses it, or set --port."
             ) from error
 
 
 def _prepare(paths: CloudPaths) -> None:
-    """Create the folders, and an environment without packages for functions."""
+    """Create the folders, and a Python environment without packages, which runs functions."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(paths.temporary, ignore_errors=True)
     paths.temporary.mkdir()
@@ -136,7 +136,7 @@ def _free_ports() -> Iterator[int]:
 
 
 def _launch(paths: CloudPaths, port: int) -> Emulator | None:
-    """Start the process and wait until it responds. None if it ended immediately."""
+    """Start the process and wait until it responds. Return None if it ended first."""
     secret = secrets.token_urlsafe(24)
     environment = {
         **processes.process_marker(paths.folder, CloudProcess.EMULATOR),
@@ -171,7 +171,7 @@ def _launch(paths: CloudPaths, port: int) -> Emulator | None:
         if emulator.is_ready():
             return emulator
         if time.monotonic() > deadline:
-            raise CloudError(f"The AWS emulator did not respond within {START_SECONDS} s. See its log, {log(paths)}.")
+            raise CloudError(f"The AWS emulator did not respond within {START_SECONDS} s. See the log: {log(paths)}.")
         time.sleep(0.05)
     return None
 

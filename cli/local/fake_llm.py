@@ -41,7 +41,7 @@ def without_llm_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def port_of(tuning: DeployOptions) -> int | None:
-    """Return the port of the fake model in the settings, or None if they use another model or none."""
+    """Return the port of the fake model in the settings, or None if they do not use the fake model."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
         return None
     port = tuning.settings.get("LLM_URL", "").removeprefix(f"http://{HOST}:").removesuffix("/v1")
@@ -62,7 +62,7 @@ class FakeLlm:
 
 @contextmanager
 def running(port: int = 0) -> Iterator[FakeLlm]:
-    """Run the fake model, or use the fake model of another command."""
+    """Run the fake model, or use the one that another command runs on `port`."""
     try:
         server = ThreadingHTTPServer((HOST, port), _Handler)
     except OSError as error:
@@ -83,7 +83,7 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 @contextmanager
 def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. With `requested`, deploy the fake one during the block."""
+    """Provide a cloud with a model. If `requested`, the app uses the fake model during the block."""
     tuning = cloud.state.tuning
     port = port_of(tuning)
     if not requested and not tuning.settings.get("LLM_PROVIDER"):
@@ -95,9 +95,9 @@ def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
         yield cloud
         return
     if requested and port is None and tuning.settings.get("LLM_PROVIDER"):
-        raise UsageError("The local cloud has a language model already. Remove --fake-llm to use it.")
+        raise UsageError("The local cloud already has a language model. Remove --fake-llm to use it.")
     with processes.interruptible(), running(port or _free_port()) as fake_model:
-        if not fake_model.is_ours:  # the command that started it ends it
+        if not fake_model.is_ours:  # the command that started the fake model ends it
             yield cloud
             return
         try:
@@ -117,7 +117,7 @@ def _deploy(paths: CloudPaths, tuning: DeployOptions) -> Cloud:
 
 
 def _restore_settings(paths: CloudPaths, previous: DeployOptions, port: int) -> None:
-    """Restore the previous settings, unless they have been changed to another model."""
+    """Restore the previous settings, unless the app has been configured to use another model."""
     state = State.load(paths)
     if state is None or port_of(state.tuning) != port:
         return
@@ -130,8 +130,8 @@ def _restore_settings(paths: CloudPaths, previous: DeployOptions, port: int) -> 
         )
     except BaseException:
         stderr().print(
-            "The fake model has ended, but the app is still configured to use it, including for ambiguous matches. Run "
-            "'counterfoil chat' to restart it and restore the settings at the end, or configure another model with "
+            "The fake model has stopped, but the app is still configured to use it, also for ambiguous matches. Run "
+            "'counterfoil chat' to restart the model and restore the settings on exit, or configure another model with "
             "'counterfoil up --setting ...'.",
             style="yellow",
         )
@@ -149,7 +149,7 @@ def _free_port() -> int:
 
 
 def reply(messages: list[dict[str, Any]]) -> str:
-    """Return the reply to the messages of a conversation."""
+    """Return the reply to a conversation's messages."""
     received = [str(message["content"]) for message in messages if message["role"] == "user"]
     earlier = f" Before that you said {_times(len(received) - 1)}." if received[1:] else ""
     return f"I am a fake model. You said: {received[-1]}{earlier}"

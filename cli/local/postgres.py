@@ -1,11 +1,11 @@
 """Embedded PostgreSQL 18 for the local cloud and tests: start, stop, inspect, remove.
 
 A folder contains one server: `data` (the cluster) and `postgres.log`. The server listens only on 127.0.0.1 and requires
-no passwords: it is for development on machines with trusted users. It runs until `stop`, even after the process that
-started it has ended.
+no passwords, because it is for development on machines with trusted users. It runs until `stop`, even after the process
+that started it has ended.
 
-PostgreSQL refuses to run as root, so root's server runs as `nobody`. Root's private folders stay inaccessible to that
-user: the programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
+PostgreSQL refuses to run as root, so a server started by root runs as `nobody`. This user cannot access root's private
+folders. Therefore the programs are copied to ROOT_FOLDER, and `data` becomes a link into ROOT_FOLDER.
 """
 
 import errno
@@ -42,14 +42,14 @@ MAJOR = "18"
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
 TEMPORARY = "counterfoil-postgres-"
-"""Name prefix of folders of temporary servers."""
+"""Name prefix of the folders of temporary servers."""
 ROOT_FOLDER = Path("/var/lib/counterfoil")
-"""Folder for root's servers, accessible to `nobody`."""
+"""Folder for servers started by root. `nobody` can access it."""
 START_SECONDS = 120
-"""Timeout of a start. After a crash, it includes replaying the write-ahead log."""
+"""Start timeout. After a crash, a start includes replaying the write-ahead log."""
 MAX_CONNECTIONS = 200
 MEMORY_BYTES = 2**30
-"""Minimum free memory for a temporary server in memory."""
+"""Minimum free space in /dev/shm for a temporary server in memory, in bytes."""
 PORT_TRIES = 5
 """Number of ports to try, because a free port may be taken before the server binds it."""
 
@@ -61,7 +61,7 @@ _SIGNALS: Mapping[Stop, signal.Signals] = {
 }
 _ALWAYS = (
     "unix_socket_directories=",  # their paths are limited to 107 bytes
-    "dynamic_shared_memory_type=mmap",  # not /dev/shm: small in containers, keeps files of killed servers
+    "dynamic_shared_memory_type=mmap",  # not /dev/shm, which is small in containers and keeps files of killed servers
 )
 _NOT_DURABLE = (
     "fsync=off",
@@ -93,11 +93,11 @@ class Server:
     port: int
 
     def url(self, database: str = SUPERUSER, user: str = SUPERUSER) -> str:
-        """Return the URL of a database for a role."""
+        """Return the URL of a database with a role."""
         return f"postgresql://{quote(user, safe='')}@{HOST}:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str) -> str:
-        """Create the database unless it exists. Return its URL for the superuser.
+        """Create the database unless it exists, and return its URL with the superuser.
 
         Raises:
             PostgresError: the server does not respond.
@@ -121,10 +121,10 @@ class Server:
     def stop(self, mode: Stop = "fast") -> None:
         """Stop the server and wait until it has ended.
 
-        `smart` waits for its sessions to end, `fast` ends them, `immediate` leaves recovery to the next start.
+        `smart` waits until the sessions end, `fast` ends them, and `immediate` leaves recovery to the next start.
 
         Raises:
-            PostgresError: it did not stop in END_SECONDS.
+            PostgresError: the server did not stop within END_SECONDS.
         """
         process = find_live_server(self.pid, self.data)
         if process is None:
@@ -132,10 +132,12 @@ class Server:
         with suppress(ProcessLookupError):
             os.kill(self.pid, _SIGNALS[mode])
         if not wait_until_exited([process], END_SECONDS):
-            raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
+            raise PostgresError(
+                f"PostgreSQL (process {self.pid}) did not stop within {END_SECONDS} s. End the process."
+            )
 
     def kill(self) -> None:
-        """Kill the server and its sessions, as a power failure would. The next start recovers the data."""
+        """Kill the server and its sessions, like a power failure. The next start recovers the data."""
         process = find_live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
@@ -148,7 +150,8 @@ class Server:
 def temporary_server() -> Iterator[Server]:
     """Run a server for tests and benchmarks, in memory if possible, and delete its data at the end.
 
-    A new database has 300 files: 20 ms in memory, up to 400 ms on a disk. Leftovers of killed processes are removed.
+    Creating a database writes 300 files, which takes 20 ms in memory and up to 400 ms on a disk. Folders of
+    killed processes are removed.
     """
     parent = fast_folder()
     for abandoned in parent.glob(f"{TEMPORARY}*"):
@@ -170,7 +173,7 @@ def temporary_server() -> Iterator[Server]:
 
 
 def fast_folder() -> Path:
-    """Return the folder for temporary files: in memory if MEMORY_BYTES are free."""
+    """Return the folder for temporary files. It is in memory if MEMORY_BYTES are free there."""
     memory = Path("/dev/shm")  # noqa: S108  # callers create a new folder in it
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES:
         return memory
@@ -178,7 +181,7 @@ def fast_folder() -> Path:
 
 
 class PostgresServer:
-    """The server of one folder, running or not."""
+    """The server in one folder, whether or not it is running."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` is created at the first start."""
@@ -187,13 +190,13 @@ class PostgresServer:
         self._log = self._folder / "postgres.log"
 
     def start(self, port: int | None = None, *, durable: bool = True) -> Server:
-        """Start the server, with an empty cluster on first use; a running server is returned unchanged.
+        """Start the server, or return the running server. The first start creates an empty cluster.
 
-        Without `port`, the last port is used if free, else any free one. `durable=False` trades safety for speed, for
-        tests. An interrupted start leaves no process.
+        If `port` is None, the last port is used if it is free, else any free port. `durable=False` trades safety for
+        speed in tests. An interrupted start leaves no process behind.
 
         Raises:
-            PostgresError: with the reason and what to do next.
+            PostgresError: the server cannot start. The message states the reason and what to do next.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -214,11 +217,11 @@ class PostgresServer:
             if error.errno == errno.ENOSPC:
                 raise self._start_error(_DISK_FULL) from error
             raise PostgresError(
-                f"PostgreSQL cannot use {self._folder}: {error.strerror or error}. Choose a folder it can write to."
+                f"PostgreSQL cannot use {self._folder}: {error.strerror or error}. Choose a writable folder."
             ) from error
 
     def running(self) -> Server | None:
-        """Return the server if it is running and ready."""
+        """Return the server if it is running and ready, else None."""
         server, status = self._find_server()
         return server if status == "ready" else None
 
@@ -236,7 +239,7 @@ class PostgresServer:
             shutil.rmtree(self._folder)
 
     def _find_server(self) -> tuple[Server | None, str]:
-        """Return the server in postmaster.pid, if its process belongs to this cluster, and its state."""
+        """Return the server in postmaster.pid and its state, or None if it does not run this cluster."""
         try:
             lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
             pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"
@@ -246,7 +249,7 @@ class PostgresServer:
         return (Server(data, pid, port), status) if find_live_server(pid, data) else (None, "down")
 
     def _await_running(self) -> Server | None:
-        """Return the server once it is ready, if it is running, starting or stopping."""
+        """Wait while the server is starting or stopping. Return it if it is ready, or None if it ended."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             server, status = self._find_server()
@@ -270,7 +273,7 @@ class PostgresServer:
         return False
 
     def _initialize(self, programs: Path, *, durable: bool) -> None:
-        """Create an empty cluster beside `data`, and rename it when complete."""
+        """Create an empty cluster next to `data`, and rename it to `data` when it is complete."""
         new_data = self._data.with_name("data.new")
         _remove(new_data)
         identity = _identity()
@@ -300,13 +303,13 @@ class PostgresServer:
         if cluster_version != MAJOR:
             raise PostgresError(
                 f"{self._data} is from PostgreSQL {cluster_version}, not {MAJOR}. "
-                "Move it away to start with an empty one."
+                "Move it away to start with an empty cluster."
             )
         owner, user = self._data.stat().st_uid, _identity().get("user", os.geteuid())
         if owner != user:
             raise PostgresError(
                 f"{self._data} belongs to user {owner}, but PostgreSQL would run as user {user}: "
-                f"start it as user {owner}, or remove {self._folder}."
+                f"run this command as user {owner}, or remove {self._folder}."
             )
         end_sessions(self._data.resolve())
         with suppress(OSError, ValueError, IndexError):
@@ -328,7 +331,7 @@ class PostgresServer:
             try:
                 failure = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
                 server = self._await_running()
-            except PostgresError:  # still recovering: the next start finds it
+            except PostgresError:  # the server is still recovering, and the next start finds it
                 raise
             except BaseException:
                 unready, _ = self._find_server()
@@ -345,7 +348,7 @@ class PostgresServer:
         raise self._start_error(reason)
 
     def _free_ports(self) -> Iterator[int]:
-        """Yield the last port, then free ones."""
+        """Yield the last port, then free ports."""
         with suppress(OSError):
             match = re.search(r"port=(\d+)", (self._data / "postmaster.opts").read_text())
             if match:
@@ -357,7 +360,7 @@ class PostgresServer:
             yield port
 
     def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
-        """Run a program of PostgreSQL. Return None on success, else its output and the server's log."""
+        """Run a PostgreSQL program. Return None on success, else its output and the server's log."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
         with self._log.open("ab") as output:
@@ -386,7 +389,7 @@ class PostgresServer:
         match = re.search(r"(?:FATAL|PANIC|error):\s*(?!the database system is)(.+)", output)
         reason = (match[1] if match else output.strip().rpartition("\n")[2] or "no reason was given").rstrip(".")
         return PostgresError(
-            f"PostgreSQL did not start: {reason}. See its log, {self._log}. To start over, remove {self._folder}."
+            f"PostgreSQL did not start: {reason}. See the log: {self._log}. To start over, remove {self._folder}."
         )
 
 
@@ -394,7 +397,7 @@ class PostgresServer:
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
     """Lock the folder. The lock is released when the block or the process ends.
 
-    Raises BlockingIOError if locked and not `wait`.
+    Raises BlockingIOError if the folder is locked and `wait` is false.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -405,7 +408,7 @@ def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _identity() -> dict[str, Any]:
-    """Return the user of PostgreSQL's programs, as arguments for Popen: `nobody` for root."""
+    """Return Popen arguments that set the user of PostgreSQL's programs: `nobody` instead of root."""
     if os.geteuid() != 0:
         return {}
     try:
@@ -418,7 +421,7 @@ def _identity() -> dict[str, Any]:
 
 
 def _is_accessible(folder: Path) -> bool:
-    """Return whether any user may access every parent folder."""
+    """Return whether every user may access all parent folders."""
     return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
 
 
@@ -430,7 +433,7 @@ def _root_folder() -> Path:
 
 
 def installed_programs() -> Path:
-    """Return the folder of PostgreSQL's programs, or a copy if root's server cannot run the original."""
+    """Return the folder of PostgreSQL's programs, or of a copy if `nobody` cannot run the originals."""
     name = PACKAGE.replace("-", "_")
     package = find_spec(name)
     if package is None or not package.submodule_search_locations:
@@ -442,7 +445,7 @@ def installed_programs() -> Path:
     copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
     if not copy.exists():
         temporary = Path(tempfile.mkdtemp(dir=_root_folder()))
-        for folder in (name, f"{name}.libs"):  # the programs load the libraries beside their package
+        for folder in (name, f"{name}.libs"):  # the programs load the libraries next to their package
             shutil.copytree(
                 original.parent / folder, temporary / folder, ignore=shutil.ignore_patterns("include", "*.py*")
             )
@@ -450,7 +453,7 @@ def installed_programs() -> Path:
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
         try:
             temporary.rename(copy)
-        except OSError:  # another start was faster
+        except OSError:  # another start created the copy first
             shutil.rmtree(temporary)
     return copy / name / programs
 
@@ -465,7 +468,7 @@ def _can_run(programs: Path) -> bool:
 
 
 def _remove(data: Path) -> None:
-    """Delete a cluster. The target of a link is deleted only in ROOT_FOLDER."""
+    """Delete a cluster. A link's target is deleted only if it is in ROOT_FOLDER."""
     if data.is_symlink():
         home = data.resolve().parent
         if home.parent == ROOT_FOLDER.resolve():
@@ -476,10 +479,11 @@ def _remove(data: Path) -> None:
 
 
 END_SECONDS = 60
+"""Maximum time until a process ends."""
 
 
 def find_live_server(pid: int, data: Path) -> psutil.Process | None:
-    """Return the process if it is the live server of this cluster."""
+    """Return the process `pid` if it is this cluster's live server, else None."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline():
@@ -488,7 +492,7 @@ def find_live_server(pid: int, data: Path) -> psutil.Process | None:
 
 
 def wait_until_exited(processes: list[psutil.Process], seconds: float) -> bool:
-    """Wait until all processes have ended, and return whether they did in time.
+    """Wait until all processes have ended. Return False if some have not ended after `seconds`.
 
     Zombies count as ended, because in some containers no parent reaps them.
     """
@@ -526,7 +530,7 @@ def cluster_name(data: Path) -> str:
 
 
 def end_sessions(data: Path) -> None:
-    """Kill the sessions of a killed server. They would keep running and block the next start."""
+    """Kill the sessions of a killed server, which would keep running and block the next start."""
     title = f"postgres: {cluster_name(data)}: "
     sessions = [
         process

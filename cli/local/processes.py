@@ -1,7 +1,7 @@
-"""Processes of a local cloud, and their termination.
+"""Find and end the processes of a local cloud.
 
-Every process of a cloud inherits an environment variable with the cloud's folder. It identifies the processes of a
-cloud even if the command that started them was killed. Process ids are not sufficient, because the system reuses them.
+Every process of a cloud inherits an environment variable with the cloud's folder. The variable identifies the processes
+even if the command that started them was killed. Process ids are not sufficient, because the system reuses them.
 """
 
 import os
@@ -34,12 +34,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def process_marker(folder: Path, part: CloudProcess) -> dict[str, str]:
-    """Return the environment variable for processes of a part of the cloud in `folder`."""
+    """Return the environment variable for the processes of one part of the cloud in `folder`."""
     return {MARKER_VARIABLE: f"{part}:{folder}"}
 
 
 def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> list[psutil.Process]:
-    """Return the live processes of the cloud in `folder`."""
+    """Return the live processes of these parts of the cloud in `folder`, except this process."""
     marks = {process_marker(folder, part)[MARKER_VARIABLE] for part in parts}
     matches = []
     for process in psutil.process_iter():
@@ -50,7 +50,7 @@ def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPr
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether a process is running. A zombie has ended, and only its parent has not reaped it yet."""
+    """Return whether a process is running. A zombie has ended, although its parent has not reaped it yet."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -58,12 +58,12 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
-    """End every process of the cloud in `folder`, or of some parts, including new child processes.
+    """End the processes of these parts of the cloud in `folder`, including new child processes.
 
     Return the number of ended processes.
 
     Raises:
-        CloudError: some do not end, or belong to another user.
+        CloudError: some processes do not end, or belong to another user.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_SECONDS
@@ -71,7 +71,9 @@ def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPro
         ended.update(process.pid for process in processes)
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in processes)
-            raise CloudError(f"These processes of the local cloud do not end: {pids}. End them, and try again.")
+            raise CloudError(
+                f"These processes of the local cloud do not end: {pids}. End them, then run the command again."
+            )
         for process in processes:
             with suppress(psutil.Error):
                 process.kill()
@@ -80,7 +82,7 @@ def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPro
 
 
 def terminate_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group of its leader, and wait for the leader."""
+    """Kill the process group that `process` leads, and wait until `process` has ended."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -92,7 +94,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Treat termination and a closed terminal like Ctrl-C, so that cleanup runs."""
+    """Treat SIGTERM and a closed terminal like Ctrl-C, so that cleanup runs."""
     with _signals_handled_by(_interrupt):
         yield
 

@@ -19,7 +19,7 @@ from cli.local.console import ALL_TENANTS, make_person
 from cli.logins import MIN_SECONDS_LEFT, Claims, write_private
 
 HOST = "cli.counterfoil.example"
-"""Domain of the e-mail addresses of people created by commands."""
+"""Domain of the email addresses of people that commands create."""
 _NO_LOCAL_PART = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -28,14 +28,14 @@ class Session:
     """A signed-in person."""
 
     subject: str
-    """Subject of the person in the API."""
+    """The person's subject in ID tokens."""
     token: str
     expires_at: float
     """Seconds since the epoch."""
 
     @classmethod
     def of(cls, token: str) -> "Session":
-        """Create the session of a new ID token."""
+        """Create the session for a new ID token."""
         claims = Claims.of(token)
         return cls(claims.sub, token, claims.exp)
 
@@ -43,14 +43,14 @@ class Session:
 class LocalSignIn(httpx.Auth):
     """Signs a person in to the local cloud: an admin of all tenants, created on first use.
 
-    The token is cached in the cloud's folder, readable only by its owner, until it expires.
+    Until the token expires, it is cached in the cloud's folder, in a file that only its owner can read.
     """
 
     def __init__(self, cloud: Cloud, name: str) -> None:
         self._cloud, self._name = cloud, name
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request with a cached token, and sign in again if it is rejected."""
+        """Send the request with a cached token, and sign in again if the token is rejected."""
         cached = self._sessions.get(self._name)
         is_valid = cached is not None and cached.expires_at - time.time() > MIN_SECONDS_LEFT
         session = cached if cached is not None and is_valid else self._sign_in()
@@ -66,7 +66,7 @@ class LocalSignIn(httpx.Auth):
 
     def _sign_in(self) -> Session:
         email = address_of(self._name)
-        # Derived, so that concurrent commands do not change each other's password.
+        # The password is derived, so that concurrent commands do not change each other's password.
         digest = hmac.new(self._cloud.state.emulator.secret.encode(), email.encode(), hashlib.sha256).hexdigest()
         person = make_person(self._cloud, email, ["admin", f"tenant:{ALL_TENANTS}"], password=f"Aa1!{digest}")
         response = self._cloud.client("cognito-idp").admin_initiate_auth(
@@ -96,7 +96,7 @@ class LocalSignIn(httpx.Auth):
 
 
 def address_of(name: str) -> str:
-    """Return a distinct e-mail address for each name."""
+    """Return a distinct email address for each name."""
     local_part = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
     suffix = "" if local_part == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return f"{local_part or 'user'}{suffix}@{HOST}"

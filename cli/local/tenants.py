@@ -19,7 +19,7 @@ from counterfoil.webhooks.destinations import NewDestination
 OWNER = "counterfoil_owner"
 """Role that owns the tables."""
 TOOL = "counterfoil"
-"""Actor of changes made by tools, such as the tenants of the demo."""
+"""Actor of changes made by tools, such as adding the demo's tenants."""
 ORGANIZATION = "Local"
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """Internal addresses that functions of the local cloud may call."""
@@ -27,27 +27,27 @@ LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant by id and slug."""
+    """Id and slug of a tenant."""
 
     id: UUID
     slug: str
 
 
 def list_tenants(cloud: Cloud) -> list[Tenant]:
-    """Return every tenant, by slug."""
+    """Return all tenants, sorted by slug."""
     with cloud.database.delivery() as connection:
         rows = connection.execute("SELECT id, slug FROM tenant ORDER BY slug").fetchall()
     return [Tenant(*row) for row in rows]
 
 
 def select_tenants(cloud: Cloud, slug: str | None) -> list[Tenant]:
-    """Return the tenant with this slug, or all tenants without a slug.
+    """Return the tenant with this slug, or all tenants if `slug` is None.
 
     Raises:
         UsageError: the tenant does not exist.
     """
     if slug == UNASSIGNED:
-        raise UsageError("'-' is not a tenant. Unassigned dead letters: counterfoil dlq list --tenant -")
+        raise UsageError("'-' is not a tenant. To list unassigned dead letters: counterfoil dlq list --tenant -")
     known = list_tenants(cloud)
     if slug is None:
         return known
@@ -77,9 +77,9 @@ def add_tenant(
     addresses: Sequence[str] = (),
     new_destinations: Sequence[NewDestination] = (),
 ) -> tuple[Tenant, list[str | None]]:
-    """Add a tenant with its setup. An existing tenant gets the missing addresses and destinations.
+    """Add a tenant with addresses and destinations. An existing tenant gets only those that it lacks.
 
-    Returns the tenant, and the secrets of new destinations.
+    Returns the tenant, and each new destination's secret or None.
     """
     with as_owner(cloud) as connection:
         now = connection.execute("SELECT clock_timestamp()").fetchall()[0][0]
@@ -98,6 +98,6 @@ def add_tenant(
 
 
 def remove_destination(cloud: Cloud, tenant: Tenant, name: str) -> None:
-    """Remove a destination of a tenant."""
+    """Remove a tenant's destination."""
     with as_owner(cloud) as connection:
         destinations.remove(connection, Change(tenant.id, TOOL, cloud.database.now()), name)

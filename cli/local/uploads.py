@@ -45,7 +45,7 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
 
 
 def list_uploads(cloud: Cloud, tenant: Tenant) -> list[Upload]:
-    """Return the uploads of a tenant in order of arrival."""
+    """Return a tenant's uploads in order of arrival."""
     uploads: list[Upload] = []
     cursor = None
     with cloud.database.tenant(tenant.id) as connection:
@@ -75,10 +75,10 @@ def find_uploads(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
 
 
 def wait_for(cloud: Cloud, uploaded: Sequence[UploadedFile], seconds: float) -> list[Upload]:
-    """Wait until the states of all documents of these uploads are final.
+    """Wait until all documents from these uploads have a final state.
 
     Raises:
-        CommandError: they are not final after `seconds`.
+        CommandError: some uploads have no final state after `seconds`.
     """
     keys = {item.key for item in uploaded}
     deadline = time.monotonic() + seconds
@@ -88,5 +88,7 @@ def wait_for(cloud: Cloud, uploaded: Sequence[UploadedFile], seconds: float) -> 
         if final == keys:
             return uploads
         if time.monotonic() > deadline:
-            raise CommandError(f"After {seconds:.0f} s, {len(keys - final)} of {len(keys)} uploads are not final.")
+            raise CommandError(
+                f"After {seconds:.0f} s, {len(keys - final)} of {len(keys)} uploads have no final state."
+            )
         time.sleep(POLL_SECONDS)

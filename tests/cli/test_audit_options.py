@@ -1,4 +1,4 @@
-"""Options --by and --reason, whose values the audit trail stores."""
+"""The options --by and --reason, whose values are stored in the audit trail."""
 
 import getpass
 
@@ -27,11 +27,11 @@ def run(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--by", ""), "--by takes 1 to 254 printable characters"),
-        (("--by", " "), "--by takes"),
-        (("--by", "x" * 255), "--by takes"),
-        (("--by", "ann", "--reason", ""), "--reason takes 1 to 2000 printable characters"),
-        (("--by", "ann", "--reason", "x" * 2001), "--reason takes"),
+        (("--by", ""), "--by must be 1 to 254 printable characters"),
+        (("--by", " "), "--by must be"),
+        (("--by", "x" * 255), "--by must be"),
+        (("--by", "ann", "--reason", ""), "--reason must be 1 to 2000 printable characters"),
+        (("--by", "ann", "--reason", "x" * 2001), "--reason must be"),
         (("--by", "ann", "--reason", "one\ntwo"), "on one line"),
     ],
 )
@@ -51,6 +51,6 @@ def test_unknown_system_user_requires_by(error: Exception, monkeypatch: pytest.M
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    with pytest.raises(UsageError, match="give it with --by"):
+    with pytest.raises(UsageError, match="Set it with --by"):
         run()
     assert run("--by", "ann") == "ann: None"

@@ -31,7 +31,7 @@ from tests.factories import NOW
 
 
 class Worker:
-    """Ends each unfinished task while a command waits for it."""
+    """Ends each unfinished task while a command waits for the task."""
 
     def __init__(self, admin: Connection) -> None:
         self.admin = admin
@@ -120,7 +120,7 @@ def test_refused_message_shows_the_reason(conversation: Conversation, capsys: py
     assert "Unknown command /nonsense" in shown
 
 
-def test_control_characters_in_replies_are_removed(
+def test_control_characters_in_replies_are_replaced(
     conversation: Conversation, admin: Connection, worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(job: UUID) -> None:
@@ -203,7 +203,7 @@ def port() -> Iterator[int]:
         yield script.port
 
 
-def test_script_answers_chat_completion_requests(port: int) -> None:
+def test_fake_model_answers_chat_completion_requests(port: int) -> None:
     settings = fake_llm.settings(port)
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
@@ -266,7 +266,7 @@ def available_model(app: App, *, requested: bool = True) -> AbstractContextManag
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])
-def test_app_uses_the_script_during_a_chat(
+def test_app_uses_the_fake_model_during_chat(
     end: BaseException | None, app: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = app.tuning = DeployOptions({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
@@ -282,7 +282,7 @@ def test_app_uses_the_script_during_a_chat(
     assert "The local cloud has no language model now." in " ".join(capsys.readouterr().err.split())
 
 
-def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
+def test_stale_fake_model_settings_are_replaced_and_removed(app: App) -> None:
     with fake_llm.running() as free:
         left_behind = fake_llm.settings(free.port)
     app.tuning = DeployOptions(left_behind | {"OCR_PROVIDER": "textract"})
@@ -317,7 +317,7 @@ def test_cloud_removed_during_a_chat_stays_down(app: App, monkeypatch: pytest.Mo
     assert len(app.deployed) == 1
 
 
-def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_restore_warns_about_the_fake_model(app: App, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CloudError, match="no deployment"), available_model(app):
         app.error = CloudError("no deployment")
 
@@ -326,7 +326,7 @@ def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureF
 
 def test_existing_model_is_not_replaced(app: App) -> None:
     app.tuning = DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
-    with pytest.raises(UsageError, match="has a language model already"), available_model(app):
+    with pytest.raises(UsageError, match="already has a language model"), available_model(app):
         pass
     with available_model(app, requested=False):
         pass

@@ -194,7 +194,7 @@ def test_deployment_receives_the_token_from_the_environment() -> None:
 
 
 @pytest.mark.usefixtures("deployment_settings")
-def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
+def test_deployment_rejects_the_by_and_local_options(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Remove --by"):
         command_client("--by", "kim")
     with pytest.raises(UsageError, match="mutually exclusive"):
@@ -206,7 +206,7 @@ def test_deployment_refuses_by_and_local_options(tmp_path: Path) -> None:
     ("name", "value", "message"),
     [
         *[
-            ("COUNTERFOIL_URL", url, "address of the API")
+            ("COUNTERFOIL_URL", url, "URL of the API")
             for url in ("", "http://api.example", "https://", "api.example", "https://kim:x@api.example", f"{URL}?a=b")
         ],
         *[("COUNTERFOIL_TOKEN", token, "ID token") for token in ("", "a b", "ä", "a\nb")],

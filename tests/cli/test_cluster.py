@@ -1,4 +1,4 @@
-"""One cluster on the command line: its status, then the evidence."""
+"""A cluster is shown on the command line: its status, then the evidence."""
 
 import json
 from collections.abc import Sequence
@@ -80,12 +80,12 @@ def test_variances_and_links_show_their_reasons(harness: TenantHarness):
 
 
 def test_missing_facts_are_named(harness: TenantHarness, admin: Connection):
-    assert not any("not read" in line for line in show(harness))
+    assert not any("missing" in line for line in show(harness))
     admin.execute("UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [harness.ids[2]])
 
-    heading, row = find(show(harness), "not", "read"), find(show(harness), "invoice", "2026-03-12")
+    heading, row = find(show(harness), "id", "missing"), find(show(harness), "invoice", "2026-03-12")
 
-    assert row[heading.index("not read") :].startswith("supplier ")
+    assert row[heading.index("missing") :].startswith("supplier ")
 
 
 def test_variance_awaiting_a_document_is_marked_differently(harness: TenantHarness):
@@ -120,15 +120,15 @@ def test_any_document_id_shows_its_cluster(harness: TenantHarness):
     assert show(harness, 0) == show(harness, 1) == show(harness, 2)
 
 
-def test_pending_cluster_is_shown_as_being_recomputed(harness: TenantHarness):
+def test_outdated_comparison_is_shown_as_being_updated(harness: TenantHarness):
     compute(harness)
     harness.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
-    assert "  It is being recomputed." in show(harness)
+    assert "  The comparison is being updated." in show(harness)
 
 
-def test_uncomputed_cluster_shows_its_documents(harness: TenantHarness):
+def test_cluster_without_comparison_shows_its_documents(harness: TenantHarness):
     lines = show(harness)
-    assert lines[1] == "  It has not been computed yet."
+    assert lines[1] == "  Not compared yet."
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 
 

@@ -78,8 +78,8 @@ def test_sorting_and_limit_apply_across_tenants(harness: TenantHarness, other_ha
 
 
 def test_truncated_list_has_a_note(harness: TenantHarness, other_harness: TenantHarness):
-    assert "There are more" in run("--limit", 3)
-    assert "There are more" not in run("--limit", 4)
+    assert "There are more clusters" in run("--limit", 3)
+    assert "There are more clusters" not in run("--limit", 4)
 
 
 @pytest.mark.parametrize("wrong", [("--status", "lost"), ("--sort", "size")])
@@ -97,5 +97,5 @@ def test_accepting_starts_diagnostics_and_hides_the_hint(harness: TenantHarness,
     assert list(queue.sent) == ["counterfoil-diagnostics"]
     shown = run("show", harness.ids[ORDER])
     assert "Accepted by ann" in shown
-    assert "It is being recomputed." in shown
+    assert "The comparison is being updated." in shown
     assert "To decide:" not in shown

@@ -5,7 +5,7 @@ from pathlib import Path
 import cli
 
 PROCESS_CLOCK = {"chat.py", "dead_letters.py"}
-"""Modules that use the process clock to show an age."""
+"""Modules that use the process's clock to show an age."""
 
 
 def test_commands_take_the_time_from_the_database() -> None:

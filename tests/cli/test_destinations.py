@@ -1,4 +1,4 @@
-"""A tenant's destinations are added, rotated and removed on the command line."""
+"""A tenant's destinations are added and removed, and secrets rotated, on the command line."""
 
 import json
 from collections.abc import Callable

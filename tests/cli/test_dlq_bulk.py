@@ -42,7 +42,7 @@ def bulk_worker(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         for row in rows(harness.admin, "operation"):
             with harness.database.tenant(harness.tenant_id) as connection:
                 operation = store.show(connection, UUID(row["id"]))
-            harness.step(operation, at_once=2)
+            harness.step(operation, batch_size=2)
 
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
 
@@ -69,7 +69,7 @@ def operation_of(harness: BulkHarness) -> dict[str, Any]:
 def test_dry_run_counts_the_selected_dead_letters(harness: BulkHarness, command: str, done: str):
     job_ids = harness.fail(12)
     output = run(command)
-    assert output.splitlines()[0] == f"12 dead letters of acme would be {done}."
+    assert output.splitlines()[0] == f"12 dead letters in acme would be {done}."
     assert str(job_ids[-1])[-8:] in output
     assert str(job_ids[0])[-8:] not in output
     assert rows(harness.admin, "operation") == []
@@ -78,7 +78,7 @@ def test_dry_run_counts_the_selected_dead_letters(harness: BulkHarness, command:
 
 
 def test_dry_run_reports_an_empty_selection(harness: BulkHarness):
-    assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be retried.\n"
+    assert run("bulk-retry", "--type", "mail") == "0 dead letters in acme would be retried.\n"
 
 
 @pytest.mark.usefixtures("bulk_worker")

@@ -105,7 +105,7 @@ def test_audit_lists_changes_to_one_dead_letter(job_id: UUID, database: Database
     (acme,) = (row["tenant_id"] for row in rows(admin, "dead_letter"))
     other = dead_letter_factory(database, acme)()
     run("ignore", job_id, *REASON)
-    assert run("audit", other) == "There are no changes of this dead letter.\n"
+    assert run("audit", other) == "There are no changes to this dead letter.\n"
     run("resolve", other, *REASON)
 
     for words in ((str(job_id)[-8:],), (job_id,), (job_id, "--tenant", "acme")):

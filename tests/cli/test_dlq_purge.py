@@ -51,7 +51,7 @@ ALL_STATUSES = ["ignored", "pending", "resolved", "retried"]
 def test_typed_slug_purges_closed_dead_letters(admin: Connection) -> None:
     output = run("purge", *FILTER, stdin="acme\n")
 
-    assert "2 dead letters of acme would be hidden" in output
+    assert "2 dead letters in acme would be hidden" in output
     assert "2 dead letters hidden" in output
     assert visible_statuses(admin) == ["pending", "retried"]
     assert [entry["actor"] for entry in rows(admin, "audit_entry")] == ["kim"]
@@ -90,7 +90,7 @@ def test_confirm_option_purges_without_a_prompt(admin: Connection) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_dry_run_counts_without_a_prompt(admin: Connection) -> None:
-    assert run("purge", *FILTER, "--dry-run") == "2 dead letters of acme would be hidden.\n"
+    assert run("purge", *FILTER, "--dry-run") == "2 dead letters in acme would be hidden.\n"
     assert json.loads(run("purge", *FILTER, "--dry-run", "--json"))["count"] == 2
     assert visible_statuses(admin) == ALL_STATUSES
 

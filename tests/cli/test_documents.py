@@ -113,7 +113,7 @@ def test_list_names_missing_facts(harness: TenantHarness, call: Callable[..., An
 
     lines = [line.split() for line in call("list").splitlines()]
 
-    assert lines[0][-2:] == ["not", "read"]
+    assert lines[0][-1] == "missing"
     (row,) = (line for line in lines if "invoice" in line)
     assert row[-2:] == ["supplier,", "total"]
     (complete,) = (line for line in lines if "purchase" in line)

@@ -79,7 +79,7 @@ def test_refused_upload_is_an_error(acme: UUID, mail_path: Path, storage: Storag
 
 
 def test_output_names_the_next_command(acme: UUID, mail_path: Path) -> None:
-    assert call(mail_path) == "1 uploaded. To see their states: counterfoil documents\n"
+    assert call(mail_path) == "Uploaded 1 file. To see the states: counterfoil documents\n"
     assert call(mail_path, "--tenant", "acme").endswith("counterfoil documents --tenant acme\n")
 
 

@@ -38,7 +38,7 @@ def test_llm_call_is_shown_with_candidates_and_answer(harness: TenantHarness, mo
     shown = run("llm-log", harness.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-4, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
-    assert f"It chose A1, {str(harness.ids[0])[-8:]} (high): Both lines are the same." in shown
+    assert f"The model chose A1, {str(harness.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
 
 
@@ -71,15 +71,15 @@ def test_review_shows_the_models_answer(harness: TenantHarness, model_server: Se
     model_server.add_steps(answer(CHOICE | {"confidence": "low"}))
     harness.match(2)
     shown = run("show", harness.ids[2])
-    assert "Questions to a language model" in shown
-    assert f"It chose A1, {str(harness.ids[0])[-8:]} (low): Both lines are the same." in shown
+    assert "Language model calls" in shown
+    assert f"The model chose A1, {str(harness.ids[0])[-8:]} (low): Both lines are the same." in shown
     assert f"counterfoil review llm-log {str(harness.ids[2])[-8:]}" in shown
 
 
 def test_answer_without_a_candidate_is_shown(harness: TenantHarness, model_server: Server) -> None:
     model_server.add_steps(answer())
     harness.match(2)
-    assert "It chose no candidate." in run("llm-log", harness.ids[2])
+    assert "The model chose no candidate." in run("llm-log", harness.ids[2])
 
 
 def test_rejected_llm_call_is_shown(harness: TenantHarness, model_server: Server) -> None:
@@ -89,7 +89,7 @@ def test_rejected_llm_call_is_shown(harness: TenantHarness, model_server: Server
     model_server.add_steps(Failure(400))
     harness.match(harness.file(duplicate_of(2)))
     shown = run("llm-log", harness.ids[2])
-    assert "The question was rejected: 127.0.0.1 answered with HTTP 400" in shown
+    assert "The call was rejected: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
 
@@ -99,8 +99,8 @@ def test_prompt_with_a_deleted_candidate_is_hidden(harness: TenantHarness, model
     with harness.database.tenant(harness.tenant_id) as connection:
         removal.delete_document(connection, harness.tenant_id, harness.ids[0], NOW, by="clerk")
     shown = run("llm-log", harness.ids[2], "--full-prompt")
-    assert "It chose A1, a deleted document (high)" in shown
-    assert "The text of the question is no longer stored." in shown
+    assert "The model chose A1, a deleted document (high)" in shown
+    assert "The prompt is no longer stored." in shown
     assert "<case>" not in shown
     assert questions(harness)[0]["user"] is None
 
@@ -115,7 +115,7 @@ def test_match_shows_its_llm_log_command(harness: TenantHarness, model_server: S
 
 
 def test_document_without_llm_calls_prints_a_sentence(harness: TenantHarness) -> None:
-    assert "No questions about this document were sent to a language model." in run("llm-log", harness.ids[0])
+    assert "No language model calls were made about this document." in run("llm-log", harness.ids[0])
     assert "llm-log" in CliRunner().invoke(app, ["--help"]).output
 
 

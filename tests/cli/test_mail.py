@@ -32,7 +32,7 @@ def call(*words: object, of: Typer = app) -> Any:
     return json.loads(run(*words, "--json", of=of))
 
 
-def test_list_shows_the_sender_and_the_results(held_mail: UUID) -> None:
+def test_list_shows_sender_and_authentication_results(held_mail: UUID) -> None:
     heading, row = run("list").splitlines()
 
     assert heading.split() == ["id", "received", "sender", "SPF", "DKIM", "DMARC", "subject"]

@@ -1,4 +1,4 @@
-"""`counterfoil offers` lists pools of offers and queues missing ones."""
+"""`counterfoil offers` lists pools and queues missing offers."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -46,7 +46,7 @@ def test_run_invokes_the_scheduler_for_a_date(lambda_: FakeLambda, acme: UUID) -
     ((name, event),) = lambda_.invoked
     assert name == "scheduler"
     assert event == {"date": event["date"], "timezone": "UTC", "tenant": "acme", "by": "ada"}
-    assert output.startswith(f"The scheduler is queuing the missing offers of {event['date']} in UTC.")
+    assert output.startswith(f"The scheduler is queuing the missing offers for {event['date']} in UTC.")
 
 
 def test_run_prints_json(lambda_: FakeLambda) -> None:

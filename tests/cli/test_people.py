@@ -34,7 +34,7 @@ def test_person_is_invited_changed_and_removed() -> None:
     assert run("add", "ann@acme.example", "--tenant", "acme") == "ann@acme.example was invited as viewer.\n"
     changed = call("change", "ann@acme.example", "--role", "operator", "--edit-payloads")
     assert (changed["role"], changed["edits_payloads"], changed["tenants"]) == ("operator", True, ["acme"])
-    assert run("disable", "ann@acme.example") == "ann@acme.example is disabled.\n"
+    assert run("disable", "ann@acme.example") == "ann@acme.example was disabled.\n"
     assert run("list", "--tenant", "acme").splitlines()[1].split() == [
         *("ann@acme.example", "operator", "(edits", "payloads)", "acme", "disabled"),
     ]
@@ -44,7 +44,7 @@ def test_person_is_invited_changed_and_removed() -> None:
 
 
 def test_invalid_person_command_is_refused() -> None:
-    with pytest.raises(UsageError, match="There is no person 'bob@"):
+    with pytest.raises(UsageError, match="No person has the address 'bob@"):
         run("remove", "bob@acme.example")
     with pytest.raises(UsageError, match="A tenant is required"):
         run("add", "bob@acme.example")

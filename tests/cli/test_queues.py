@@ -151,13 +151,13 @@ def test_missing_watchdog_run_is_reported() -> None:
 
 
 def test_queue_is_paused_and_resumed_with_reason(lambda_: FakeLambda, admin: Connection) -> None:
-    assert run("pause", "tasks", *REASON) == "The queue of tasks is paused.\n"
+    assert run("pause", "tasks", *REASON) == "The tasks queue was paused.\n"
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Disabled"
     shown = run()
     assert "tasks (paused)" in shown
     assert "by kim: The model is being exchanged" in shown
-    assert run("pause", "tasks", *REASON) == "The queue of tasks is paused already.\n"
+    assert run("pause", "tasks", *REASON) == "The tasks queue was already paused.\n"
     output = json.loads(run("resume", "tasks", *REASON, "--json"))
     assert output == {"worker": "tasks", "is_paused": False, "paused": None, "is_applied": True, "version": 2}
     lambda_.settle()
@@ -170,7 +170,7 @@ def test_queue_is_paused_and_resumed_with_reason(lambda_: FakeLambda, admin: Con
 
 def test_unapplied_pause_is_reported(lambda_: FakeLambda) -> None:
     lambda_.states[MAPPING] = "Updating"
-    assert "retried within a minute" in run("pause", "tasks", *REASON)
+    assert "retries it within a minute" in run("pause", "tasks", *REASON)
     assert "The change has not been applied to Lambda yet." in run()
 
 

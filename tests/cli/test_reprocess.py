@@ -68,6 +68,6 @@ def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], ad
         (("missing", "--stage", "match"), "There is no such tenant"),
     ],
 )
-def test_impossible_request_is_refused(call: Callable[..., str], words: tuple[str, ...], message: str):
+def test_invalid_request_is_rejected(call: Callable[..., str], words: tuple[str, ...], message: str):
     with pytest.raises(UsageError, match=message):
         call(*words)

@@ -17,7 +17,7 @@ from tests.documents.matching.test_judge import TWICE
 
 @pytest.fixture
 def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
-    """An ambiguous invoice with two candidates, and a certain pair."""
+    """An ambiguous invoice with two candidates, and a certain match."""
     documents = [*TWICE, order("X-900", 1, lines=[]), delivery("L-900", 2, po_reference="X-900", lines=[])]
     harness = TenantHarness(database, admin, documents)
     harness.match_all()
@@ -50,10 +50,10 @@ def test_missing_facts_are_named(harness: TenantHarness, admin: Connection) -> N
     admin.execute(change, ["total_net", harness.ids[2]])
     admin.execute(change, ["buyer", harness.ids[1]])
 
-    heading, row = (next(line for line in run().splitlines() if word in line) for word in ("not read", "invoice R-81"))
-    assert row[heading.index("not read") :].startswith("total ")
-    (shown,) = (line for line in run("show", harness.ids[2]).splitlines() if line.startswith("not read"))
-    assert shown.split() == ["not", "read", "total", "buyer"]
+    heading, row = (next(line for line in run().splitlines() if word in line) for word in ("missing", "invoice R-81"))
+    assert row[heading.index("missing") :].startswith("total ")
+    (shown,) = (line for line in run("show", harness.ids[2]).splitlines() if line.startswith("missing"))
+    assert shown.split() == ["missing", "total", "buyer"]
 
 
 def test_show_compares_candidates_with_their_evidence(harness: TenantHarness) -> None:
@@ -96,7 +96,7 @@ def test_clusters_are_merged_and_split(harness: TenantHarness) -> None:
     assert harness.clusters() == [0, 1, 2, 3, 3]
 
 
-def test_impossible_decision_is_refused(harness: TenantHarness, database: Database, admin: Connection) -> None:
+def test_invalid_decision_is_rejected(harness: TenantHarness, database: Database, admin: Connection) -> None:
     other = TenantHarness(database, admin, [invoice()])
     with pytest.raises(UsageError, match="document does not exist"):
         run("merge", harness.ids[2], other.ids[0])
@@ -122,7 +122,7 @@ def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], harne
 def test_list_footer_shows_state_and_truncation(harness: TenantHarness) -> None:
     assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review. ")
     harness.match(harness.file(invoice("R-82", 40, po_reference="4711", lines=[], total_gross="333.00")))
-    assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review, and there are more: raise --limit. ")
+    assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review. To see more, raise --limit. ")
     run("reject", harness.ids[2], "--all", "--by", "ann")
     assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a reviewer. ")
     assert run("--state", "resolved").strip() == "No document is no longer ambiguous, without a decision."

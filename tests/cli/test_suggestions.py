@@ -1,4 +1,4 @@
-"""Suggested tolerances, from accepted variances to a tolerance in force."""
+"""Suggested tolerances, from accepted differences to a tolerance that applies."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -123,11 +123,11 @@ def test_only_one_of_two_concurrent_acceptances_succeeds(
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_suggest_nothing(harness: TenantHarness):
+def test_too_few_accepted_differences_suggest_nothing(harness: TenantHarness):
     for number in range(3):
         accept(harness, invoiced_order(harness, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
-    assert "No suggestion for" in shown
+    assert "No suggestions for" in shown
     assert (
         "Tarnow Schrauben AG (DE136695976), prices, more than expected: 3 documents accepted; 20 are required." in shown
     )

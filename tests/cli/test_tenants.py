@@ -70,7 +70,7 @@ def test_invalid_setup_adds_nothing(admin: Connection) -> None:
 def test_list_shows_names_and_states(acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("zenith")
     run("rename", "acme", "Acme AG")
-    assert run("disable", "zenith") == "Tenant 'zenith' is disabled.\n"
+    assert run("disable", "zenith") == "Tenant 'zenith' was disabled.\n"
     assert [line.split() for line in run("list").splitlines()] == [
         ["tenant", "name", "state"],
         ["acme", "Acme", "AG"],

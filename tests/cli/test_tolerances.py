@@ -104,7 +104,7 @@ def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database
         " amount_at_stake = 0, waiting_since = now(), documents = 1 WHERE id = %s",
         [CLUSTER],
     )
-    assert "1 cluster is compared again." in run("acme", "--set", "total", "--within", "any").output
+    assert "1 cluster will be compared again." in run("acme", "--set", "total", "--within", "any").output
     assert {row["id"]: row["status"] for row in rows(admin, "cluster_diagnostics")} == {
         str(CLUSTER): "pending",
         str(UUID(int=8)): "succeeded",

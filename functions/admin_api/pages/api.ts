@@ -1,4 +1,4 @@
-// Client of the API, with the token of the signed-in user.
+// API client that sends the signed-in user's token.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { components } from "./api_types";
@@ -13,7 +13,7 @@ type Options = { query?: Query; headers?: Record<string, string>; body?: string;
 // `data` is null for 204 and 304.
 export type Reply<Data> = { data: Data; etag: string | null; status: number };
 
-// An unsuccessful response. `message` is a sentence for people.
+// An unsuccessful response. `message` is shown to the user. `status` is 0 if the API cannot be reached.
 export class ApiError extends Error {
   readonly status: number;
 
@@ -36,7 +36,7 @@ export async function get<Data>(path: string, query: Query = {}, signal?: AbortS
   return (await requestJson<Data>("GET", path, { query, signal })).data;
 }
 
-// Sends a change with a JSON body. A string is sent as it is; null sends no body. `etag`: the version that was read.
+// Sends a change with a JSON body. A string is sent unchanged, and null sends no body. `etag`: expected version.
 // Throws ApiError, with status 412 if another user has changed the object.
 export function send<Data>(
   method: Exclude<Method, "GET">,
@@ -60,13 +60,13 @@ export function send<Data>(
   });
 }
 
-// Returns the image of a page as a Blob, because an image URL cannot carry a token, and the number of pages.
+// Returns a page's image as a Blob, because an image URL cannot carry a token, and the file's number of pages.
 export async function getPageImage(path: string, signal?: AbortSignal) {
   const response = await request("GET", path, { signal });
   return { image: await response.blob(), pages: Number(response.headers.get("x-pages")) };
 }
 
-// ETag of a version, as the API writes it.
+// Returns a version's ETag in the API's format.
 export const etagOf = (version: number | null) => `"${version}"`;
 
 // Parses JSON. Numbers that JavaScript would write differently (such as 1.0, or very large ones) keep their notation.
@@ -92,7 +92,7 @@ async function requestJson<Data>(
   return { data: (exact ? parseJsonExact(await response.text()) : await response.json()) as Data, etag, status };
 }
 
-// Returns the file of a GET response, or null if the response has no file name.
+// Returns the file in a GET response, or null if the response has no file name.
 export async function getFile(path: string, query: Query = {}, signal?: AbortSignal): Promise<File | null> {
   const response = await request("GET", path, { query, signal });
   const name = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "")?.[1];
@@ -134,19 +134,20 @@ async function messageOf(response: Response): Promise<string> {
 // Interval between the starts of two requests, for data that changes while it is visible. A change is shown within 1 s
 // if a response takes at most 100 ms.
 export const POLL_FAST_SECONDS = 0.9;
-// For small responses that others depend on. When one changes (`version`), the others are requested immediately.
+// For small responses that other queries use as their `version`. When such a response changes, the other queries run
+// immediately.
 export const POLL_LEADER_SECONDS = 0.8;
-// For responses that depend on another one or rarely change. Frequent polling by many open pages would exceed the rate
-// limit of the gateway.
+// For responses that rarely change, or that are requested again when another response changes. Frequent polling by many
+// open pages would exceed the gateway's rate limit.
 export const POLL_SLOW_SECONDS = 5;
-const MIN_PAUSE = 0.25; // minimum wait between a response and the next request, as a share of the interval
+const MIN_PAUSE = 0.25; // minimum wait between a response and the next request, as a fraction of the interval
 const QUIET_SECONDS = 600;
 export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// `active`: time of the last change or user input. `slow`: refreshes of idle pages, which input wakes. `steady`:
-// refreshes with a long interval, which a change by this user wakes.
+// `active`: time of the last change or user input, in milliseconds. `slow`: refresh functions of idle queries, called on
+// user input. `steady`: refresh functions with a long interval, called after a change by this user.
 let active = Date.now();
 const slow = new Set<() => void>();
 const steady = new Set<() => void>();
@@ -162,8 +163,8 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"])
 
 export const isIdle = ({ active, now }: { active: number; now: number }) => now - active >= QUIET_SECONDS * 1000;
 
-// Seconds to wait after a response that took `took` seconds. The wait is longer without changes, and doubles with each
-// failure. `active` is the time of the last change, in milliseconds like `now`.
+// Returns the seconds to wait after a response that took `took` seconds. The wait is longer on an idle page, and doubles
+// with each failure. `active` (last change or user input) and `now` are in milliseconds.
 export function pollInterval(
   every: number,
   { active, took, failures, now }: { active: number; took: number; failures: number; now: number },
@@ -210,7 +211,7 @@ export function useQuery<Data>(
     let failures = 0;
     let isFirst = true; // until the first response
     let isRequesting = false;
-    let isChanged = false; // something changed during the request
+    let isChanged = false; // refresh() was called during the request
     const isSamePath = lastPath.current === path;
     lastPath.current = path;
     setState((before) => ({ data: isSamePath ? before.data : null, error: null, busy: true }));

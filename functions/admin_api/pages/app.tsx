@@ -1,4 +1,4 @@
-// Entry point of the console: signs the user in and shows the view for the address.
+// Entry point of the console: signs the user in and shows the view for the URL.
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -52,7 +52,7 @@ function App({ session, failure }: { session: Session; failure: Error | null }) 
   return <SignInPage title={title} session={session} failure={failure} />;
 }
 
-// Makes the URL of the icon absolute, because browsers resolve it again when the address changes.
+// Makes the icon's URL absolute, because browsers resolve it again when the page's URL changes.
 function pinIcon() {
   const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
   if (icon) {

@@ -1,4 +1,4 @@
-// The session of the user of this page.
+// The session of the signed-in user.
 
 import type { Session } from "./session";
 

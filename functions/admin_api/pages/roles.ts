@@ -1,11 +1,12 @@
-// Permissions of the signed-in user. The console hides actions without permission; the API enforces permissions.
+// Permissions of the signed-in user. The console hides actions that the user may not perform. The API enforces
+// permissions.
 
 import { currentSession } from "./current_session";
 
 const ROLES = ["viewer", "operator", "admin"] as const;
 const ALL_TENANTS = "tenant:*";
 
-// Whether the token has this role or a higher one.
+// Returns whether the token has this role or a higher one.
 export function hasRole(role: (typeof ROLES)[number]) {
   return ROLES.slice(ROLES.indexOf(role)).some((one) => currentSession().groups.includes(one));
 }
@@ -18,6 +19,6 @@ export function canSeeAllTenants() {
   return currentSession().groups.includes(ALL_TENANTS);
 }
 
-// Start page: the overview for admins and for users of all tenants, the clusters for other users.
+// Start page: the overview for admins and for users with access to all tenants, the clusters for other users.
 export const homeView = ({ groups }: { groups: string[] }) =>
   groups.includes("admin") || groups.includes(ALL_TENANTS) ? "overview" : "clusters";

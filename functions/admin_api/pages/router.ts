@@ -1,10 +1,10 @@
-// The current route: path segments below the console's root, and the query. Every view has an address. A trailing slash
-// is ignored.
+// The current route: path segments below the console's root, and the query. Every view has a URL. A trailing slash is
+// ignored.
 
 import { useEffect, useState } from "preact/hooks";
 
 type QueryValue = string | number | boolean | null | undefined;
-// A list repeats its parameter. Empty values are omitted.
+// A list repeats its query parameter. Empty values are omitted.
 export type Query = Record<string, QueryValue | readonly QueryValue[]>;
 export type Route = { segments: string[]; query: URLSearchParams };
 
@@ -26,7 +26,7 @@ function decodeSegment(word: string) {
   }
 }
 
-// The value if it is one of `values`, else "".
+// Returns `value` if it is one of `values`, else "".
 export function knownValue<Value extends string>(values: readonly Value[], value: string | null): Value | "" {
   return values.find((known) => known === value) ?? "";
 }

@@ -1,6 +1,6 @@
 // Sign-in: OpenID Connect authorization code with PKCE. Tokens are stored for this tab only (sessionStorage).
 //
-// API requests use the ID token, because its audience is this client for every issuer.
+// API requests use the ID token, because every issuer sets its audience to this client.
 
 import * as oauth from "oauth4webapi";
 import { ROOT } from "./router";
@@ -18,7 +18,7 @@ type Claims = { sub: string; exp: number; email?: string; "cognito:groups"?: str
 type State = "signed-out" | "signed-in" | "ended";
 type Listener = (state: State) => void;
 type SignInConfig = { issuer: string; client: string; discovery: string };
-// A sign-in in progress, stored by its state.
+// A sign-in in progress, stored under its OAuth state.
 type SignIn = { verifier: string; nonce: string; back: string };
 
 export class Session {
@@ -42,7 +42,7 @@ export class Session {
     this.state = "signed-out";
   }
 
-  // Discovery document of the issuer, requested on first use, because signed-in users do not need it.
+  // Returns the issuer's discovery document. It is requested on first use, because signed-in users do not need it.
   server() {
     this.#server ??= this.#discover().catch((error) => {
       this.#server = null; // requested again on next use
@@ -72,7 +72,7 @@ export class Session {
     return this.claims["cognito:groups"] ?? [];
   }
 
-  // Returns a valid token, or null if the session has ended. The end of the session notifies all listeners.
+  // Returns a valid token. If the token cannot be renewed, ends the session, notifies all listeners and returns null.
   async token(): Promise<string | null> {
     if (this.#tokens && this.#tokens.claims.exp - Date.now() / 1000 < RENEW_BEFORE_SECONDS) {
       await this.renew();
@@ -188,7 +188,7 @@ export class Session {
     location.assign(url.href);
   }
 
-  // Revokes the refresh token and ends the session at the issuer, if it supports this.
+  // Revokes the refresh token and ends the session at the issuer, if the issuer supports this.
   async signOut() {
     const refresh = this.#tokens?.refresh;
     this.#forget();
@@ -208,12 +208,12 @@ export class Session {
     const url = new URL(server.end_session_endpoint);
     url.searchParams.set("client_id", this.client.client_id);
     url.searchParams.set("post_logout_redirect_uri", back);
-    url.searchParams.set("logout_uri", back); // name in Cognito
+    url.searchParams.set("logout_uri", back); // Cognito's name of the parameter
     location.assign(url.href);
   }
 }
 
-// The session of this tab.
+// Opens this tab's session. Throws SignInError if sign-in is not configured or the issuer cannot be reached.
 export async function openSession() {
   const config: { sign_in: SignInConfig | null } = await (await fetch(new URL("config.json", ROOT))).json();
   const signIn = config.sign_in;
@@ -239,7 +239,7 @@ async function discover({ discovery, issuer }: SignInConfig) {
   }
 }
 
-// Exchanges the issuer's code for tokens. Returns the address of the page that started the sign-in.
+// Exchanges the issuer's code for tokens. Returns the URL of the page that started the sign-in.
 export async function finishSignIn(session: Session, url: URL) {
   const state = url.searchParams.get("state") ?? "";
   const key = SIGN_IN_KEY + state;
@@ -248,7 +248,7 @@ export async function finishSignIn(session: Session, url: URL) {
   const home = new URL("../console", ROOT).href;
   if (!signIn) {
     if (session.state === "signed-in") {
-      return home; // the same response again, from the browser's history
+      return home; // the browser's history repeated the same response
     }
     throw new SignInError("This sign-in was not started in this tab. Sign in again.");
   }

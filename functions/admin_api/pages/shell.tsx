@@ -1,4 +1,4 @@
-// Header, navigation and footer of every page, and the sign-in page.
+// Header, navigation and footer for every page, and the sign-in page.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -78,7 +78,7 @@ function TenantChoice({ route, session }: { route: Route; session: Session }) {
   ) : null;
 }
 
-// `last`: the last displayed tenant, for views without unassigned objects.
+// Navigation links. `last`: the last displayed tenant, for views without unassigned objects.
 function Links({
   route,
   tenant,

@@ -1,5 +1,5 @@
-// Views by the first path segment, in the order of the navigation. A new view needs a line here and its name in VIEWS
-// of console.py. Each view has a folder; shared components are in ui/.
+// Views by first path segment, in navigation order. A new view requires an entry here and its name in VIEWS in
+// console.py. Each view has a folder. Shared components are in ui/.
 
 import type { FunctionComponent } from "preact";
 import { Audit } from "./audit/audit";
@@ -19,8 +19,8 @@ import { Reviews } from "./reviews/reviews";
 import { Task } from "./tasks/task";
 import { Tasks } from "./tasks/tasks";
 
-// `view` is shown for paths with one segment, `detail` for longer ones. `id` is the second segment. A view without
-// `title` is not in the navigation; `parent` is marked as current instead. `worksWithoutTenant`: requires no tenant.
+// `view` is shown for paths with one segment, `detail` for longer paths. `id` is the second segment. A view without
+// `title` is not in the navigation; `parent` is marked as current instead. `worksWithoutTenant`: no tenant is required.
 export type View = {
   title?: string;
   parent?: string;

@@ -1,4 +1,4 @@
-"""`counterfoil cdk` runs the CDK command line."""
+"""`counterfoil cdk` runs the CDK CLI."""
 
 import subprocess
 import sys

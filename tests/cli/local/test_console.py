@@ -23,7 +23,7 @@ class UserExistsError(Exception):
 
 @dataclass
 class People:
-    """A fake local cloud and its user pool."""
+    """A fake local cloud with a user pool."""
 
     outputs: dict[str, str] = field(default_factory=lambda: {"UserPoolId": "pool"})
     console_url: str = URL

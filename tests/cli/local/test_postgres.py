@@ -254,7 +254,7 @@ def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     (server.data / "global" / "pg_control").write_bytes(b"\0" * 8192)
-    with pytest.raises(PostgresError, match=r"^PostgreSQL did not start: .+\. See its log, .*postgres\.log"):
+    with pytest.raises(PostgresError, match=r"^PostgreSQL did not start: .+\. See the log: .*postgres\.log"):
         start(embedded)
 
 
@@ -262,9 +262,9 @@ def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
     ("output", "message"),
     [
         ("initdb: error: could not write file: No space left on device", "The disk of .* is full: free some space"),
-        ("initdb: error: no such thing.", "did not start: no such thing. See its log"),
-        ("nothing to the point", "did not start: nothing to the point. See its log"),
-        ("", "did not start: no reason was given. See its log"),
+        ("initdb: error: no such thing.", "did not start: no such thing. See the log"),
+        ("nothing to the point", "did not start: nothing to the point. See the log"),
+        ("", "did not start: no reason was given. See the log"),
     ],
     ids=["disk full", "other error", "unknown output", "no output"],
 )

@@ -1,4 +1,4 @@
-"""Ambiguous invoices. For each one, two orders have the referenced number."""
+"""Ambiguous invoices. For each one, two purchase orders have the referenced number."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ Ingest = Callable[..., list[Upload]]
 
 
 def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
-    """Ingest `count` invoices with two candidate orders each. Return their numbers."""
+    """Ingest `count` invoices with two candidate orders each. Return the invoices' numbers."""
     orders: list[Path] = []
     invoices: list[Path] = []
     numbers: list[str] = []

@@ -53,7 +53,7 @@ REQUIRE_VARIABLE = "COUNTERFOIL_BROWSER_TESTS"
 ACCOUNT = "DE89370400440532013000"
 """Account number in the name of one of `failed_tenant`'s files. Only admins may see it."""
 TIMEOUT_MS = 60_000
-"""Timeout of Playwright in milliseconds. An API process may have to start first."""
+"""Playwright's timeout in milliseconds. An API process may have to start first."""
 _STORE_SESSION = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
         sessionStorage.setItem("tests.given", "once");
@@ -231,7 +231,7 @@ class MatchedCase:
 
 
 CASE_FILES = 3
-"""Number of documents: an order, a delivery note, and a PDF invoice for more than was delivered."""
+"""Number of documents: a purchase order, a delivery note, and a PDF invoice for more than was delivered."""
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ class Model(Server):
 
 
 def configure_model(cloud: Cloud, model: Model) -> None:
-    """Configure this model for the cloud's tasks, and let them call this machine.
+    """Make the cloud's tasks use this model, and allow them to call this machine.
 
     The settings remain until the cloud is deleted. Other functions have no model.
     """

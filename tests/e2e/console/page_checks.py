@@ -25,7 +25,7 @@ SERIOUS = {"serious", "critical"}
 RULES: dict[str, Any] = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
 """All axe rules for WCAG 2.2 AA. `target-size` is off by default."""
 COLOR_RULES: dict[str, Any] = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-"""Color rules only, because the dark style sheet changes nothing else."""
+"""Color rules only, because the dark color scheme changes nothing else."""
 TAKES_ALL = os.environ.get("COUNTERFOIL_CONSOLE_PICTURES") == "all"
 _AXE = Axe()
 _RUN = "(options) => axe.run(document, options).then((found) => found.violations)"

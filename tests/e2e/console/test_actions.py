@@ -24,7 +24,7 @@ def message() -> str:
 
 
 def dialog(page: Page) -> Locator:
-    """The open dialog."""
+    """Return the open dialog."""
     return page.get_by_role("dialog")
 
 
@@ -129,14 +129,14 @@ def test_resolved_dead_letter_cannot_be_ignored(
     other.goto(page.url)
     run_action(other, "Resolve", "Done by hand")
 
-    expect(dialog(page)).to_contain_text("This dead letter is already resolved.")
+    expect(dialog(page)).to_contain_text("This dead letter was already resolved.")
     expect(dialog(page).get_by_role("button", name="Ignore", exact=True)).to_be_disabled()
 
 
 def edit(page: Page, url: str) -> None:
-    """Edit the payload so that the task calls another address."""
+    """Edit the payload so that the task calls another URL."""
     page.get_by_role("button", name="Edit", exact=True).click()
-    text = dialog(page).get_by_label("Payload, as JSON")
+    text = dialog(page).get_by_label("Payload (JSON)")
     expect(text).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     text.fill(json.dumps({"method": "POST", "url": url}))
     dialog(page).get_by_role("button", name="Review the change").click()
@@ -150,7 +150,7 @@ def test_retry_uses_the_edited_payload(console: Console, failures: FailureFactor
     (job_id,) = failures.wait_for_dead_letters([task])
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Edit", exact=True).click()
-    expect(dialog(page).get_by_label("Payload, as JSON")).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
+    expect(dialog(page).get_by_label("Payload (JSON)")).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     check_page(page, "dead-letter-edit")
     page.keyboard.press("Escape")
     edit(page, f"{failures.model.url}/here")
@@ -190,11 +190,11 @@ def test_dead_letters_are_closed_by_keyboard(
     page.keyboard.press("e")
     page.keyboard.type("Settled without a mouse")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("The dead letter is resolved.")).to_be_focused()
+    expect(page.get_by_text("The dead letter was resolved.")).to_be_focused()
     expect(rows(page, "Dead letters")).to_have_count(1)
     page.keyboard.press("j")
     page.keyboard.press("i")
     page.keyboard.type("A test")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("The dead letter is ignored.")).to_be_focused()
+    expect(page.get_by_text("The dead letter was ignored.")).to_be_focused()
     expect(rows(page, "Dead letters")).to_have_count(0)

@@ -17,7 +17,7 @@ TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 
 def add_log_links(page: Page, words: str) -> None:
-    """Open the dead letter whose row contains `words`."""
+    """Open the first dead letter whose row contains `words`."""
     rows(page, "Dead letters").filter(has_text=words).first.get_by_role("link").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(timeline_entries(page).first).to_be_visible()

@@ -1,4 +1,4 @@
-"""The list of dead letters: groups, filters, search, and addresses that restore them."""
+"""The list of dead letters: groups, filters, search, and the URLs that store them."""
 
 import re
 
@@ -33,7 +33,7 @@ def test_group_links_to_its_dead_letters_and_back(console: Console, failed_tenan
     expect(rows(page, "Dead letters")).to_have_count(6)
 
 
-def test_search_by_error_text_is_in_the_address(console: Console, failed_tenant: Tenant) -> None:
+def test_search_by_error_text_is_in_the_url(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant)
     search = page.get_by_label("Error, file or ID")
     search.fill("broken-1")

@@ -45,12 +45,12 @@ def test_operator_releases_and_rejects_held_mail(console: Console, tenant: Tenan
     genuine_mail = mails.filter(has_text="nordwind")
     genuine_mail.get_by_role("button", name="Reject").focus()
     page.keyboard.press("e")
-    dialog = page.get_by_role("dialog", name="Release this mail?")
+    dialog = page.get_by_role("dialog", name="Release this email?")
     expect(dialog).to_contain_text("nordwind.example")
     check_page(page, "mail-release")
     page.keyboard.type("The supplier confirmed it.")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("is released. Its attachments become documents.")).to_be_focused()
+    expect(page.get_by_text("was released. Its attachments are processed as documents.")).to_be_focused()
     expect(mails).to_have_count(1)
 
     page.keyboard.press("j")
@@ -92,14 +92,14 @@ def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
     dialog.get_by_role("radio", name="Rejected").check()
     dialog.get_by_role("button", name="Change").click()
 
-    expect(page.get_by_text("The policy is changed: rejected.")).to_be_focused()
-    expect(policy).to_contain_text("Its attachments are not processed.")
+    expect(page.get_by_text("The policy was changed to “Rejected”.")).to_be_focused()
+    expect(policy).to_contain_text("Attachments are not processed.")
 
 
 def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
     page = console.open("viewer", tenant, "mail")
     expect(rows(page, "Mail")).to_have_count(2)
 
-    expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
+    expect(page.get_by_text("Releasing or rejecting mail requires the operator role.")).to_be_visible()
     for name in ("Release", "Reject", "Change policy"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)

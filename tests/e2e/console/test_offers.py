@@ -1,4 +1,4 @@
-"""Offers in the console: progress by date and zone, shards and failed users."""
+"""Offers in the console: progress by date and time zone, shards and failed users."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -76,7 +76,7 @@ def test_failed_user_links_to_reason_and_dead_letter(console: Console, tenant: T
     rows(page, "Failed users").get_by_role("link", name=str(offer_day.failed)).click()
     expect(fact(page, "User")).to_contain_text(str(offer_day.failed))
     check_page(page, "offers-user-failed")
-    page.get_by_role("link", name="Dead letter of its shard").click()
+    page.get_by_role("link", name="View the shard").click()
     expect(page.get_by_text(SHARD_ERROR).first).to_be_visible()
 
 

@@ -15,7 +15,7 @@ from tests.e2e.console.page_checks import check_page
 
 pytestmark = pytest.mark.e2e
 WATCHDOG_MILLISECONDS = 150_000
-"""Timeout for the watchdog to count dead letters."""
+"""Maximum time until the watchdog has counted dead letters."""
 
 
 @pytest.mark.parametrize(

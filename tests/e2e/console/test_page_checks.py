@@ -1,4 +1,4 @@
-"""Page checks report each fault, and store its screenshot."""
+"""Page checks report each fault and store a screenshot."""
 
 from collections.abc import Iterator
 

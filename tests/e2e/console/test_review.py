@@ -110,7 +110,7 @@ def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) ->
     rows(page, "Documents to review").first.get_by_role("link").click()
     candidates(page)
 
-    expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
+    expect(page.get_by_text("Confirming or rejecting a match requires the operator role.")).to_be_visible()
     expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
 
 

@@ -98,7 +98,7 @@ def test_forged_sign_in_response_is_refused(console: Console) -> None:
     check_page(page, "sign-in-forged")
 
 
-def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, failed_tenant: Tenant) -> None:
+def test_user_of_another_tenant_sees_no_dead_letters(console: Console, tenant: Tenant, failed_tenant: Tenant) -> None:
     page = console.open("admin", tenant, own_context=True)
     expect(page.get_by_text("No pending dead letters")).to_be_visible()
 
@@ -120,7 +120,7 @@ def test_user_with_all_tenants_selects_one(console: Console, users: ConsoleUsers
     expect(rows(page, "Dead letters").first).to_be_visible()
 
 
-def test_unknown_address_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
+def test_unknown_url_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant, "dead-letters")
     page.goto(f"{console.url}/nowhere")
     expect(page.get_by_role("heading", name="Page not found")).to_be_visible()

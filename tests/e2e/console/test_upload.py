@@ -31,8 +31,8 @@ def test_dropped_files_are_uploaded_or_refused(console: Console, cloud: Cloud, t
     page = console.open("operator", tenant, "tasks")
     drop(page, Größe="<Invoice/>", empty="")
 
-    panel = page.get_by_role("complementary", name="Submitted documents")
-    expect(panel.get_by_role("status")).to_have_text("1 file submitted, 1 failed")
+    panel = page.get_by_role("complementary", name="Uploads")
+    expect(panel.get_by_role("status")).to_have_text("1 file uploaded, 1 failed")
     expect(panel.locator("li.failed")).to_contain_text("The file is empty")
     check_page(page, "uploads")
     (uploaded,) = wait_until(lambda: [item for item in uploads.list_uploads(cloud, tenant) if item.state.is_final], 60)

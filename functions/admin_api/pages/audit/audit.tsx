@@ -27,8 +27,8 @@ export function Audit() {
     <>
       <h1>Audit trail</h1>
       <p class="lead">
-        Changes made by users. Entries cannot be changed or deleted. Each contains its own hash and the hash of the
-        previous entry.
+        Changes made by users. Entries cannot be changed or deleted. Each entry contains its own hash and the hash of
+        the previous entry.
       </p>
       <Filter tenant={tenant} target={target} />
       {error && <ErrorNotice error={error} reload={reload} />}
@@ -52,17 +52,17 @@ export function Audit() {
         !error && <Loading subject="the audit trail" />
       )}
       <section aria-labelledby="verify">
-        <h2 id="verify">Verify the trail</h2>
+        <h2 id="verify">Verify the audit trail</h2>
         <p>
-          This command verifies every hash. It requires the viewer role. Set <code>COUNTERFOIL_URL</code> to the address
-          of this deployment and <code>COUNTERFOIL_TOKEN</code> to an ID token.
+          This command verifies every hash. It requires the viewer role. Set <code>COUNTERFOIL_URL</code> to this
+          deployment’s URL and <code>COUNTERFOIL_TOKEN</code> to an ID token.
         </p>
         <pre tabindex={0} role="region" aria-label="Command">
           counterfoil audit verify --tenant {tenant}
         </pre>
         <p class="muted">
           The command reports the first entry that was changed, removed, inserted or moved. Regularly store the hash of
-          the newest entry elsewhere, because a rewritten trail cannot match it.
+          the newest entry elsewhere, because a rewritten audit trail cannot match it.
         </p>
       </section>
     </>
@@ -78,7 +78,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
   return (
     <form class="filter" role="search" aria-label="Audit" onSubmit={submit}>
       <label class="wide">
-        Changes to one object, by its ID
+        Changes to one object, by ID
         <input
           type="search"
           name="target"
@@ -87,7 +87,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
           spellcheck={false}
           autocomplete="off"
           pattern={ID.source}
-          title="The complete ID, as shown on the page of the object"
+          title="The complete ID, as shown on the object’s page"
         />
       </label>
       <div class="buttons">
@@ -104,7 +104,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
   );
 }
 
-// Audit entries. `isSingleTarget`: all concern the dead letter on the page, so the target is omitted.
+// Audit entries. `isSingleTarget`: all entries concern the dead letter on the page, so the target is omitted.
 export function AuditEntries({
   entries,
   tenant,
@@ -169,7 +169,7 @@ export function AuditEntries({
 const MAX_SHOWN = 3;
 const DEAD_LETTER_ACTIONS = ["retried", "resolved", "ignored", "edited"];
 
-// View of the changed object, or null.
+// Returns the view that shows the changed object, or null.
 function viewOf(action: string) {
   return DEAD_LETTER_ACTIONS.includes(action) ? "dead-letters" : action.startsWith("bulk-") ? "operations" : null;
 }
@@ -203,7 +203,7 @@ function Details({ entry }: { entry: Entry }) {
       </p>
       {entry.note_hash && (
         <p>
-          Hash of its note: <CopyableId value={entry.note_hash} />
+          Hash of the note: <CopyableId value={entry.note_hash} />
         </p>
       )}
       {Object.keys(detail).length > 0 && (

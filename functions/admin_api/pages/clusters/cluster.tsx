@@ -25,7 +25,7 @@ type OpenDialog =
 
 const MAX_SHOWN = 60; // documents per page
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"] as const;
-const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // to the ordered quantity
+const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // compared with the ordered quantity
 const capitalize = (name: string) => `${name[0].toUpperCase()}${name.slice(1)}`;
 
 export function Cluster({ id }: { id: string }) {
@@ -131,8 +131,8 @@ export function Cluster({ id }: { id: string }) {
           reload={reload}
           done={done(
             dialog.what === "accept"
-              ? "The difference is accepted. The comparison is being updated."
-              : "The difference is disputed. The comparison is being updated.",
+              ? "The difference was accepted. The comparison is being updated."
+              : "The difference was disputed. The comparison is being updated.",
           )}
         />
       )}
@@ -164,7 +164,7 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
   );
 }
 
-// The graph and the list of matches, with the evidence of the selected match.
+// The graph and the list of matches, with evidence for the selected match.
 function LinkList({ cluster, current }: { cluster: ShownCluster; current: string | null }) {
   const { documents, matches } = cluster;
   const [chosen, setChosen] = useState<number | null>(null);
@@ -301,7 +301,7 @@ function DocumentTable({
   );
 }
 
-// Billed unit price of a line item, or "" if no invoice states it or invoices differ.
+// Returns a line item's billed unit price, or "" if no invoice states a price or the invoices differ.
 function billedPrice(line: Line) {
   const prices = new Set(
     line.parts.filter((part) => part.role === "billed" && part.unit_price).map((part) => part.unit_price),

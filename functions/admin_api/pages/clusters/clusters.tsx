@@ -1,4 +1,4 @@
-// Clusters by status. The filter is in the address.
+// Clusters by status. The filter is stored in the URL.
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
@@ -13,7 +13,7 @@ import { ClusterStatus, STATUSES } from "./status";
 type ListFilter = ReturnType<typeof filterFrom>;
 
 const MAX_TEXT_LENGTH = 200;
-const MAX_COUNT = 1000; // the API stops counting here
+const MAX_COUNT = 1000; // the API stops counting at this number
 const ALL = "all";
 const SORTS: [string, string][] = [
   ["oldest", "Oldest first"],
@@ -40,7 +40,7 @@ function filterFrom(route: Route) {
   };
 }
 
-// The address omits defaults.
+// Returns the URL for a filter, without default values.
 const hrefOf = ({ status, sort, ...others }: ListFilter) =>
   navigate.href("clusters", {
     ...others,
@@ -59,8 +59,8 @@ export function Clusters() {
     <>
       <h1>Clusters</h1>
       <p class="lead">
-        A cluster is a purchase order with its delivery notes and invoices. Open clusters need a decision or a missing
-        document.
+        A cluster is a purchase order with its delivery notes and invoices. Open clusters need a decision or are missing
+        a document.
       </p>
       {data && <Counts filter={filter} counts={data.counts} />}
       <Filter filter={filter} />
@@ -200,7 +200,7 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
           <span class="line-clamp">{cluster.reason}</span>
         </span>
       </td>
-      <td data-label="Supplier">{cluster.supplier ?? <span class="muted">not read</span>}</td>
+      <td data-label="Supplier">{cluster.supplier ?? <span class="muted">not extracted</span>}</td>
       <td data-label="Ordered" class="count">
         {formatMoney(cluster.ordered)}
       </td>
@@ -222,7 +222,7 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
   );
 }
 
-// Whole days since a moment.
+// Returns the whole days since a time, as text.
 function ageOf(at: string) {
   const days = Math.floor((Date.now() - Date.parse(at)) / DAY);
   return days < 1 ? "today" : days === 1 ? "1 day" : `${formatNumber(days)} days`;
@@ -242,5 +242,5 @@ function EmptyList({ filter }: { filter: ListFilter }) {
   if (filter.status === ALL) {
     return <Notice title="No clusters yet">Documents appear here once they are matched.</Notice>;
   }
-  return <Notice title="No clusters">No cluster has this status.</Notice>;
+  return <Notice title="No clusters">No clusters have this status.</Notice>;
 }

@@ -22,11 +22,11 @@ const GAP = { x: 84, y: 20 };
 const MARGIN = 16;
 const HEAD = 40;
 const LANE = 4; // distance between lines that pass a box on the same side
-const ROUNDS = 4; // passes that move boxes towards linked boxes
+const ROUNDS = 4; // passes that move boxes toward linked boxes
 
 const columnOf = (type: DocumentType) => (ORDER.includes(type) ? ORDER.indexOf(type) : ORDER.length);
 
-// Computes positions of documents, by id. The same documents and links in the same order have the same layout.
+// Computes the documents' positions by id. Documents and links in the same order always get the same layout.
 export function layoutNodes<Doc extends Placed>(docs: readonly Doc[], links: readonly Ends[]): Layout<Doc> {
   const types = [...new Set(docs.map((doc) => doc.type))].sort((a, b) => columnOf(a) - columnOf(b));
   const columns = types.map((type): Column<Doc> => ({ type, docs: docs.filter((doc) => doc.type === type) }));
@@ -51,7 +51,7 @@ export function layoutNodes<Doc extends Placed>(docs: readonly Doc[], links: rea
     for (const column of round % 2 ? [...columns].reverse() : columns) {
       const targetRows = new Map(column.docs.map((doc) => [doc.id, meanRow(doc)]));
       const targetRow = (doc: Doc) => targetRows.get(doc.id) as number;
-      column.docs.sort((one, other) => targetRow(one) - targetRow(other)); // a stable sort
+      column.docs.sort((one, other) => targetRow(one) - targetRow(other)); // sort() is stable
       numberRows(column);
     }
   }
@@ -78,7 +78,7 @@ const curve = (x1: number, y1: number, x2: number, y2: number) => {
   return `C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
 };
 
-// Height at which a line passes a column, as close to `y` as possible: between its boxes, above, or below them.
+// Returns the y coordinate at which a line passes a column, close to `y`: between, above or below the column's boxes.
 function laneOf(column: Column<Placed>, positions: Map<string, Point>, y: number) {
   const tops = column.docs.map((doc) => pointOf(positions, doc.id).y);
   const lanes = [tops[0] - GAP.y / 2, ...tops.map((top) => top + BOX.height + GAP.y / 2)];
@@ -88,8 +88,9 @@ function laneOf(column: Column<Placed>, positions: Map<string, Point>, y: number
   return lanes.reduce((best, lane) => (Math.abs(lane - y) < Math.abs(best - y) ? lane : best));
 }
 
-// Paths of the links, in their order; null if a document is not drawn. A line runs from the right side of a box to the
-// left side of another, around the boxes between them. In one column, it runs around the right side.
+// Returns the SVG paths of the links in order, with null for a link to a document that is not drawn. A line runs from
+// the right side of a box to the left side of another, around the boxes between them. A line between two boxes in one
+// column runs around their right side.
 export function edgePaths(
   links: readonly Ends[],
   { columns, positions }: Pick<Layout<Placed>, "columns" | "positions">,

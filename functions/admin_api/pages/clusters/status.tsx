@@ -1,4 +1,4 @@
-// Statuses of clusters, as clerks call them.
+// Cluster statuses, in the words that clerks use.
 import type { Schemas } from "../api";
 
 export const STATUSES = {

@@ -14,7 +14,8 @@ export type DeadLetterSummary = Schemas["DeadLetterSummary"];
 export type DeadLetterStatus = DeadLetterSummary["status"];
 export type Action = "retry" | "resolve" | "ignore";
 
-// Actions by their names in the API. `key`: the shortcut. `status`: the resulting status of the dead letter.
+// An action on a dead letter. `key`: keyboard shortcut. `status`: the dead letter's status after the action. `done`:
+// message after the action.
 type ActionText = {
   key: string;
   verb: string;
@@ -26,6 +27,7 @@ type ActionText = {
   description: string;
 };
 
+// Actions by API name.
 export const ACTIONS: Record<Action, ActionText> = {
   retry: {
     key: "r",
@@ -35,13 +37,13 @@ export const ACTIONS: Record<Action, ActionText> = {
     isNoteRequired: false,
     field: "notes",
     label: "Reason for the retry",
-    description: "The work item is retried with the full number of attempts.",
+    description: "The work item is retried, and its attempt count starts again at zero.",
   },
   resolve: {
     key: "e",
     verb: "Resolve",
     status: "resolved",
-    done: "The dead letter is resolved.",
+    done: "The dead letter was resolved.",
     isNoteRequired: true,
     field: "notes",
     label: "How was it resolved?",
@@ -51,7 +53,7 @@ export const ACTIONS: Record<Action, ActionText> = {
     key: "i",
     verb: "Ignore",
     status: "ignored",
-    done: "The dead letter is ignored.",
+    done: "The dead letter was ignored.",
     isNoteRequired: true,
     field: "reason",
     label: "Why can it be ignored?",
@@ -65,12 +67,12 @@ export function canChange(deadLetter: DeadLetterSummary) {
   return deadLetter.status === "pending" && hasRole("operator");
 }
 
-// Whether bulk actions are available. Unassigned dead letters are handled one by one.
+// Returns whether bulk actions are available. Unassigned dead letters can only be closed one by one.
 export function canChangeMany(tenant: string | null) {
   return hasRole("operator") && tenant !== UNASSIGNED;
 }
 
-// Verbs for changes to a dead letter.
+// Descriptions of changes to a dead letter, by outcome.
 const PAST: Record<string, string> = {
   retried: "retried it",
   resolved: "resolved it",
@@ -80,7 +82,7 @@ const PAST: Record<string, string> = {
 
 export const pathOf = (deadLetter: { job_id: string }) => `admin/dlq/${encodeURIComponent(deadLetter.job_id)}`;
 
-// Returns the current dead letter and its last change, after a 412.
+// Returns the current dead letter and its last change, for use after a conflict.
 async function fetchLatest(deadLetter: DeadLetterSummary) {
   const [now, { events }] = await Promise.all([
     get<DeadLetter>(pathOf(deadLetter)),
@@ -102,10 +104,10 @@ export function useVersion(deadLetter: DeadLetterSummary) {
     }
     return found.now.version !== seen.version;
   };
-  // A closed dead letter is reported immediately, other changes when the user tries to change it.
+  // The user learns immediately that another user closed the dead letter, and of other changes on submitting.
   useEffect(() => {
     if (deadLetter.status !== seen.status) {
-      catchUp().catch(() => {}); // the API rejects the change later, with a reason
+      catchUp().catch(() => {}); // the API will reject the change and give a reason
     }
   }, [deadLetter.status]);
   const act = async (method: "POST" | "PATCH", path: string, body: object | string) => {
@@ -170,7 +172,7 @@ export function ActionDialog({
       verb={verb}
       label={label}
       isRequired={isNoteRequired}
-      blockedReason={isClosed ? `This dead letter is already ${seen.status}.` : null}
+      blockedReason={isClosed ? `This dead letter was already ${seen.status}.` : null}
       act={submit}
       close={close}
     >

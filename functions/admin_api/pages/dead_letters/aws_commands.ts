@@ -1,4 +1,4 @@
-// AWS CLI commands that show the log and the trace of an attempt.
+// AWS CLI commands that show an attempt's log and trace.
 
 // `filter` contains no single quotes, so single quotes protect it in a shell.
 export function logCommand({

@@ -1,4 +1,4 @@
-// Bulk operations on selected dead letters, or on all that match the filter. Each has a rate and its own page.
+// Bulk operations on selected dead letters, or on all that match the filter. Each operation has a rate and its own page.
 
 import { useEffect, useId, useState } from "preact/hooks";
 import { type Schemas, send } from "../api";
@@ -12,11 +12,11 @@ import type { ListFilter } from "./dead_letters";
 type BulkFilter = Omit<Schemas["BulkFilter"], "status"> & { status?: DeadLetterSummary["status"][] };
 
 export const MAX_SELECTED = 1000;
-const RETRY_RATE = 50; // per second, so that other work continues
+const RETRY_RATE = 50; // per second, which leaves capacity for other work items
 const CANARY = 5;
 export const MAX_PER_SECOND = 500;
 
-// Converts the filter of the list to that of a bulk operation.
+// Converts the list's filter to a bulk operation's filter.
 export function bulkFilterOf({ tenant, status, task_type, search, from, to, fingerprint }: ListFilter): BulkFilter {
   const all = {
     tenant,
@@ -65,7 +65,7 @@ export function BulkBar({
       <span class="number" role="status">
         {chosen.size
           ? `${formatNumber(chosen.size)} selected${chosen.size === MAX_SELECTED ? " (the maximum)" : ""}`
-          : "None selected. Actions apply to all dead letters that match the filter."}
+          : "None selected. Actions apply to all pending dead letters that match the filter."}
       </span>
       <div class="buttons">
         {ACTION_LIST.map(([name, { verb }]) => (
@@ -83,8 +83,8 @@ export function BulkBar({
   );
 }
 
-// `deadLetters`: the selected ones. If empty, the operation covers all that match the filter. `group`: the error of a
-// dead letter group.
+// `deadLetters`: the selected dead letters. If empty, the operation covers all pending dead letters that match the
+// filter. `group`: a dead letter group's error message.
 export function BulkDialog({
   action,
   deadLetters,
@@ -215,7 +215,7 @@ export function BulkDialog({
                 aria-label="Canary size"
                 onInput={(event) => setCanary(event.currentTarget.value)}
               />{" "}
-              dead letters; the rest follow if these succeed
+              dead letters. The remaining ones follow if the canary succeeds.
             </span>
           </>
         )}

@@ -195,7 +195,7 @@ function WorkItem({ deadLetter, id: workId }: { deadLetter: DeadLetter; id: stri
 
 const KNOWN = new Set(["type", "message", "timestamp", "context", "stack", "traceback"]);
 
-// Context and stack trace of the last error.
+// The last error's context and stack trace.
 function ErrorContext({ error }: { error: LastError }) {
   const stack = error.stack ?? error.traceback ?? error.context?.stack ?? error.context?.traceback;
   // The stack is shown separately. Worker and attempt are shown above.
@@ -264,7 +264,7 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
   );
 }
 
-// Reloads for each new version of the dead letter, and more often after a retry.
+// Reloads for each new version of the dead letter, and polls more often after a retry.
 function Timeline({ path, version, isRetried }: { path: string; version: number; isRetried: boolean }) {
   const { data, error, reload } = useQuery<Schemas["DeadLetterTimeline"]>([path, {}], {
     every: isRetried ? POLL_FAST_SECONDS : POLL_SLOW_SECONDS,
@@ -368,7 +368,7 @@ function AuditTrail({ deadLetter }: { deadLetter: DeadLetter }) {
         <p class="muted">No changes.</p>
       )}
       <p>
-        <a href={navigate.href("audit", query)}>Open in the audit trail</a>
+        <a href={navigate.href("audit", query)}>View in the audit trail</a>
       </p>
     </section>
   );

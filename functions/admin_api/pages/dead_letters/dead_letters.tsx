@@ -1,4 +1,4 @@
-// Dead letters: groups by error, and a list. The filter is in the address.
+// Dead letters: groups by error, and a list. The filter is stored in the URL.
 
 import { useRef, useState } from "preact/hooks";
 import { POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type QueryResult, type Schemas, useQuery } from "../api";
@@ -22,7 +22,7 @@ import { BulkBar, BulkDialog, bulkFilterOf, MAX_SELECTED } from "./bulk";
 import { ExportDialog } from "./export";
 import { Groups } from "./groups";
 
-// An action on one dead letter, or on the selected ones (none: on all that match the filter).
+// An action on one dead letter or on several. An empty `deadLetters` means all that match the filter.
 type OpenDialog = { action: Action; deadLetter?: DeadLetterSummary; deadLetters?: DeadLetterSummary[] };
 type Stats = Schemas["DeadLetterStats"];
 export type ListFilter = ReturnType<typeof filterFrom>;
@@ -30,7 +30,7 @@ export type ListFilter = ReturnType<typeof filterFrom>;
 const MAX_TEXT_LENGTH = 200;
 const STATUSES: DeadLetterStatus[] = ["pending", "retried", "resolved", "ignored"];
 
-// Filter of the address.
+// Returns the filter in the URL.
 function filterFrom(route: Route) {
   const { query } = route;
   const status = STATUSES.filter((one) => query.getAll("status").includes(one));
@@ -46,7 +46,7 @@ function filterFrom(route: Route) {
   };
 }
 
-// Address of a filter. It omits default values.
+// Returns the URL for a filter, without default values.
 function hrefOf({ status, ...filter }: ListFilter) {
   const usual = status.length === 1 && status[0] === "pending";
   const all = status.length === STATUSES.length;
@@ -174,7 +174,7 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
 
 const LIST = "letters";
 
-// Dead letters stay selected on other pages and in other searches, until an action on them.
+// Dead letters stay selected across pages and searches, until an action on them starts.
 function Results({
   filter,
   answer,
@@ -318,7 +318,7 @@ function Results({
 
 function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltered: boolean; more: string | null }) {
   if (more) {
-    return <p class="notice">No match on this page. Older dead letters may match.</p>;
+    return <p class="notice">No matches on this page. Older dead letters may match.</p>;
   }
   if (isFiltered) {
     return <Notice title="No results">No dead letters match. Clear the search or choose another status.</Notice>;
@@ -326,7 +326,7 @@ function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltere
   const isPendingOnly = filter.status.length === 1 && filter.status[0] === "pending";
   return (
     <Notice title={isPendingOnly ? "No pending dead letters" : "No dead letters"}>
-      {isPendingOnly ? "No failed work items need action." : "No dead letter has this status."}
+      {isPendingOnly ? "No failed work items need action." : "No dead letters have this status."}
     </Notice>
   );
 }
@@ -350,7 +350,7 @@ function DeadLetterRow({
             <label>
               <input type="checkbox" checked={chosen} onChange={(event) => choose(event.currentTarget.checked)} />
               <span class="visually-hidden">
-                Select the dead letter of {deadLetter.task_type} with {error.type}, {shortId(deadLetter.job_id)}
+                Select dead letter {shortId(deadLetter.job_id)}: {deadLetter.task_type}, {error.type}
               </span>
             </label>
           )}

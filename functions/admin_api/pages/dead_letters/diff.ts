@@ -1,10 +1,10 @@
-// Differences between two texts, by line.
+// Line-by-line differences between two texts.
 
 type DiffLine = [kind: " " | "-" | "+", line: string];
 
-const MAX_PAIRS = 4e6; // compared pairs of lines
+const MAX_PAIRS = 4e6; // maximum number of line pairs to compare
 
-// Kind of each line: " " in both texts, "-" only before, "+" only after.
+// Returns each line with its kind: " " in both texts, "-" only in `before`, "+" only in `after`.
 export function diff(before: string, after: string): DiffLine[] {
   const [one, other] = [before.split("\n"), after.split("\n")];
   let from = 0;
@@ -20,7 +20,7 @@ export function diff(before: string, after: string): DiffLine[] {
   return [...same(one.slice(0, from)), ...middle, ...same(one.slice(one.length - end))];
 }
 
-// Compares by the longest common subsequence. In texts that are too long for this, all lines count as changed.
+// Compares by longest common subsequence. If the texts are too long for this, all lines count as changed.
 function changedLines(one: string[], other: string[]): DiffLine[] {
   if (one.length * other.length > MAX_PAIRS) {
     return [...one.map((line): DiffLine => ["-", line]), ...other.map((line): DiffLine => ["+", line])];
@@ -62,6 +62,6 @@ export function withContext(lines: readonly DiffLine[]): (DiffLine | null)[] {
   );
   const shown = isNearChange.map(
     (one, at) => one || (isNearChange[at - 1] !== false && isNearChange[at + 1] !== false),
-  ); // no gap of one line
+  ); // a single unchanged line is not replaced
   return lines.flatMap((line, at) => (shown[at] ? [line] : at === 0 || shown[at - 1] ? [null] : []));
 }

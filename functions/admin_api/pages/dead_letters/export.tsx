@@ -1,4 +1,5 @@
-// Export of dead letters: a small one is downloaded immediately, a large one is an operation and is listed for a week.
+// Export of dead letters. A small export is downloaded immediately. A large one runs as an operation and is listed for
+// 7 days.
 
 import { useState } from "preact/hooks";
 import { get, getFile, POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
@@ -78,8 +79,8 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
         <div role="status">
           {many && (
             <p>
-              The file is large, so it is created in the background. This starts within a minute. You can close this
-              dialog. The file is listed below for a week.
+              The file is large, so it is created in the background, starting within a minute. You can close this
+              dialog. The file is listed below for 7 days.
             </p>
           )}
         </div>
@@ -109,7 +110,7 @@ export function ExportDialog({ filter, close }: { filter: ListFilter; close: () 
 
 const LIST = "large-exports";
 
-// Whether the file exists and this user may download it.
+// Returns whether the file has not expired and this user may download it.
 function isDownloadable(operation: Operation): operation is Export {
   const { file, requested_by: by } = operation;
   if (file === null) {
@@ -122,7 +123,7 @@ function isDownloadable(operation: Operation): operation is Export {
 function LargeExports({ exports }: { exports: Export[] }) {
   return (
     <>
-      <h3 id={LIST}>Large exports of the last week</h3>
+      <h3 id={LIST}>Large exports from the last 7 days</h3>
       <ul class="exports" aria-labelledby={LIST}>
         {exports.map((one) => (
           <Row key={one.operation_id} operation={one} />
@@ -132,7 +133,7 @@ function LargeExports({ exports }: { exports: Export[] }) {
   );
 }
 
-// The link is requested only on a click, because the audit trail records each request.
+// The link is requested only when the user clicks, because the audit trail records each request.
 function Row({ operation }: { operation: Export }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);

@@ -1,4 +1,4 @@
-// Dead letter groups: their trend, and actions on a whole group.
+// Dead letter groups, with their trends and with actions on whole groups.
 
 import { useState } from "preact/hooks";
 import { POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
@@ -9,7 +9,7 @@ import { BulkDialog } from "./bulk";
 import type { ListFilter } from "./dead_letters";
 
 const FIRST_GROUPS = 10;
-const MAX_GROUPS = 100; // limit of the API
+const MAX_GROUPS = 100; // the API's limit
 
 // Each change to a dead letter changes `counts`, which triggers a new request.
 export function Groups({
@@ -69,7 +69,7 @@ export function Groups({
       </table>
       {data.next_cursor && (
         <p class="muted">
-          The {formatNumber(data.groups.length)} groups with the latest failures are shown.
+          Only the {formatNumber(data.groups.length)} groups with the latest failures are shown.
           {limit < MAX_GROUPS && (
             <>
               {" "}
@@ -154,8 +154,8 @@ function Trend({ counts }: { counts: number[] }) {
       role="img"
       aria-label={
         sum
-          ? `Failures in 24 hours: ${formatNumber(sum)}, at most ${formatNumber(most)} per hour`
-          : "No failures in 24 hours"
+          ? `Failures in the last 24 hours: ${formatNumber(sum)}, at most ${formatNumber(most)} per hour`
+          : "No failures in the last 24 hours"
       }
     >
       {counts.map((one, hour) => {

@@ -1,4 +1,4 @@
-// The payload, which authorized users can edit. The next attempt of the task uses the edited payload.
+// The payload, which authorized users can edit. The task's next attempt uses the edited payload.
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError, parseJsonExact, type Schemas, useQuery } from "../api";
@@ -18,7 +18,7 @@ const MAX_NOTE_LENGTH = 2000;
 export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (sentence: string) => void }) {
   const [open, setOpen] = useState(false);
   const seen = deadLetter.worker === TASKS && canEditPayloads();
-  // Users who may edit see the task's payload, others only the message.
+  // Users who may edit payloads see the task's payload. Other users see only the message.
   const question = seen ? ([`${pathOf(deadLetter)}/payload`, {}] as const) : null;
   const { data: task } = useQuery<Schemas["DeadLetterPayload"]>(question, { exact: true, version: deadLetter.version });
   const editable = task && deadLetter.status === "pending";
@@ -202,9 +202,9 @@ function Editor({
       <form onSubmit={look}>
         <p>
           The task <b>{payload.task_type}</b> uses this payload in its next attempt. Saving does not start an attempt.
-          {payload.edited && " It was edited before."}
+          {payload.edited && " The payload was edited before."}
         </p>
-        <label for={id}>Payload, as JSON</label>
+        <label for={id}>Payload (JSON)</label>
         <textarea
           id={id}
           class="code"

@@ -88,9 +88,9 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
   }
   if (doc.duplicate_uploads) {
     facts.push([
-      "Duplicates received",
+      "Duplicates",
       <>
-        {formatNumber(doc.duplicate_uploads)} times, last <Time at={doc.last_duplicate_at} />
+        {formatNumber(doc.duplicate_uploads)}, most recently at <Time at={doc.last_duplicate_at} />
       </>,
     ]);
   }
@@ -137,12 +137,12 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
     ]);
   }
   if (doc.missing.length) {
-    facts.push(["Not read", <span class="uncertain">{doc.missing.join(", ")}</span>]);
+    facts.push(["Not extracted", <span class="uncertain">{doc.missing.join(", ")}</span>]);
   }
   return <FactList facts={facts} />;
 }
 
-// One page at a time, fitted to the width or in full size.
+// Shows one page at a time, fitted to the width or at full size.
 function PageImage({
   image,
   page,
@@ -201,7 +201,7 @@ function PageImage({
   );
 }
 
-// Matches with their evidence.
+// The document's matches with their evidence.
 function MatchedDocuments({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   if (!doc.matches.length) {
     return null;
@@ -229,7 +229,7 @@ function MatchedDocuments({ doc, tenant }: { doc: DocumentDetail; tenant: string
   );
 }
 
-// Reloads when the document changes, and more often while work is in progress.
+// Reloads when the document changes, and polls more often while a stage is pending or in progress.
 function Timeline({
   path,
   version,

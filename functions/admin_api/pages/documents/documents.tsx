@@ -1,4 +1,4 @@
-// Documents: type, parties, total and progress. The filter is in the address.
+// List of documents with type, supplier, total and progress. The filter is stored in the URL.
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { ClusterStatus } from "../clusters/status";
@@ -117,7 +117,7 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPag
     if (data.next_cursor) {
       return (
         <p class="notice">
-          No match on this page.{" "}
+          No matches on this page.{" "}
           <a href={navigate.href("documents", { ...filter, cursor: data.next_cursor })}>Search older documents</a>
         </p>
       );
@@ -126,7 +126,7 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPag
       <Notice title="No results">No documents match. Clear the search or the filter.</Notice>
     ) : (
       <Notice title="No documents yet">
-        Drop files on this page, mail them to the tenant’s address, or run <code>counterfoil ingest</code>.
+        Drop files on this page, email them to the tenant’s address, or run <code>counterfoil ingest</code>.
       </Notice>
     );
   }

@@ -1,11 +1,11 @@
-// Extracted fields of a document, with confidence and page.
+// A document's extracted fields, with confidence and page.
 
 import type { Schemas } from "../api";
 import { formatDay, formatDecimal, formatMoney, formatNumber, formatPercent, toLabel } from "../ui/format";
 
 type Field = Schemas["DocumentField"];
 
-const SHOWN_BELOW = 0.95; // confidence
+const SHOWN_BELOW = 0.95; // lower confidence is shown
 const COLUMNS = [
   "position",
   "article_number",
@@ -60,7 +60,7 @@ const sortNames = (names: string[], order: string[]) => [
   ...names.filter((name) => !order.includes(name)),
 ];
 
-// Extracted values: plain fields, then parties, then line items.
+// Shows extracted values: plain fields, then parties, then line items.
 export function Fields({
   fields,
   lines,
@@ -79,7 +79,7 @@ export function Fields({
     return (
       <section aria-labelledby="fields">
         <h2 id="fields">Extracted fields</h2>
-        <p class="muted">No fields were extracted, or the extraction is in progress.</p>
+        <p class="muted">No fields were extracted, or extraction is still in progress.</p>
       </section>
     );
   }

@@ -1,4 +1,4 @@
-// Images of pages, requested with the token and displayed from an object URL.
+// Page images, requested with the token and displayed from an object URL.
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, getPageImage } from "../api";
@@ -9,7 +9,7 @@ const RETRY_SECONDS = 3; // after a temporary failure
 const MAX_ATTEMPTS = 5;
 const BUSY_STATUSES = [0, 429, 503, 504];
 
-// All null while loading. `pages`: page count of the file, once known.
+// Loads a page image. While loading, `url` and `error` are null. `pages`: the file's page count, null until it is known.
 export function usePageImage(path: string): PageImage {
   const [state, setState] = useState<PageImage>({ url: null, pages: null, error: null });
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Progress of a document by stage.
+// A document's progress by stage.
 
 import type { Schemas } from "../api";
 import { Status } from "../ui/components";
@@ -9,7 +9,7 @@ type Stage = Schemas["DocumentStage"];
 const NAMES = { source: "Acquisition", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
 const UNFINISHED: Stage["state"][] = ["failed", "in-progress", "pending"]; // most important first
 
-// The stage that determines the state of the document.
+// Returns the stage that determines the document's state.
 export function currentStage(stages: Stage[]): Pick<Stage, "state"> & { stage: Stage["stage"] | null } {
   for (const state of UNFINISHED) {
     const found = stages.find((one) => one.state === state);
@@ -20,7 +20,7 @@ export function currentStage(stages: Stage[]): Pick<Stage, "state"> & { stage: S
   return stages.findLast((one) => one.state !== "none") ?? { stage: null, state: "pending" };
 }
 
-// Whether no stage up to matching is pending, in progress or failed.
+// Returns whether no stage up to matching is pending, in progress or failed.
 export const isDone = (stages: Stage[]) =>
   !stages.some(({ stage, state }) => stage !== "output" && UNFINISHED.includes(state));
 
@@ -52,7 +52,7 @@ export function Stages({ stages }: { stages: Stage[] }) {
   );
 }
 
-// Filters of the list: the API's names and their labels.
+// Options for the list's filter: API names and labels.
 export const STAGE_LABELS: Option[] = [
   ["source:failed", "acquisition failed"],
   ["ingestion:pending", "waiting for extraction"],

@@ -1,13 +1,13 @@
-// Names of documents, and a comparison of two documents.
+// Titles of documents, and a comparison of two documents.
 
 import type { Schemas } from "../api";
 import { navigate } from "../router";
 import { formatDay, formatMoney, shortId, toLabel } from "../ui/format";
 
-// Fields of a document that lists and reviews show.
+// Document fields shown in lists and reviews.
 export type DocumentInfo = Partial<Omit<Schemas["ReviewDocument"], "id">> & { id: string };
 export type NamedDocument = Pick<DocumentInfo, "id" | "type" | "number">;
-// A document of the API, with date and total as text.
+// A document from the API, with its date and total as text.
 export type WithText<Doc> = Omit<Doc, "date" | "total" | "file_name"> & {
   date: string | null;
   file: string;
@@ -24,7 +24,7 @@ export const KINDS = [
   "contract",
 ];
 
-// Converts date and total of a document to text.
+// Converts a document's date and total to text.
 export function toSummary<Doc extends { date: string | null; total: Schemas["Total"] | null; file_name: string }>({
   date,
   total,
@@ -34,7 +34,7 @@ export function toSummary<Doc extends { date: string | null; total: Schemas["Tot
   return { ...others, date: formatDay(date), file, total: total && formatMoney(total.amount, total.currency) };
 }
 
-// Title of a document. Of a deleted document, only the id is known.
+// Returns a document's title. Only the id of a deleted document is known.
 export function documentTitle(doc: NamedDocument) {
   if (!doc.type) {
     return `A deleted document (${shortId(doc.id)})`;
@@ -49,13 +49,13 @@ export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: stri
   return <a href={navigate.href(`documents/${doc.id}`, { tenant })}>{documentTitle(doc)}</a>;
 }
 
-// The supplier of a document, and the facts that could not be extracted.
+// A document's supplier, and the fields that could not be extracted.
 export function Supplier({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
   const missing = doc.missing ?? [];
   return (
     <>
       {doc.seller}
-      {missing.length > 0 && <span class="uncertain file-name">Not read: {missing.join(", ")}</span>}
+      {missing.length > 0 && <span class="uncertain file-name">Not extracted: {missing.join(", ")}</span>}
     </>
   );
 }
@@ -69,7 +69,7 @@ const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | 
   ["File", "file"],
 ];
 
-// Fields of a document. Next to another one, equal values are marked.
+// Shows a document's fields. Values equal to those in `comparedWith` are marked.
 export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo; comparedWith?: DocumentInfo | null }) {
   return (
     <dl class="document-facts">

@@ -1,4 +1,4 @@
-// Uploads: files dropped anywhere on the page, or chosen with a button, with the progress of each.
+// Uploads of files dropped anywhere on the page or chosen with a button, with each file's progress.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -22,7 +22,7 @@ const WAIT_SECONDS = 2;
 const MAX_SHOWN = 50;
 const BUSY_STATUSES = [0, 429, 500, 502, 503, 504];
 
-// Uploads of all views since the page was loaded. `sent`: from 0 to 1.
+// All uploads since the page was loaded, from any view. `sent`: uploaded fraction, from 0 to 1.
 const uploads: Upload[] = [];
 const listeners = new Set<(update: (round: number) => number) => void>();
 let running = 0;
@@ -183,7 +183,7 @@ export function DropZone({ tenant }: { tenant: string | null }) {
   );
 }
 
-// Uploads with a button, for keyboards and small screens.
+// Button that uploads files, for keyboards and small screens.
 export function AddDocuments({ tenant }: { tenant: string | null }) {
   const input = useRef<HTMLInputElement>(null);
   if (tenant === null || !hasRole("operator")) {
@@ -212,7 +212,7 @@ export function AddDocuments({ tenant }: { tenant: string | null }) {
   );
 }
 
-const STATE_LABELS = { waiting: "Waiting", sending: "Uploading", stored: "Submitted", failed: "Failed" };
+const STATE_LABELS = { waiting: "Waiting", sending: "Uploading", stored: "Uploaded", failed: "Failed" };
 
 function UploadList() {
   const all = useUploads();
@@ -223,8 +223,8 @@ function UploadList() {
   const stored = all.length - failed;
   const failures = failed ? `, ${formatNumber(failed)} failed` : "";
   const sentence = underWay
-    ? `${formatNumber(all.length - underWay)} of ${formatNumber(all.length)} files submitted`
-    : `${formatNumber(stored)} ${stored === 1 ? "file" : "files"} submitted${failures}`;
+    ? `${formatNumber(all.length - underWay)} of ${formatNumber(all.length)} files uploaded`
+    : `${formatNumber(stored)} ${stored === 1 ? "file" : "files"} uploaded${failures}`;
   const clear = () => {
     uploads.splice(0, uploads.length, ...uploads.filter((one) => one.state === "waiting" || one.state === "sending"));
     notify();
@@ -233,7 +233,7 @@ function UploadList() {
     return <div role="status" class="visually-hidden"></div>;
   }
   return (
-    <aside class="uploads" aria-label="Submitted documents">
+    <aside class="uploads" aria-label="Uploads">
       <div class="uploads-header">
         <p role="status">{sentence}</p>
         <button type="button" class="small" aria-expanded={!isShut} onClick={() => setIsShut(!isShut)}>

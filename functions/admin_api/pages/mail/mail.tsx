@@ -34,13 +34,13 @@ const ACTIONS = {
     key: "e",
     verb: "Release",
     description: "Its attachments are processed as documents. This cannot be undone.",
-    done: "is released. Its attachments become documents.",
+    done: "was released. Its attachments are processed as documents.",
   },
   reject: {
     key: "r",
     verb: "Reject",
     description: "Its attachments are not processed. This cannot be undone.",
-    done: "is rejected.",
+    done: "was rejected.",
   },
 };
 
@@ -55,7 +55,7 @@ function filterFrom(route: Route) {
   };
 }
 
-// The address omits defaults.
+// Returns the URL for a filter, without default values.
 const hrefOf = ({ hold, ...others }: ListFilter) =>
   navigate.href("mail", { ...others, hold: hold === "held" ? "" : hold });
 
@@ -76,7 +76,7 @@ export function Mail() {
   return (
     <>
       <h1>Mail on hold</h1>
-      <p class="lead">Mail that failed DMARC, so its sender may be forged. Call the supplier before you release it.</p>
+      <p class="lead">Mail that failed DMARC. The sender may be forged, so call the supplier before you release any.</p>
       {notice && <SuccessNotice key={notice.at}>{notice.sentence}</SuccessNotice>}
       <Policy answer={policy} done={(sentence) => done(sentence, policy.reload)} />
       <form class="filter" role="search" aria-label="Mail" onSubmit={(event) => event.preventDefault()}>
@@ -109,7 +109,7 @@ function Rows({
   data: Schemas["HeldMailPage"];
   decide: (action: Action, mail: HeldMail) => void;
 }) {
-  const { body, focused } = useRowShortcuts("mail");
+  const { body, focused } = useRowShortcuts("email");
   const isHeld = filter.hold === "held";
   const decides = isHeld && hasRole("operator");
   const last = decides ? "Actions" : isHeld ? null : "Decision"; // title of the last column
@@ -117,7 +117,7 @@ function Rows({
     decides
       ? ACTION_LIST.map(([action, { key, verb }]) => ({
           key,
-          label: `${verb} the focused mail`,
+          label: `${verb} the focused email`,
           act: () => focused() >= 0 && decide(action, data.mails[focused()]),
         }))
       : [],
@@ -143,7 +143,7 @@ function Rows({
           ))}
         </tbody>
       </table>
-      {isHeld && !decides && <p class="muted">Deciding requires the operator role.</p>}
+      {isHeld && !decides && <p class="muted">Releasing or rejecting mail requires the operator role.</p>}
       <Pagination
         newest={filter.cursor && hrefOf({ ...filter, cursor: "" })}
         older={data.next_cursor && hrefOf({ ...filter, cursor: data.next_cursor })}
@@ -154,7 +154,7 @@ function Rows({
 
 const senderOf = (mail: HeldMail) => mail.sender ?? "an unknown sender";
 
-// Results of SPF, DKIM and DMARC by Amazon SES. A name and its result stay on one line.
+// Returns Amazon SES's SPF, DKIM and DMARC results as text. Each name stays on one line with its result.
 const resultsOf = (mail: HeldMail) =>
   [
     ["SPF", mail.spf],
@@ -194,7 +194,7 @@ function Row({
               {ACTION_LIST.map(([action, { verb }]) => (
                 <button
                   type="button"
-                  aria-label={`${verb} mail from ${senderOf(mail)}`}
+                  aria-label={`${verb} the email from ${senderOf(mail)}`}
                   onClick={() => decide(action, mail)}
                 >
                   {verb}…
@@ -229,7 +229,7 @@ function DecideDialog({
   const submit = (reason: string) =>
     refetchOnConflict(reload, async () => {
       await send("POST", `admin/mail/${mail.id}/${action}`, { reason: reason || null });
-      done(`The mail from ${senderOf(mail)} ${sentence}`);
+      done(`The email from ${senderOf(mail)} ${sentence}`);
     });
   const facts: Fact[] = [
     ["From", mail.sender ?? "not stated"],
@@ -238,7 +238,7 @@ function DecideDialog({
     ["Sender check", resultsOf(mail)],
   ];
   return (
-    <NoteDialog title={`${verb} this mail?`} verb={verb} label="Reason" isRequired={false} act={submit} close={close}>
+    <NoteDialog title={`${verb} this email?`} verb={verb} label="Reason" isRequired={false} act={submit} close={close}>
       <p>{description}</p>
       <FactList facts={facts} />
     </NoteDialog>

@@ -1,4 +1,4 @@
-// The tenant's policy for mail that fails DMARC, and the dialog in which an admin changes it.
+// The tenant's policy for mail that fails DMARC, and the dialog that changes it.
 
 import { useState } from "preact/hooks";
 import { type ApiError, type QueryResult, type Schemas, send } from "../api";
@@ -10,9 +10,9 @@ type Choice = MailPolicy["dmarc_policy"];
 type MailPolicy = Schemas["MailPolicy"];
 
 const POLICIES: Record<Choice, [name: string, meaning: string]> = {
-  hold: ["On hold", "An operator releases or rejects each mail."],
-  reject: ["Rejected", "Its attachments are not processed."],
-  accept: ["Accepted", "Its attachments are processed like those of other mail, including forged invoices."],
+  hold: ["On hold", "An operator releases or rejects each email."],
+  reject: ["Rejected", "Attachments are not processed."],
+  accept: ["Accepted", "Attachments are processed like those of any other mail, even if an invoice is forged."],
 };
 const POLICY_LIST = Object.entries(POLICIES) as [Choice, [name: string, meaning: string]][];
 
@@ -68,11 +68,11 @@ function PolicyDialog({
     setFailure(null);
     try {
       await send("PUT", "admin/mail/policy", { dmarc_policy: chosen, previous: shown }, { query: { tenant } });
-      done(`The policy is changed: ${POLICIES[chosen][0].toLowerCase()}.`);
+      done(`The policy was changed to “${POLICIES[chosen][0]}”.`);
     } catch (error) {
       setFailure(error as ApiError);
       setBusy(false);
-      reload(); // another user may have changed it
+      reload(); // another user may have changed the policy
     }
   };
   return (
@@ -98,7 +98,7 @@ function PolicyDialog({
         </fieldset>
         {shown !== opened && (
           <p class="notice conflict" role="alert">
-            Someone else changed the policy. It is now: <b>{POLICIES[shown][0]}</b>.
+            Someone else changed the policy to <b>{POLICIES[shown][0]}</b>.
           </p>
         )}
         {failure && (failure.status !== 409 || shown === opened) && (

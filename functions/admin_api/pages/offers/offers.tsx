@@ -1,4 +1,4 @@
-// Daily offers by date and time zone, with their progress. The filter is in the address.
+// Daily offers by date and time zone, with their progress. The filter is stored in the URL.
 
 import { useRef } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
@@ -110,8 +110,8 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPa
       <Notice title="No results">No offers match. Clear the search or choose other dates.</Notice>
     ) : (
       <Notice title="No offers yet">
-        Store profiles with <code>{"PUT /api/users/{id}/profile"}</code>. Users are offered to each other from the next
-        9:00 in their time zone.
+        Store profiles with <code>{"PUT /api/users/{id}/profile"}</code>. Users are first offered to each other at the
+        next 9:00 in their time zone.
       </Notice>
     );
   }
@@ -175,7 +175,8 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
   );
 }
 
-// End of the pool, and its number of late users. Offers are late after 10:00, or an hour after a late user joined.
+// The pool's end time and its number of late users. A user is late if offers are missing at 10:00, or an hour after the
+// user joined a pinned pool.
 function EndTime({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>

@@ -1,4 +1,4 @@
-// Offers of one date in one time zone: their progress, shards and failed users.
+// Offers for one date and time zone: their progress, shards and failed users.
 
 import { useState } from "preact/hooks";
 import { POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
@@ -8,7 +8,7 @@ import { formatDay, formatDuration, formatNumber, secondsBetween, Time } from ".
 import { Progress, ShardName } from "./shards";
 import { Job } from "./user_offers";
 
-// The OpenAPI description has no schema of the rules.
+// The OpenAPI description has no schema for the rules.
 type Rules = {
   max_offers: number;
   max_candidates: number;
@@ -20,10 +20,10 @@ type PoolDetail = Schemas["OfferPoolDetail"];
 const DESCRIPTIONS = {
   running: "In progress. You can close this page.",
   completed: "All users have their offers. Stored offers never change.",
-  failed: "The offers of some users failed. Fix the cause, then retry the dead letter of the shard.",
+  failed: "Offers could not be computed for some users. Fix the cause, then retry the shard's dead letter.",
 };
 
-// The second segment of the path is a pool, the third a user.
+// The second path segment is a pool's id. The third, if present, is a user's id.
 export function OfferPage({ id, segments }: { id: string; segments: string[] }) {
   return segments.length > 2 ? <Job pool={id} user={segments[2]} /> : <Pool id={id} />;
 }
@@ -48,7 +48,7 @@ function Pool({ id }: { id: string }) {
         <h1>Offers</h1>
         {error?.status === 404 ? (
           <Notice title="Offers not found">
-            They were deleted after their retention, or they belong to a tenant that you cannot access.
+            They were deleted after their retention period, or they belong to a tenant that you cannot access.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -93,7 +93,7 @@ function Pool({ id }: { id: string }) {
 function Facts({ pool }: { pool: PoolDetail }) {
   const rules = pool.rules as Rules;
   const candidates = `${formatNumber(rules.max_offers)} offers from ${formatNumber(rules.max_candidates)} candidates`;
-  const repeats = `repeated after ${formatNumber(rules.repeat_interval_days)} days at the earliest`;
+  const repeats = `no repeats within ${formatNumber(rules.repeat_interval_days)} days`;
   const most = rules.max_exposure && `each user offered at most ${formatNumber(rules.max_exposure)} times`;
   const facts: Fact[] = [
     ["Offered at", <Time at={pool.offered_at} showsUtc />],
@@ -272,7 +272,7 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         {shard.dead_letter && (
           <>
             {" "}
-            <a href={navigate.href(`dead-letters/${shard.dead_letter}`, { tenant })}>Dead letter</a>
+            <a href={navigate.href(`dead-letters/${shard.dead_letter}`, { tenant })}>View dead letter</a>
           </>
         )}
       </td>

@@ -1,4 +1,4 @@
-// Progress of a pool, and names of shards.
+// A pool's progress, and display names of shards.
 
 import { formatNumber, Time } from "../ui/format";
 
@@ -15,7 +15,7 @@ export function Progress({ pool }: { pool: { completed: number; user_count: numb
   );
 }
 
-// "3": a range of the pool; "late/TIME/0": late users; ".../failed": quarantined users of a shard.
+// Formats of `name`: "3", a range of the pool; "late/TIME/0", late users; ".../failed", a shard's quarantined users.
 export function ShardName({ name }: { name: string }) {
   const words = name.split("/");
   const quarantines = words.filter((word) => word === "failed").length;

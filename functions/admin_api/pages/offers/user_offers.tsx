@@ -1,4 +1,4 @@
-// A user's offers of one date, and their computation.
+// A user's offers for one date, and how they were computed.
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate } from "../router";
@@ -6,7 +6,7 @@ import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, 
 import { formatDay, formatNumber, formatPercent, Time } from "../ui/format";
 import { ShardName } from "./shards";
 
-const MAX_SCORE = 10_000; // compatibility
+const MAX_SCORE = 10_000; // highest compatibility score
 
 export function Job({ pool, user }: { pool: string; user: string }) {
   const path = `admin/offers/${encodeURIComponent(pool)}/users/${encodeURIComponent(user)}`;
@@ -14,7 +14,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
   useTitle("A user’s offers");
   const back = (
     <p>
-      <a href={navigate.href(`offers/${pool}`, { tenant: job?.tenant })}>All users of this date and time zone</a>
+      <a href={navigate.href(`offers/${pool}`, { tenant: job?.tenant })}>All users for this date and time zone</a>
     </p>
   );
   if (!job) {
@@ -24,7 +24,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
         <h1>A user’s offers</h1>
         {error?.status === 404 ? (
           <Notice title="No offers for this user">
-            The user has no profile, or belongs to another date or time zone.
+            The user has no profile, or has no offers for this date and time zone.
           </Notice>
         ) : error ? (
           <ErrorNotice error={error} reload={reload} />
@@ -45,7 +45,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
       {job.dead_letter && (
         <p>
           <a href={navigate.href(`dead-letters/${job.dead_letter}`, { tenant: job.tenant })}>
-            Dead letter of its shard
+            View the shard’s dead letter
           </a>
         </p>
       )}
@@ -55,7 +55,7 @@ export function Job({ pool, user }: { pool: string; user: string }) {
         {job.offers.length ? (
           <Rows offers={job.offers} />
         ) : (
-          <p class="muted">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
+          <p class="muted">{job.status === "completed" ? "No eligible users." : "No offers yet."}</p>
         )}
       </section>
     </>

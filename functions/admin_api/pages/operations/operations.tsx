@@ -38,13 +38,13 @@ type Operation = Schemas["OperationProgress"];
 
 const ACTIVE_STATES = ["selecting", "canary", "running", "paused"];
 const DESCRIPTIONS: Record<Operation["state"], string> = {
-  selecting: "Its dead letters are being selected.",
-  canary: "Canary running. The rest start when it succeeds.",
-  running: "It continues if you close this page.",
-  paused: "It continues when an operator resumes it. Items in progress are not interrupted.",
-  done: "It is complete.",
-  canceled: "It was canceled. Completed items are not undone.",
-  halted: "It stopped because too many items failed.",
+  selecting: "The items are being selected.",
+  canary: "The canary is running. The remaining items start when it succeeds.",
+  running: "You can close this page. The operation continues.",
+  paused: "An operator can resume the operation. Items in progress are not interrupted.",
+  done: "The operation is complete.",
+  canceled: "The operation was canceled. Completed items are not undone.",
+  halted: "The operation stopped because too many items failed.",
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
@@ -59,7 +59,7 @@ const VERBS: Partial<Record<Operation["action"], string>> = {
 const verbOf = ({ action }: Operation) => VERBS[action] ?? ACTIONS[action as Action].verb;
 const nounOf = ({ action }: Operation) => (action in REPROCESSING ? "document" : "dead letter");
 
-// Numbers of items with a result, and of all items selected so far.
+// Returns the number of items with a result, and the number of items selected so far.
 function countsOf({ succeeded, failed, skipped, remaining, selected }: Operation) {
   const handled = succeeded + failed + skipped;
   return { handled, total: selected ?? handled + remaining };
@@ -123,7 +123,7 @@ export function Operations() {
             <Rows operations={data.operations} />
           ) : (
             <Notice title="No operations yet">
-              To retry, resolve or ignore many dead letters together, select them in the list or filter the list.
+              To retry, resolve or ignore many dead letters at once, select them in the list or filter the list.
             </Notice>
           )}
           <Pagination
@@ -272,7 +272,7 @@ export function Operation({ id }: { id: string }) {
   );
 }
 
-// Shows until when a purge can be undone, and a button that undoes it.
+// Shows how long a purge can be undone, with a button that undoes it.
 function Restore({ operation, path, until }: { operation: Operation; path: string; until: string }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
@@ -351,11 +351,11 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
     setCancelling(false);
     reload();
   };
-  const pause = () => act("pause", "The operation is paused.");
-  const resume = () => act("resume", "The operation is resumed.");
+  const pause = () => act("pause", "The operation was paused.");
+  const resume = () => act("resume", "The operation was resumed.");
   const changeRate = (event: Event) => {
     event.preventDefault();
-    act("rate", "The rate is changed.");
+    act("rate", "The rate was changed.");
   };
   useShortcuts([{ key: "p", label: paused ? "Resume" : "Pause", act: paused ? resume : pause }]);
   return (
@@ -407,7 +407,7 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
               type="button"
               class="danger"
               disabled={busy}
-              onClick={() => act("cancel", "The operation is canceled.")}
+              onClick={() => act("cancel", "The operation was canceled.")}
             >
               Cancel operation
             </button>
@@ -422,6 +422,12 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
 }
 
 const RESULTS = ["", "succeeded", "failed", "skipped"];
+const EMPTY: Record<string, string> = {
+  "": "No dead letters have been selected yet.",
+  succeeded: "No dead letters succeeded.",
+  failed: "No dead letters failed.",
+  skipped: "No dead letters were skipped.",
+};
 
 function Items({
   path,
@@ -460,11 +466,7 @@ function Items({
         !error && <Loading subject="the dead letters" />
       ) : (
         <>
-          {data.items.length ? (
-            <ItemRows items={data.items} tenant={tenant} />
-          ) : (
-            <p class="muted">{result ? `No dead letters are ${result}.` : "No dead letters have been selected yet."}</p>
-          )}
+          {data.items.length ? <ItemRows items={data.items} tenant={tenant} /> : <p class="muted">{EMPTY[result]}</p>}
           <p class="pagination">
             {cursor && (
               <a class="button" href={page({})}>

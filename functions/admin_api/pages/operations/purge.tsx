@@ -7,7 +7,7 @@ import { Status } from "../ui/components";
 import { Dialog } from "../ui/dialog";
 import { formatNumber, startOfDay } from "../ui/format";
 
-// Dead letters that would be purged, with the ETag that confirms them.
+// Preview of a purge, with the ETag that confirms it.
 type Plan = Schemas["PurgePlan"] & { etag: string | null };
 type Closed = (typeof CLOSED_STATUSES)[number];
 
@@ -25,7 +25,7 @@ export function PurgeDialog({
   const [before, setBefore] = useState("");
   const [statuses, setStatuses] = useState<Closed[]>(["resolved", "ignored"]);
   const [plan, setPlan] = useState<Plan | { error: Error } | null>(null);
-  const [round, setRound] = useState(0); // a change repeats the request
+  const [round, setRound] = useState(0); // incremented to repeat the request
   const [confirmation, setConfirmation] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
@@ -56,7 +56,7 @@ export function PurgeDialog({
       const { data } = await send<Schemas["OperationProgress"]>("DELETE", "admin/dlq/purge", null, options);
       done(
         data.state === "done"
-          ? `${formatNumber(data.succeeded)} dead letters are hidden.`
+          ? `${formatNumber(data.succeeded)} dead letters were hidden.`
           : "The dead letters are being hidden.",
       );
     } catch (error) {
@@ -100,8 +100,8 @@ export function PurgeDialog({
               <p class="failure">{plan.error.message}</p>
             ) : (
               <p>
-                <b>{formatNumber(plan.count)}</b> {plan.count === 1 ? "dead letter" : "dead letters"} of {plan.tenant}{" "}
-                would be purged.
+                <b>{formatNumber(plan.count)}</b> {plan.count === 1 ? "dead letter" : "dead letters"} in the tenant{" "}
+                {plan.tenant} would be purged.
               </p>
             ))}
         </div>

@@ -1,10 +1,10 @@
-// Small charts of the last hour by minute, with a text alternative.
+// Small per-minute charts for the last hour, each with a text alternative.
 
 const HEIGHT = 24;
-const STEP = 4; // width of one minute
+const STEP = 4; // width of one minute, in SVG units
 const MIN_BAR = 1.5; // keeps small values visible
 
-// Outcomes per minute: failed work items stacked on the others.
+// Outcomes per minute, with failed work items stacked on top of `done` ones.
 export function ThroughputChart({ done, failed, label }: { done: number[]; failed: number[]; label: string }) {
   const most = Math.max(1, ...done.map((one, minute) => one + failed[minute]));
   const height = (count: number) => (count ? Math.max(MIN_BAR, (count / most) * (HEIGHT - 1)) : 0);
@@ -33,7 +33,7 @@ export function ThroughputChart({ done, failed, label }: { done: number[]; faile
   );
 }
 
-// A number over time. Minutes without a measurement (null) are gaps.
+// Line chart of a value per minute. Minutes without a measurement (null) are gaps.
 export function LineChart({ values, label }: { values: (number | null)[]; label: string }) {
   const most = Math.max(1, ...values.map((value) => value ?? 0));
   const point = (value: number, minute: number) =>
@@ -59,7 +59,8 @@ export function LineChart({ values, label }: { values: (number | null)[]; label:
   );
 }
 
-// Used share of a limit. Hidden from screen readers, because the text next to it shows the same numbers.
+// Bar that shows how much of a limit is used. Hidden from screen readers, because the text next to it shows the same
+// numbers.
 export function Gauge({ used, of }: { used: number; of: number }) {
   const share = of ? Math.min(1, used / of) : 0;
   return (

@@ -1,4 +1,4 @@
-// Queues of the workers: depths, outcomes and failures; pausing and resuming.
+// The workers' queues: depths, outcomes and failures, and buttons that pause and resume them.
 
 import { useState } from "preact/hooks";
 import { etagOf, POLL_FAST_SECONDS, POLL_SLOW_SECONDS, type Schemas, send, useQuery } from "../api";
@@ -35,7 +35,7 @@ export function Overview() {
   return (
     <>
       <h1>Overview</h1>
-      <p class="lead">Work items that are pending or in progress, and the outcomes of the last hour.</p>
+      <p class="lead">Pending and in-progress work items, and outcomes in the last hour.</p>
       {canSeeAllTenants() && tenant && <ScopeSwitch allTenants={allTenants} tenant={tenant} />}
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
@@ -108,8 +108,8 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
       <p class="muted">
         {data.measured_at ? (
           <>
-            Pending work items and dead letters were counted at <Time at={data.measured_at} />. Work items in progress
-            are current.
+            Pending work items and dead letters were counted at <Time at={data.measured_at} />. The number in progress
+            is up to date.
           </>
         ) : (
           "Pending work items were not counted in the last hour. The watchdog is not running, or the deployment is new."
@@ -127,8 +127,8 @@ function Alerts({ data }: { data: Overview }) {
       data.breakers && (
         <p class="all-clear">
           {data.alarms
-            ? "No alarm is active, and all services respond."
-            : "All services respond. The state of alarms is unknown, because CloudWatch did not respond."}
+            ? "No alarms are active, and all services are available."
+            : "All services are available. Alarm states are unknown, because CloudWatch did not respond."}
         </p>
       )
     );
@@ -167,7 +167,7 @@ function Alerts({ data }: { data: Overview }) {
 
 function Queues({ data, tenant, reload }: { data: Overview; tenant: string | null; reload: () => void }) {
   if (!data.queues.length) {
-    return <Notice title="No queues">This deployment has no worker with a queue.</Notice>;
+    return <Notice title="No queues">This deployment has no workers with a queue.</Notice>;
   }
   const canPause = hasRole("admin") && canSeeAllTenants() && data.tenant === null;
   const allTenants = data.tenant === null;
@@ -281,7 +281,7 @@ function Row({
         <ThroughputChart
           done={done}
           failed={minutes.failed}
-          label={`${outcomes}; ${formatNumber(Math.max(...done))} in the busiest minute`}
+          label={`${outcomes}; at most ${formatNumber(Math.max(...done))} succeeded or skipped per minute`}
         />
       </td>
       <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
@@ -322,8 +322,8 @@ function Messages({ queue }: { queue: Queue }) {
         values={queue.minutes.depth}
         label={
           depth.length
-            ? `Messages in the last hour: ${last} most recently, at most ${most}`
-            : "No measurement in the last hour"
+            ? `Messages in the last hour: latest ${last}, maximum ${most}`
+            : "No measurements in the last hour"
         }
       />
     </>
@@ -357,16 +357,16 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
             <>
               {queue.paused && (
                 <p>
-                  <UserName value={queue.paused.by} /> paused it on <Time at={queue.paused.at} />: {queue.paused.reason}
+                  Paused by <UserName value={queue.paused.by} /> on <Time at={queue.paused.at} />: {queue.paused.reason}
                 </p>
               )}
-              <p class="muted">The worker continues with the messages in the queue.</p>
+              <p class="muted">The worker will continue with the messages in the queue.</p>
             </>
           ) : (
             <>
               <p>
-                No work item of any tenant starts until the queue is resumed. Pending work items lose no attempts. Work
-                items in progress finish.
+                No work items from this queue start for any tenant until it is resumed. Pending work items keep their
+                attempts. Work items in progress finish.
               </p>
               <p class="muted">
                 Users of every tenant see the reason on every page, so do not name a tenant. Only users with access to
@@ -380,7 +380,7 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
   );
 }
 
-// Shown on every page while a queue is paused.
+// Banner that every page shows while a queue is paused.
 export function PausedBanner({ tenant }: { tenant: string | null }) {
   const { data } = useQuery<Schemas["PausedQueues"]>(["admin/queues/paused", {}], { every: POLL_SLOW_SECONDS });
   const queues = data?.queues ?? [];

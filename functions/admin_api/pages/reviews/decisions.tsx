@@ -8,7 +8,7 @@ import { NoteDialog } from "../ui/dialog";
 
 type DecisionProps = { done: () => void; close: () => void; reload: () => void };
 
-// Ids of superseded decisions: the known ones and, after a conflict, the decision of another reviewer.
+// Tracks the ids of decisions that a new one supersedes: known decisions and, after a conflict, another reviewer's.
 export function useSuperseded(known: number[] = []) {
   const [ids, setIds] = useState(known);
   const [before] = useState(known.length);
@@ -23,14 +23,14 @@ export function useSuperseded(known: number[] = []) {
 
 export const overrideLabel = (verb: string, { isNew }: { isNew: boolean }) => (isNew ? `${verb} anyway` : verb);
 
-// Notice of the last decision, shown on the next page.
+// Notice about the last decision, shown on the next page.
 let nextNotice: { sentence: string; href: string } | null = null;
 
 export function announceNext(sentence: string, href: string) {
   nextNotice = { sentence, href };
 }
 
-// The decision of the previous page, with a link to change it.
+// Notice about the decision made on the previous page, with a link to change it.
 export function DecisionNotice() {
   const [last] = useState(() => nextNotice);
   useEffect(() => {
@@ -47,7 +47,7 @@ export function DecisionNotice() {
   );
 }
 
-// Links two documents, whatever automatic matching decided.
+// Dialog that links two documents, regardless of automatic matching.
 export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
   const [other, setOther] = useState("");
   const [exact, setExact] = useState(false);
@@ -77,8 +77,8 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
       close={close}
     >
       <p>
-        The cluster of {documentTitle(doc)} is merged with the cluster of another document, whatever automatic matching
-        decided.
+        The cluster that contains {documentTitle(doc)} is merged with another document’s cluster, regardless of
+        automatic matching.
       </p>
       <label class="field">
         ID of the other document
@@ -86,7 +86,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
           class="full-width"
           required
           pattern="\s*[0-9a-fA-F\-]{36}\s*"
-          title="The complete ID, as shown on the page of the document"
+          title="The complete ID, as shown on the document’s page"
           value={other}
           autocomplete="off"
           spellcheck={false}
@@ -96,14 +96,14 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
       <p>
         <label class="choice">
           <input type="checkbox" checked={exact} onChange={(event) => setExact(event.currentTarget.checked)} />
-          Link these two documents, not the best matching pair of the two clusters
+          Link exactly these two documents, not the best-matching pair from the two clusters
         </label>
       </p>
     </NoteDialog>
   );
 }
 
-// Removes a document from its cluster.
+// Dialog that removes a document from its cluster.
 export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
   const superseded = useSuperseded();
   const submit = (reason: string) =>
@@ -129,14 +129,14 @@ export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc:
       close={close}
     >
       <p>
-        {documentTitle(doc)} does not belong to its cluster. All its matches there are rejected until a reviewer changes
-        this.
+        {documentTitle(doc)} is removed from its cluster. All of its matches there are rejected until a reviewer changes
+        this decision.
       </p>
     </NoteDialog>
   );
 }
 
-// Accepts or disputes a variance of a cluster.
+// Dialog that accepts or disputes a cluster's variance.
 export function DifferenceDialog({
   cluster,
   variance,
@@ -177,8 +177,10 @@ export function DifferenceDialog({
     >
       <p>{variance.message}</p>
       <p class="muted">
-        {accepts ? "It needs no further action." : "It stays open, even if it is within tolerance."} Your name is stored
-        with the decision.
+        {accepts
+          ? "The difference needs no further action."
+          : "The difference stays open, even if it is within tolerance."}{" "}
+        Your name is stored with the decision.
       </p>
     </NoteDialog>
   );

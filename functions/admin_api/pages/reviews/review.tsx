@@ -23,7 +23,7 @@ const QUEUE_SHOWN = 100;
 const MAX_SHORTCUTS = 9; // for candidates
 const VERBS = { confirm: ["Confirm", "confirmed"], reject: ["Reject", "rejected"] };
 
-// The previous and next document of the queue.
+// Returns the previous and next documents in the queue, and this document's position.
 function useNeighbors(queue: ReviewFilter, id: string) {
   const { data } = useQuery<Schemas["ReviewPage"]>(["admin/reviews", { ...queue, cursor: "", limit: QUEUE_SHOWN }]);
   const ids = (data?.reviews ?? []).map((review) => review.id);
@@ -136,7 +136,8 @@ function Question({
           <div class="side-by-side">
             <article class="card">
               <h2>
-                <span class="card-label">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
+                <span class="card-label">Document under review</span>{" "}
+                <DocumentLink doc={review.document} tenant={review.tenant} />
               </h2>
               <DocumentFacts doc={review.document} />
             </article>
@@ -174,7 +175,7 @@ function Question({
           </button>
         </p>
       ) : (
-        <p class="muted">Deciding requires the operator role.</p>
+        <p class="muted">Confirming or rejecting a match requires the operator role.</p>
       )}
       {dialog?.act === "merge" ? (
         <MergeDialog
@@ -206,7 +207,7 @@ function Question({
 
 const reasonOf = (ambiguous: AmbiguousMatch) =>
   ambiguous.number
-    ? `It references number ${ambiguous.number}, but the document with that number may be the wrong one.`
+    ? `This document references number ${ambiguous.number}, but the document with that number may be the wrong one.`
     : "The best candidate is uncertain.";
 
 function CandidateCard({
@@ -266,7 +267,7 @@ function CandidateCard({
   );
 }
 
-// Last decision about the reviewed document and another one, or null.
+// Returns the last decision about the document under review and another document, or null.
 const lastDecision = (review: ReviewDetail, other: string) =>
   review.decisions.findLast((one) => one.documents.includes(other)) ?? null;
 
@@ -299,7 +300,7 @@ function DecideDialog({
           reason: reason || null,
           overrides: superseded.ids,
         });
-        done(`${documentTitle(review.document)}: ${was} ${names}.`);
+        done(`${documentTitle(review.document)}: ${was} the match with ${names}.`);
       },
       superseded.note,
     );
@@ -313,11 +314,11 @@ function DecideDialog({
       close={close}
     >
       <p>
-        {documentTitle(review.document)} {act === "confirm" ? "belongs to" : "does not belong to"} {names}.
+        {documentTitle(review.document)} {act === "confirm" ? "matches" : "does not match"} {names}.
       </p>
       {before.map((one) => (
         <p class="muted">
-          Replaces: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
+          Replaces an earlier decision: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
         </p>
       ))}
       <p class="muted">The decision applies until a reviewer changes it. Your name is stored with it.</p>
@@ -356,7 +357,7 @@ function Decisions({ review }: { review: ReviewDetail }) {
         })}
       </ol>
       {review.state === "decided" && hasRole("operator") && (
-        <p class="muted">To change a decision, decide again above. The latest decision counts.</p>
+        <p class="muted">To change a decision, make a new one above. The latest decision applies.</p>
       )}
     </section>
   );

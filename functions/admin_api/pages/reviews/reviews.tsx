@@ -45,7 +45,7 @@ export function queueFilter(route: Route) {
   };
 }
 
-// Address of the queue or a review, without defaults.
+// Returns the URL of the queue or of a review, without default values.
 export const queueUrl = ({ state, ...others }: ReviewFilter, path = "reviews") =>
   navigate.href(path, { ...others, state: state === "open" ? "" : state });
 
@@ -180,9 +180,9 @@ function EmptyList({ filter }: { filter: ReviewFilter }) {
   if (filter.state === "open") {
     return (
       <Notice title="No documents to review">
-        All matches are certain or decided. New documents appear here automatically.
+        All matches are certain or were decided by a reviewer. New documents appear here automatically.
       </Notice>
     );
   }
-  return <Notice title="No documents">No document has the status “{STATES[filter.state]}”.</Notice>;
+  return <Notice title="No documents">No documents have the status “{STATES[filter.state]}”.</Notice>;
 }

@@ -74,8 +74,8 @@ export function Task({ id }: { id: string }) {
             {task.attempts
               ? "The first attempt is in progress."
               : ACTIVE_STATUSES.includes(task.status)
-                ? "No attempt yet."
-                : "No attempt was made."}
+                ? "No attempts yet."
+                : "No attempts were made."}
           </p>
         )}
       </section>
@@ -138,8 +138,8 @@ export function Cancel({ task, done, small = false }: { task: TaskSummary; done:
       {isOpen && (
         <Dialog title="Cancel this task?" close={close} busy={state.busy}>
           <p>
-            {task.task_type}, submitted <Time at={task.created_at} />. It will not start again. The result of an attempt
-            in progress is discarded.
+            {task.task_type}, submitted <Time at={task.created_at} />. The task will not start again. If an attempt is
+            in progress, its result is discarded.
           </p>
           {state.error && (
             <p class="failure" role="alert">

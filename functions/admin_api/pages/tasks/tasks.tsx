@@ -1,4 +1,4 @@
-// Tasks submitted through the API. The filter is in the address.
+// Tasks submitted through the API. The filter is stored in the URL.
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
@@ -38,7 +38,7 @@ export function Tasks() {
   return (
     <>
       <h1>Tasks</h1>
-      <p class="lead">Tasks submitted through the API. You see your own tasks; admins see all.</p>
+      <p class="lead">Tasks submitted through the API. You see your own tasks. Admins see all tasks.</p>
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (

@@ -1,4 +1,4 @@
-// Components that several views share.
+// Components shared by several views.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -41,7 +41,7 @@ export function ErrorNotice({ error, reload }: { error: Error; reload: () => voi
   );
 }
 
-// Invisible at first, so that short waits do not flicker.
+// Loading message. It is invisible at first, so that short waits do not flicker.
 export function Loading({ subject }: { subject: string }) {
   return (
     <p class="waiting" role="status">
@@ -72,7 +72,7 @@ export function FactList({ facts }: { facts: Fact[] }) {
   );
 }
 
-// Result of the last action. It takes the focus, because the focused element is often removed.
+// Message about a completed action. It takes the focus, because the action often removes the focused element.
 export function SuccessNotice({ children }: { children: ComponentChildren }) {
   const paragraph = useRef<HTMLParagraphElement>(null);
   useEffect(() => paragraph.current?.focus(), [children]);

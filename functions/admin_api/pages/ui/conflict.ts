@@ -4,7 +4,8 @@ import { ApiError } from "../api";
 
 const CHANGED = [404, 409, 412];
 
-// Calls `decide`. If another user changed the object first, reloads the data behind the dialog and throws the error.
+// Calls `decide` and throws its errors. If another user changed the object first, also reloads the data behind the
+// dialog and calls `onConflict`.
 export async function refetchOnConflict(
   reload: () => void,
   decide: () => Promise<void>,

@@ -47,8 +47,8 @@ export function Dialog({
   );
 }
 
-// Prompts for a note and calls `act(note)`. If that fails, the dialog stays open and shows the error.
-// `blockedReason`: why the action is not possible, empty while that is not known yet, or null if it is possible.
+// Prompts for a note and calls `act(note)`. If `act` fails, the dialog stays open and shows the error.
+// `blockedReason`: why the action is unavailable, "" while that is unknown, or null if the action is available.
 export function NoteDialog({
   title,
   verb,
@@ -77,7 +77,7 @@ export function NoteDialog({
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isRequired && !note.trim()) {
-      setFailure({ message: "Write a note to explain why." });
+      setFailure({ message: "Write a note that explains why." });
       field.current?.focus();
       return;
     }

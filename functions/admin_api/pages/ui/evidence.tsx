@@ -18,13 +18,13 @@ type Match = { evidence: Step[] } & (
 
 const bits = (value: number) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
 
-// Lowest and highest sum of several charts, so that their bars have the same scale.
+// Returns the lowest and highest running total of several charts, so that their bars share one scale.
 export function barSpan(evidences: Step[][]): Span {
   const sums = evidences.flatMap((evidence) => evidence.map((step) => step.total));
   return { low: Math.min(0, ...sums), high: Math.max(0, ...sums) };
 }
 
-// Reasons for and against a candidate, the strongest first.
+// Reasons for and against a candidate, strongest first.
 export function EvidenceList({ evidence }: { evidence: Step[] }) {
   const strong = evidence
     .filter((step) => step.feature !== "prior" && Math.abs(step.bits) >= MIN_ARGUMENT)
@@ -48,7 +48,7 @@ export function EvidenceList({ evidence }: { evidence: Step[] }) {
   );
 }
 
-// Score of a match, on demand.
+// Collapsed details about a match: its score and evidence.
 export function MatchScore({ match, span, caption }: { match: Match; span?: Span; caption: string }) {
   const total = "score" in match ? match.score : match.weight_bits;
   return (
@@ -68,7 +68,7 @@ export function MatchScore({ match, span, caption }: { match: Match; span?: Span
   );
 }
 
-// The table contains the same information as the bars.
+// Table with a bar per feature. The cells state the same numbers as the bars.
 function Waterfall({
   evidence,
   span = barSpan([evidence]),

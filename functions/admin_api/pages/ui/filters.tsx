@@ -1,4 +1,4 @@
-// Filter fields. `change` receives the changed values, by their names in the address.
+// Filter fields. `change` receives the changed values by query parameter.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -52,7 +52,7 @@ export function Days({
   );
 }
 
-// State of a text field that is not submitted yet. A change of the address resets it.
+// Returns a field's unsubmitted text and its setter. When the URL changes, the text is reset to `known`.
 export function useTyped(known: string) {
   const [text, setText] = useState(known);
   useEffect(() => setText(known), [known]);

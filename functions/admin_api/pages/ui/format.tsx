@@ -1,4 +1,4 @@
-// Formatters of ids, names, times (local or UTC, as the user chooses), money, numbers and durations.
+// Formatters for ids, names, times (in local time or UTC, as the user chooses), money, numbers and durations.
 
 import type { TargetedEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -47,7 +47,7 @@ export function ZoneSwitch() {
   );
 }
 
-// A time in the chosen zone. `showsUtc`: in local time and in UTC.
+// A time in the chosen time zone. `showsUtc`: show both local time and UTC.
 export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean }) {
   const chosen = useZone();
   const moment = new Date(at);
@@ -68,7 +68,7 @@ export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean 
   );
 }
 
-// Formats a decimal string with at least two decimals and its currency.
+// Formats an amount (a decimal string) with at least two decimal places, followed by its currency.
 export function formatMoney(amount: string | null, currency: string | null = null) {
   if (amount === null) {
     return null;
@@ -85,15 +85,15 @@ export function formatDecimal(value: string | null) {
 
 export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").format(value);
 
-// Formats a share, with one decimal if it is below 10%.
+// Formats a fraction as a percentage, with one decimal place if it is below 10%.
 export const formatPercent = (share: number) =>
   new Intl.NumberFormat("en-GB", { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }).format(share);
 
-// Formats a number per minute, with one decimal if it is below 10.
+// Formats a rate per minute, with one decimal place if it is below 10.
 export const formatRate = (count: number, minutes: number) =>
   `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute`;
 
-// Formats a day (YYYY-MM-DD).
+// Formats a day (YYYY-MM-DD). Returns other text unchanged.
 export function formatDay(day: string | null) {
   const moment = new Date(`${day}T00:00:00Z`);
   const format = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
@@ -102,19 +102,19 @@ export function formatDay(day: string | null) {
 
 const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
 
-// Converts a name of the API to a label, such as "vat_id" to "VAT ID".
+// Converts an API name to a label, for example "vat_id" to "VAT ID".
 export function toLabel(name: string) {
   const words = name.replace(/[_-]/g, " ").replace(CAPITALS, (word) => word.toUpperCase());
   return `${words[0].toUpperCase()}${words.slice(1)}`;
 }
 
-const SHORT_ID_LENGTH = 8; // last characters, because ids created together start alike
+const SHORT_ID_LENGTH = 8; // last characters, because ids created at about the same time start alike
 
 export const shortId = (id: string) => id.slice(-SHORT_ID_LENGTH);
 
 export const secondsBetween = (start: string, end: string) => (Date.parse(end) - Date.parse(start)) / 1000;
 
-// Formats a duration in its two largest units; below 10 seconds with one decimal.
+// Formats a duration in its two largest units, or in seconds with one decimal place below 10 seconds.
 export function formatDuration(seconds: number) {
   if (seconds < 10) {
     return `${Number(seconds.toFixed(1))} s`;
@@ -135,7 +135,7 @@ export function formatDuration(seconds: number) {
   return parts.filter(Boolean).join(" ");
 }
 
-// Start of a local day (YYYY-MM-DD) plus `later` days, for the API. Null if the day is invalid.
+// Returns the start of a local day (YYYY-MM-DD) plus `later` days as a UTC timestamp, or null if the day is invalid.
 export function startOfDay(day: string, later = 0) {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(day)) {
     return null;

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { formatNumber } from "./format";
 import { formatJson } from "./json_text";
 
-// External JSON: small values as text, large ones as a collapsible tree.
+// Shows external JSON: small values as text, large ones as a collapsible tree.
 export function Json({ value, label }: { value: unknown; label: string }) {
   const text = formatJson(value, 2);
   const large = text.length > LARGE;
@@ -33,8 +33,8 @@ export function Json({ value, label }: { value: unknown; label: string }) {
 }
 
 const LARGE = 2000; // characters
-const LONG = 400; // characters of a text
-const MANY = 100; // entries shown at once
+const LONG = 400; // characters of a value shown at first
+const MANY = 100; // entries shown at first
 
 function Branch({ name = null, value, depth }: { name?: string | null; value: unknown; depth: number }) {
   const label =

@@ -35,7 +35,7 @@ class Reader {
     this.next(0);
   }
 
-  // Reads the token at or after `at`. It is "" at the end of the text.
+  // Reads the token at or after `at`. At the end of the text, `token` is "".
   next(at = this.at + this.token.length) {
     SPACE.lastIndex = at;
     SPACE.exec(this.text);
@@ -115,7 +115,7 @@ export function findJsonError(text: string): { message: string; at: number } | n
   try {
     const reader = new Reader(text);
     if (reader.token !== "{") {
-      throw new JsonError("A payload must be a JSON object: it begins with { and ends with }.", reader.at);
+      throw new JsonError("A payload must be a JSON object, which begins with { and ends with }.", reader.at);
     }
     reader.value(0);
     if (reader.token) {

@@ -5,16 +5,16 @@ import type { TargetedEvent } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Dialog } from "./dialog";
 
-// `key` as in KeyboardEvent. `act` is null if the browser handles the key.
+// `key`: as in KeyboardEvent. `act`: null if the browser handles the key.
 export type Shortcut = { key: string; label: string; act: (() => unknown) | null };
 
 const STORAGE_KEY = "counterfoil.keys";
-const registered: Shortcut[][] = []; // by component, the latest last
+const registered: Shortcut[][] = []; // by component, most recent last
 
 export const shortcutsEnabled = () => localStorage.getItem(STORAGE_KEY) !== "off";
 
-// Registers shortcuts while the component is displayed. Nested components take precedence. Registration happens before
-// the browser paints, so that a key cannot reach a component that was just replaced.
+// Registers shortcuts while the component is displayed. The component that registered last takes precedence.
+// Registration happens before the browser paints, so that a key cannot reach a component that was just replaced.
 export function useShortcuts(keys: Shortcut[]) {
   useLayoutEffect(() => {
     registered.push(keys);
@@ -22,8 +22,8 @@ export function useShortcuts(keys: Shortcut[]) {
   });
 }
 
-// Shortcuts that move the focus between table rows, to the first link or button of each. `body`: ref of the `tbody`.
-// `focused()`: index of the focused row, or -1.
+// Registers shortcuts that move the focus between table rows, to the first link or button in each row. Returns `body`,
+// the ref for the `tbody`, and `focused()`, which returns the index of the focused row or -1.
 export function useRowShortcuts(noun: string) {
   const body = useRef<HTMLTableSectionElement>(null);
   const rows = () => [...(body.current?.rows ?? [])];
@@ -61,7 +61,7 @@ addEventListener("keydown", (event) => {
 
 const NAMES: Record<string, string> = { Enter: "Enter", Escape: "Esc", " ": "Space" };
 
-// Button and key that show the list of shortcuts.
+// Button and shortcut that open the list of shortcuts.
 export function ShortcutsHelp() {
   const [open, setOpen] = useState(false);
   useShortcuts([{ key: "?", label: "Show keyboard shortcuts", act: () => setOpen(true) }]);

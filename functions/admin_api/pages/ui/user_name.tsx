@@ -1,11 +1,11 @@
-// A person by e-mail address, or a worker by its name. The signed-in user is "you".
+// Shows a user's email address or a worker's name. The signed-in user is shown as "you".
 
 import { useEffect, useState } from "preact/hooks";
 import { get, type Schemas } from "../api";
 import { currentSession } from "../current_session";
 
 const MAX_SUBJECTS = 50; // per request
-// Addresses by subject, from earlier and current requests. Workers and people without a known address have none.
+// Email addresses by subject, from completed and pending requests; undefined for workers and unknown users.
 const addresses = new Map<string, Promise<string | undefined>>();
 let pending: { subjects: string[]; response: Promise<Record<string, string>> } | null = null;
 
@@ -51,7 +51,8 @@ function findEmail(subject: string) {
   return address;
 }
 
-// Waits until all names of the page have added their subject. Without an answer, the page shows subjects.
+// Requests email addresses once all names on the page have added their subjects. If the request fails, the page shows
+// subjects.
 async function findEmails(subjects: string[]): Promise<Record<string, string>> {
   await new Promise((resolve) => setTimeout(resolve));
   pending = null;

@@ -1,4 +1,4 @@
-// Fake of the browser APIs that the console's session uses.
+// Fake browser APIs for the console's session.
 
 export const CONSOLE = "https://api.example.com/console";
 

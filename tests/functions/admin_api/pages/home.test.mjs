@@ -1,4 +1,4 @@
-// The first view of the console. Run by test_page_home.py.
+// The console's start page. Run by test_page_home.py.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";

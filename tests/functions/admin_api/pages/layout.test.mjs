@@ -28,7 +28,7 @@ function points(path) {
 
 const isInside = ([x, y], { x: left, y: top }) => x > left && x < left + BOX.width && y > top && y < top + BOX.height;
 
-test("document types follow the order of a trade, unknown types last", () => {
+test("columns follow the order of business, unknown document types last", () => {
   const { columns } = layoutNodes([...TRADE, doc("x", "other")], []);
   assert.deepEqual(
     columns.map((column) => column.type),
@@ -57,7 +57,7 @@ test("layout is deterministic", () => {
   assert.deepEqual([...layoutNodes(TRADE, LINKS).positions], [...layoutNodes(TRADE, LINKS).positions]);
 });
 
-test("a link connects its documents and avoids the others", () => {
+test("a link connects its documents and avoids other documents", () => {
   const found = layoutNodes(TRADE, LINKS);
   const run = edgePaths(LINKS, found);
   LINKS.forEach(({ a, b }, number) => {
@@ -91,7 +91,7 @@ test("a link to a document that is not drawn is skipped", () => {
   assert.deepEqual(edgePaths([link("i1", "elsewhere")], layoutNodes(TRADE, [link("i1", "elsewhere")])), [null]);
 });
 
-test("one or no document can be drawn", () => {
+test("a single document and an empty cluster can be drawn", () => {
   assert.equal(layoutNodes([doc("i1", "invoice")], []).positions.size, 1);
   assert.equal(layoutNodes([], []).positions.size, 0);
 });

@@ -35,16 +35,16 @@ const doc = {
 };
 
 test("missing facts follow the supplier", () =>
-  assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
+  assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow" } })), "TarnowNot extracted: supplier, total"));
 
 for (const whole of [{ missing: [] }, { missing: undefined }]) {
-  test(`nothing follows the supplier if missing is ${whole.missing && "empty"}`, () =>
+  test(`nothing follows the supplier if missing is ${whole.missing ? "empty" : "undefined"}`, () =>
     assert.equal(textOf(Supplier({ doc: { ...doc, seller: "Tarnow", ...whole } })), "Tarnow"));
 }
 
 test("document list names missing facts", () => {
   const listed = { ...doc, stages: [], received_at: "2026-01-05T12:00:00Z" };
-  assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not read: supplier, total/);
+  assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not extracted: supplier, total/);
 });
 
 test("review list names missing facts", () => {
@@ -55,5 +55,5 @@ test("review list names missing facts", () => {
     probability: 0.5,
     opened_at: "2026-01-05T12:00:00Z",
   };
-  assert.match(textOf(ReviewRow({ review, filter: { state: "open" } })), /Not read: supplier, total/);
+  assert.match(textOf(ReviewRow({ review, filter: { state: "open" } })), /Not extracted: supplier, total/);
 });

@@ -27,7 +27,7 @@ function answer(body, status = 200) {
   return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
 }
 
-// Response from the issuer's token endpoint.
+// Returns the response from the issuer's token endpoint.
 function grant(form) {
   issuer.grants.push(form.get("grant_type"));
   if (form.get("grant_type") === "refresh_token") {

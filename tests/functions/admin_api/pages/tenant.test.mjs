@@ -12,13 +12,13 @@ const at = (view, tenant) => ({ segments: [view], query: new URLSearchParams(ten
 
 beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
-test("users with access to all tenants start without a tenant and keep their choice", () => {
+test("users with access to all tenants start without a tenant, and their choice is remembered", () => {
   assert.equal(tenantOf(at("documents"), EVERY), null);
   assert.equal(tenantOf(at("documents", "acme"), EVERY), "acme");
   assert.equal(tenantOf(at("tasks"), EVERY), "acme");
 });
 
-test("users with access to several tenants start with the first and keep their choice", () => {
+test("users with access to several tenants start with the first, and their choice is remembered", () => {
   assert.equal(tenantOf(at("documents"), TWO), "acme");
   tenantOf(at("documents", "beta"), TWO);
   assert.equal(tenantOf(at("tasks"), TWO), "beta");

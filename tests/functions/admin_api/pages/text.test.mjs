@@ -104,7 +104,7 @@ for (const [before, after] of [
   ["a\na\na", "a"],
   ["", "a\nb"],
 ]) {
-  test(`the difference between ${JSON.stringify(before)} and ${JSON.stringify(after)} contains both`, () => {
+  test(`the diff between ${JSON.stringify(before)} and ${JSON.stringify(after)} contains both`, () => {
     const lines = diff(before, after);
     assert.equal(applied(lines, " -"), before);
     assert.equal(applied(lines, " +"), after);
@@ -120,7 +120,7 @@ test("a changed line is removed and added", () => {
   ]);
 });
 
-test("lines far from any difference are omitted", () => {
+test("lines far from any change are omitted", () => {
   const many = Array.from({ length: 20 }, (_, at) => `line ${at}`);
   const shown = withContext(diff(many.join("\n"), many.with(10, "other").join("\n")));
   assert.equal(shown.filter((one) => one === null).length, 2);
