@@ -221,7 +221,7 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 
 def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
-    """Return the address with the company name from the cell above, if the line names an owner or a place."""
+    """Return the address with the company name from the cell above, if the line has an owner or place."""
     if inline is None:
         return None
     name, street = inline.name or "", inline.street or ""
@@ -385,7 +385,7 @@ def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cel
 
 
 def _name(lines: Sequence[str]) -> str:
-    """Return the first line, plus the second if the first is a salutation or the second has the legal form."""
+    """Return the first line, plus the second if the first is a salutation or lacks the legal form."""
     first, *rest = lines
     if rest and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {rest[0]}"

@@ -287,7 +287,7 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 
 
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
-    """Return whether pdfium inserted this blank before a lowercase letter. The gap's width then decides."""
+    """Return whether pdfium inserted this blank before a lowercase letter, so that the gap decides."""
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
     return guessed and _visible_text(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 

@@ -49,7 +49,7 @@ class Party:
 
 @dataclass(frozen=True)
 class _Id:
-    """A number or e-mail address that identifies a party. `side` is set if position or label show the owner."""
+    """A number or e-mail address of a party. `side` is set if its position or label shows the owner."""
 
     field: str
     value: str
@@ -195,7 +195,7 @@ def _writer_without_letterhead(
 
 
 def _letterhead(layout: Layout, known_addresses: Iterable[Address]) -> str | None:
-    """Return the only company name at the top of the first page outside addresses, found by its legal form."""
+    """Return the only company name with a legal form at the top of the first page, outside addresses."""
     address_cells = {cell for address in known_addresses for cell in address.cells}
     names = {
         cell.text
@@ -399,7 +399,7 @@ def _party(layout: Layout, side: str, located: tuple[Address, float, str] | None
 
 
 def _name_under_heading(layout: Layout, side: str) -> Cell | None:
-    """Return the first line below a party's heading, which is the name if there is no address."""
+    """Return the first line below a party's heading, for a party without an address."""
     for cell in layout.cells:
         if addresses.heading(cell) == side:
             below = layout.below(cell)

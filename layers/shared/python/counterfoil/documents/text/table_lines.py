@@ -122,7 +122,7 @@ def _are_aligned(a: Token, b: Token) -> bool:
 
 
 def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
-    """Return columns for the products' numbers, tax rates, descriptions, positions and article numbers."""
+    """Return columns for the products' numbers, tax rates, texts, positions and article numbers."""
     columns = [
         _column(Kind.QUANTITY, [product.quantity for product in products]),
         _column(Kind.PRICE, [product.price for product in products]),
@@ -359,7 +359,7 @@ def _tables(
 
 
 def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """Return the rows below a sum carried over from the previous page; all rows if there is none."""
+    """Return the rows below a sum carried over from the previous page, or all rows if it is missing."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
@@ -427,7 +427,7 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Return the line items of a document without a table heading: rows that add up to a sum below."""
+    """Return line items that were found without a table heading: rows that add up to a sum below."""
     entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
     for words, amount, row in entries:
