@@ -21,7 +21,7 @@ _EINVOICE_NAMES = (
     "ZUGFeRD-invoice.xml",
     "order-x.xml",
 )
-"""File names that hybrid formats prescribe for their XML. Newer formats come first, because a PDF may contain several."""
+"""XML file names that hybrid formats prescribe. Newer formats come first, because a PDF may contain several."""
 
 READERS: dict[Dialect, Callable[[etree._Element], EinvoiceResult]] = {
     Dialect.UBL: ubl.read,
@@ -56,7 +56,10 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
 _RESULT_BY_KIND = {
     FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
     FileKind.ZIP: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file is an archive or an office document. It is stored but not extracted."
+        DocumentType.OTHER,
+        "none",
+        None,
+        "The file is an archive or an office document. It is stored but not extracted.",
     ),
     FileKind.UNKNOWN: ExtractionResult(
         DocumentType.OTHER, "none", None, "The file type is unknown. The file is stored but not extracted."

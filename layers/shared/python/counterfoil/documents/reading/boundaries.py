@@ -70,8 +70,9 @@ class Choices(BaseModel):
 def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Split) -> Split:
     """Apply the model's decisions to uncertain boundaries, outside any transaction.
 
-    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES, if the model rejects the content, if
-    the request is too long, or if the daily budget is spent. A boundary stays uncertain if the model is not certain.
+    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES. They also do if the model rejects the
+    content, the request is too long, or the daily budget is spent. A boundary stays uncertain if the model is not
+    certain.
 
     Raises:
         CounterfoilError: see `LlmClient.complete_json`, except for a rejected or too long request, or a spent budget.

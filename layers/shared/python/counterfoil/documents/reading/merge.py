@@ -122,14 +122,17 @@ def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
 
 
 def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
-    """Return the source whose line items add up to the net total, or else the rules; None if neither has any."""
+    """Return the source whose line items add up to the net total, by default the rules.
+
+    Returns None if neither source has line items.
+    """
     ranks = {True: 2, None: 1, False: 0}
     candidates = [source for source in (rules, model) if source.fields.get(_LINES)]
     return max(candidates, key=lambda source: ranks[lines_agree(source.fields[_LINES], fields)], default=None)
 
 
 def _evidence(fields: Mapping[str, Any], rules: ReadFields, model: ReadFields) -> Iterator[tuple[str, Evidence]]:
-    """Yield the evidence for each field from its source. If both sources agree, the confidence is higher."""
+    """Yield the evidence for each field from its source. If both agree, their confidences add up."""
     rule_values, model_values = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
         origin = rules if path in rule_values and rule_values[path] == value else model

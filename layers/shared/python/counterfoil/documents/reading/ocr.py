@@ -140,7 +140,7 @@ class Textract:
             return None
         seconds = min(CALL_TIMEOUT_SECONDS, time_left())
         if seconds < MIN_SECONDS_LEFT:
-            raise CancelledError("Not enough time is left to run OCR on a page")
+            raise CancelledError("Not enough time is left for OCR of a page")
         with self._breakers.guard("ocr:textract"):
             try:
                 response = http.run_with_deadline(seconds, lambda: _detect(image))

@@ -268,7 +268,7 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
-    """Split characters at blanks in the file. Blanks that pdfium inserts are unreliable because of kerning."""
+    """Split characters at blanks in the file. Blanks inserted by pdfium are unreliable due to kerning."""
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()

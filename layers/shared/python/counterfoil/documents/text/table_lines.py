@@ -327,7 +327,7 @@ def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[t
 def _tables(
     pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
 ) -> Iterator[list[Stretch]]:
-    """Yield the line item tables, split by page. Each extends from its heading to the next or to the end."""
+    """Yield the line item tables, split by page. Each ends at the next heading or at the end."""
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
         page_rows = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
