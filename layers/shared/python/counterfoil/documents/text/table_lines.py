@@ -427,7 +427,7 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Return line items that were found without a table heading: rows that add up to a sum below."""
+    """Return line items found without a table heading: rows that add up to a sum below."""
     entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
     for words, amount, row in entries:
