@@ -89,7 +89,7 @@ def extract(
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the visible files below a folder, sorted by path, or the path itself if there are none."""
+    """Return the visible files below a folder, sorted by path. Any other path is returned unchanged."""
     if not path.is_dir():
         return [path]
     files = [file for file in path.rglob("*") if file.is_file()]

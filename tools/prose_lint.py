@@ -1,4 +1,4 @@
-"""Find English that native engineers would not write, in code, messages, test names and Markdown.
+"""Find English in code, messages, test names and Markdown that native engineers would not write.
 
 The rules are in tools/prose_rules.toml. A line that quotes data is exempt with `prose: ignore`.
 """
@@ -78,7 +78,7 @@ class Violation(NamedTuple):
 
 
 def python_texts(source: str) -> Iterator[Text]:
-    """Yield a module's docstrings, strings, comments, and names of classes and functions. Raises SyntaxError."""
+    """Yield a module's docstrings, strings, comments, and class and function names. Raises SyntaxError."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     seen = set[int]()

@@ -36,7 +36,7 @@ _MAX_SET_SIZE = 4
 
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the prefixes of tokens that need no context, with the minimum number of characters after each."""
+    """Return the prefixes of tokens that need no context, with the minimum characters after each."""
     min_rests: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")

@@ -502,7 +502,7 @@ def _is_running(state: State) -> bool:
 
 
 def _older(message: int, age: int) -> int:
-    """Return a message's age after the row becomes newer. A message one send newer than the row becomes current."""
+    """Return a message's age after the row becomes newer. A message one send ahead becomes current."""
     return CURRENT if (message, age) == (NEWER, OLDER_SEND) else max(message, age)
 
 

@@ -26,10 +26,10 @@ from powertools_postgres_idempotency.transactions import Connect, Cursor, transa
 
 log = logging.getLogger(__name__)
 
-# `now` is the database's clock unless a clock was given. Deadlines are passed as the remaining time, in both directions.
+# `now` is the database's clock unless a clock was given. Deadlines are passed as the remaining time in both directions.
 #
-# Of several concurrent claims, one inserts or takes over the row. The other claims wait for its commit, and then none of
-# the conditions is true. The last condition is for a claim whose commit succeeded although the response was lost.
+# Of several concurrent claims, one inserts or takes over the row. The other claims wait for its commit, and then none
+# of the conditions is true. The last condition is for a claim whose commit succeeded although the response was lost.
 # Statements are not prepared, because a failover or a proxy can lose prepared statements.
 _CLAIM = """
 INSERT INTO {table} AS existing (tenant, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
@@ -199,7 +199,10 @@ class PostgresPersistence(BasePersistenceLayer):
             log.warning("A run of %s ended after its deadline; the newer run's result counts", self.function_name)
 
     def delete_record(self, data: Any, exception: Exception) -> None:
-        """Free the key after a failure, unless another run has claimed it. Raises the same errors as `save_success`."""
+        """Free the key after a failure, unless another run has claimed it.
+
+        Raises the same errors as `save_success`.
+        """
         with self._resumed_run(data):
             super().delete_record(data, exception)
 

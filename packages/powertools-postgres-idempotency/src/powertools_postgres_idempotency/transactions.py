@@ -45,7 +45,7 @@ def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    """Return whether the error is a conflict or a lost connection, so that a repeated transaction can succeed."""
+    """Return whether a repeated transaction can succeed, after a conflict or a lost connection."""
     if error.sqlstate is None:
         has_waited = isinstance(error, (ConnectionTimeout, PoolTimeout))
         return isinstance(error, psycopg.OperationalError) and not has_waited

@@ -314,7 +314,7 @@ _PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
 
 
 def recipients(head: bytes) -> tuple[str, ...]:
-    """Return the recipients of an email that begins with `head`: lower case, unique, at most MAX_RECIPIENTS.
+    """Return an email's recipients from its first bytes: lower case, unique, at most MAX_RECIPIENTS.
 
     Addresses that servers delivered to come first: Delivered-To, X-Original-To, and the `for` clause of Received, which
     shows blind copies. To, Cc, Bcc and the Resent fields follow.

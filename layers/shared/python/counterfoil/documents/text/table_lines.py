@@ -241,7 +241,7 @@ _FROM_TABLE = 0.6
 
 @dataclass(frozen=True)
 class LineItem:
-    """A line item: its fields by their names in structured data, their evidence, and its place in the document.
+    """A line item: its fields by their names in structured data, their evidence, and its place.
 
     Pages count from 1. `box` is the left, top, right and bottom edge of its text in points.
     """
