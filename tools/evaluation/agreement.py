@@ -13,7 +13,7 @@ Edge = frozenset[str]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Precision and recall. Precision is 1 if nothing is predicted, and recall is 1 if nothing is expected."""
+    """Precision and recall. Precision is 1 if nothing is predicted, recall is 1 if nothing is expected."""
 
     precision: float
     recall: float

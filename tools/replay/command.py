@@ -234,7 +234,7 @@ def _log_lines(cloud: Cloud, worker: str) -> Iterator[str]:
 
 
 def _queue_depths(cloud: Cloud) -> dict[str, int]:
-    """Return the number of messages by queue and dead-letter queue, including in-flight and delayed messages."""
+    """Return the number of messages by queue and DLQ, including in-flight and delayed messages."""
     sqs, depths = cloud.client("sqs"), {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with translate_errors():

@@ -1,4 +1,4 @@
-"""One PDF that contains many documents, with its ground truth. It has text but no XML, as after a scan with OCR."""
+"""A PDF that contains many documents, with its ground truth. It has text but no XML, as from a scanner."""
 
 import io
 from collections.abc import Sequence

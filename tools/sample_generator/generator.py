@@ -126,7 +126,7 @@ def _choose_product_lines(rng: Random, country: str) -> list[ProductLine]:
 
 
 def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
-    """Add all common scenarios to both tenants, and each rare scenario to one. Invoices use all forms in turn."""
+    """Add common scenarios to both tenants, and each rare scenario to one. Invoices use all forms in turn."""
     rare = rng.sample(_RARE, len(_RARE))
     cut = rng.randint(1, len(rare) - 1)
     for builder, share in zip(builders, (rare[:cut], rare[cut:]), strict=True):

@@ -9,8 +9,8 @@ A file's ground truth is the expected result of its upload:
 | `failed` | a permanent failure with a dead letter |
 | `duplicate` | a duplicate of one of the tenant's files: no second document |
 
-`cluster` is the label of a `succeeded` document's cluster. A document without a match has a label of its own. Files in
-other states have no label. `type` is the document type, or None if the file is unreadable. A `duplicate` file has the
+`cluster` is the label of a `succeeded` document's cluster. A document without a match has its own label. Files in other
+states have no label. `type` is the document type, or None if the file is unreadable. A `duplicate` file has the
 same bytes as `same_as`, which precedes it. If both are uploaded at the same time, either may become the document, so
 compare files by `sha256` where that matters.
 

@@ -210,7 +210,7 @@ def short_chain(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def partial_deliveries_billed_apart(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an order with several deliveries, each with an invoice that refers to the order and the delivery."""
+    """Add an order with several deliveries, each with an invoice that refers to order and delivery."""
     transaction = builder.transaction("partial deliveries, several invoices")
     order = transaction.order(builder.rng.randint(3, 5))
     for share in trading.split(builder.rng, order.document, builder.rng.randint(2, 3)):

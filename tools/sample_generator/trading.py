@@ -69,7 +69,6 @@ def price_list(rng: Random, company: Company, product_line: ProductLine, *, buye
 
 def tax_of(article: Article | None, seller: Company, buyer: Company) -> Tax:
     """Return the VAT on a sale between these companies. None instead of an article means freight."""
-    """
     if seller.country != buyer.country:
         within_union = seller.country in EU_COUNTRIES and buyer.country in EU_COUNTRIES
         return Tax("K" if within_union else "G", Decimal(0))
