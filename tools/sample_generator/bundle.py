@@ -1,4 +1,4 @@
-"""A PDF that contains many documents, with its ground truth. It has text but no XML, as from a scanner."""
+"""A PDF that contains many documents, with its ground truth. It has text but no XML, like a scan."""
 
 import io
 from collections.abc import Sequence
