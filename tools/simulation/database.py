@@ -30,7 +30,7 @@ DATABASE = "simulation"
 WORKER, MAINTENANCE = "counterfoil_worker", "counterfoil_maintenance"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
-"""The product's first statement in one round trip, without timeouts, because those use the real clock."""
+"""The product's first statement in one round trip, without timeouts, because timeouts use the real clock."""
 
 # Generated ids come from a sequence, so that a seed always gives the same ids.
 _LEDGER = """

@@ -254,7 +254,7 @@ def _one_queue() -> Any:
 
 
 def _counts_messages() -> Any:
-    """Count every new message as a retry, including those after a deferral."""
+    """Count every new message as a retry, including messages after a deferral."""
     counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
     body_query = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
     return mock.patch.dict(work.WORK_KINDS, tasks=replace(work.WORK_KINDS["tasks"], body_query=body_query))

@@ -61,7 +61,7 @@ def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coe
     coefficients = _newton(features, count, true, expected, penalty)
     while (
         above := coefficients > upper_bound + _TOLERANCE
-    ).any():  # fix the coefficients at their bounds, and fit the others again
+    ).any():  # fix these coefficients at their bounds, and fit the other coefficients again
         expected = np.where(above, upper_bound, expected)
         penalty = np.where(above, 1e9, penalty)
         coefficients = _newton(features, count, true, expected, penalty)

@@ -81,7 +81,7 @@ def is_container(head: bytes) -> bool:
 
 
 def mail_attachments(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[MailPart]:
-    """Yield the files in an email, including those of nested emails and archives, in their order.
+    """Yield the files in an email, including files in nested emails and archives, in order.
 
     The text of the email is not included. `check` is called between files and may stop the iteration by raising.
 

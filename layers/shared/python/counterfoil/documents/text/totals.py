@@ -383,7 +383,7 @@ class Totals:
 
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
-    """Choose net, tax and gross amounts: those that add up, otherwise those with the best labels."""
+    """Choose net, tax and gross amounts that add up, or else the amounts with the best labels."""
     candidates: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for index, cell in enumerate(layout.cells):
         kind, end = label(cell)
