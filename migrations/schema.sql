@@ -1,4 +1,4 @@
--- The sum of all migrations, dumped by PostgreSQL 18. Written by `python -m tools.schema`; do not edit.
+-- The result of all migrations, dumped by PostgreSQL 18. Written by `python -m tools.schema`; do not edit.
 -- Everything here belongs to counterfoil_owner.
 
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;

@@ -58,19 +58,19 @@ def types() -> str:
 
 
 def _without_prose(schema: Any) -> Any:
-    """Return a schema without descriptions, because the API reference has them."""
+    """Return a schema without titles, descriptions and examples, which the API reference contains."""
     if isinstance(schema, list):
         return [_without_prose(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    # A property may have the name of a keyword. Its value is a schema then, never text.
+    # A property may have the same name as a keyword. Its value is then a schema, never text.
     return {
         name: _without_prose(value) for name, value in schema.items() if name not in _PROSE or isinstance(value, dict)
     }
 
 
 def _run(program: str, *arguments: str | Path) -> int:
-    """Run a program of node_modules with the Node of the Python packages. Returns its exit code."""
+    """Run a program from node_modules with Node.js from the Python packages. Returns its exit code."""
     command = [ROOT / "node_modules" / ".bin" / program, *arguments]
     return subprocess.run(command, cwd=ROOT, env={"PATH": search_path()}, check=False).returncode
 

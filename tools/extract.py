@@ -28,14 +28,14 @@ _EMPTY_RESULT = ExtractionResult(None, "none", None)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Extraction result or error of a file or a part of it."""
+    """Extraction result or error for a file or a part of it."""
 
     file: str
     seconds: float
     result: ExtractionResult = _EMPTY_RESULT
     error: str | None = None
     pages: PageRange | None = None
-    """Pages of a part, or None for a whole file."""
+    """Page range of a part, or None for a whole file."""
 
     def line(self) -> str:
         """Return one line of JSON. Omits empty pages, reason, warnings, evidence and error."""
@@ -62,16 +62,16 @@ def extract(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="Ignore XML inside PDFs and extract from the text of their pages.")
+        bool, typer.Option("--text-only", help="Ignore XML inside PDFs and extract from the pages' text.")
     ] = False,
 ) -> None:
     """Extract documents from files and show their fields.
 
     Reads folders recursively, without hidden files.
 
-    XML is parsed exactly, alone or inside a PDF. Other PDFs are extracted from the text of their pages, and the JSON
-    output includes evidence for each field: its location and confidence. A PDF of several documents is split. Each part
-    has its own line with its first and last page.
+    XML is parsed exactly, alone or inside a PDF. Other PDFs are extracted from their pages' text, and the JSON output
+    includes evidence for each field: its location and confidence. A PDF that contains several documents is split. Each
+    part has its own line with its first and last page.
 
     Exits with 1 if any file had an error, and with 0 otherwise.
     """
@@ -89,7 +89,7 @@ def extract(
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the files of a folder, sorted by name. Any other path is returned unchanged."""
+    """Return the visible files below a folder, sorted by path. Any other path is returned unchanged."""
     if not path.is_dir():
         return [path]
     files = [file for file in path.rglob("*") if file.is_file()]
@@ -98,7 +98,7 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
-    """Yield the outcome of a file, then of each document in it. Cover pages are skipped."""
+    """Yield the outcome for a file, then for each document in it. Cover pages are skipped."""
     content, file_outcome = _outcome(file, text_only=text_only)
     yield file_outcome
     split = file_outcome.result.split

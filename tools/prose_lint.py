@@ -1,4 +1,4 @@
-"""Find English that native engineers would not write, in code, messages, test names and Markdown.
+"""Find English in code, messages, test names and Markdown that native engineers would not write.
 
 The rules are in tools/prose_rules.toml. A line that quotes data is exempt with `prose: ignore`.
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 IGNORE = "prose: ignore"
 MAX_SENTENCE_WORDS, MAX_FIRST_LINE_CHARS, MAX_TEST_WORDS = 35, 100, 12
 MAX_CLAUSES = 3
-"""Commas and subordinate clauses in a sentence, from which it is hard to read."""
+"""Number of commas, and of subordinate clauses, from which a sentence is hard to read."""
 MIN_PROSE_WORDS, MIN_CELL_WORDS, MIN_ASCII_SHARE = 4, 3, 0.9
 
 _SKIPPED = re.compile(
@@ -60,7 +60,7 @@ _NO_COMMENT = re.compile(r"^(?:(?!  # |^# ).)*(?:# )?", re.MULTILINE)
 
 
 class Text(NamedTuple):
-    """A text of a file."""
+    """A text in a file."""
 
     kind: str
     """`docstring`, `attribute`, `comment`, `string`, `markdown`, `test` or `name`."""
@@ -78,7 +78,7 @@ class Violation(NamedTuple):
 
 
 def python_texts(source: str) -> Iterator[Text]:
-    """Yield the docstrings, strings, comments and names of tests in a module. Raises SyntaxError."""
+    """Yield a module's docstrings, strings, comments, and class and function names. Raises SyntaxError."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     seen = set[int]()
@@ -112,7 +112,7 @@ def script_texts(source: str) -> Iterator[Text]:
 
 
 def markdown_texts(source: str) -> Iterator[Text]:
-    """Yield the lines and table cells of a page, and the comments of its code blocks."""
+    """Yield a page's lines and table cells, and the comments in its code blocks."""
     prose = _FENCE.sub(lambda block: _NO_COMMENT.sub("", block[0]), source)
     for number, line in enumerate(prose.splitlines(), 1):
         cells = line.strip("| ").split("|") if line.lstrip().startswith("|") else [line]
@@ -122,7 +122,7 @@ def markdown_texts(source: str) -> Iterator[Text]:
 
 
 def sql_texts(source: str) -> Iterator[Text]:
-    """Yield the comments of a SQL file."""
+    """Yield the comments in a SQL file."""
     lines = enumerate(map(str.strip, source.splitlines()), 1)
     yield from _blocks([(number, line[2:].strip()) for number, line in lines if line.startswith("--")])
 
@@ -153,7 +153,7 @@ def violations(text: Text) -> Iterator[Violation]:
 
 
 def check(path: Path) -> list[Violation]:
-    """Return the violations of a file, without the exempt lines. Raises OSError, SyntaxError."""
+    """Return a file's violations, except on exempt lines. Raises OSError and SyntaxError."""
     source = path.read_text(encoding="utf-8", errors="replace")
     lines = source.splitlines()
     return sorted(
@@ -165,7 +165,7 @@ def check(path: Path) -> list[Violation]:
 
 
 def tracked(root: Path, paths: list[str]) -> list[str]:
-    """Return the files of a Git work tree below `paths` that have rules, relative to `root`."""
+    """Return the files below `paths` in a Git work tree that the rules apply to, relative to `root`."""
     result = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
     return [
         name
@@ -195,7 +195,7 @@ def main(
 
 
 def _docstrings(node: ast.AST) -> Iterator[tuple[str, ast.Constant]]:
-    """Yield the strings that are statements of a body, which document it or the attribute above them."""
+    """Yield the string statements in a node's body, which document the node or the attribute above them."""
     body = getattr(node, "body", None)
     for index, child in enumerate(body if isinstance(body, list) else []):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str):

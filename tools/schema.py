@@ -10,7 +10,7 @@ from functions.migrate.runner import apply
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 SCHEMA = MIGRATIONS / "schema.sql"
 HEADER = """\
--- The sum of all migrations, dumped by PostgreSQL 18. Written by `python -m tools.schema`; do not edit.
+-- The result of all migrations, dumped by PostgreSQL 18. Written by `python -m tools.schema`; do not edit.
 -- Everything here belongs to counterfoil_owner.
 
 """

@@ -27,7 +27,7 @@ VENV_HINT = "On Debian and Ubuntu: apt-get install python3-venv (as root), then 
 
 
 class SetupError(Exception):
-    """The environment cannot be prepared. The message states the reason and a solution."""
+    """The environment cannot be prepared. The message states the reason and what to do."""
 
 
 def main() -> int:
@@ -60,7 +60,7 @@ def check_python() -> None:
     """Check the Python version and its ability to create environments.
 
     Raises:
-        SetupError: with a solution.
+        SetupError: this Python cannot be used. The message states what to do.
     """
     if sys.version_info < MIN_PYTHON:
         version = ".".join(map(str, sys.version_info[:3]))
@@ -86,7 +86,7 @@ def run_once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: obje
 
 
 def prepare_python() -> None:
-    """Create .venv, or replace one of another folder or Python, and install the locked packages."""
+    """Create .venv if it is missing or unusable, and install the locked packages."""
     if not _is_usable(PYTHON):
         _print("Creating .venv")
         shutil.rmtree(VENV, ignore_errors=True)
@@ -130,7 +130,7 @@ def _is_usable(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Create .venv, with pip if possible. Without it, the system's pip is used."""
+    """Create .venv, with pip if possible. Otherwise, the system's pip is used later."""
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:

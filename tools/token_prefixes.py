@@ -1,4 +1,4 @@
-"""Write the token prefixes for redaction from the rules of Betterleaks.
+"""Write the token prefixes for redaction, derived from the rules of Betterleaks.
 
 `python -m tools.token_prefixes betterleaks.toml`. The file is in https://github.com/betterleaks/betterleaks (MIT).
 """
@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-# The regex parser of the standard library is private.
+# The standard library's regex parser is private.
 parser: Any = import_module("re._parser")
 sre: Any = import_module("re._constants")
 
@@ -21,7 +21,7 @@ ORIGIN = "Prefixes in the rules of Betterleaks (https://github.com/betterleaks/b
 LICENSE = "MIT, see token_prefixes.LICENSE"
 _MIN_PREFIX_CHARS = 3
 _DISTINCT_CHARS = 4
-"""Length from which a prefix is unlikely to occur by chance. A message may truncate a token after such a prefix."""
+"""Length from which a prefix is unlikely to occur by chance, so that it is redacted even in a truncated token."""
 _MAX_REST_CHARS = 20
 _NEEDS_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
 """Matches rules that need the words around a token."""
@@ -30,13 +30,13 @@ _JOINED = re.compile(r"[A-Za-z0-9]{4,}")
 _JOINED_REST_CHARS = 32
 """Minimum number of characters after a prefix without a separator."""
 _MAX_PREFIXES = 64
-"""Maximum number of prefixes of one rule."""
+"""Maximum number of prefixes from one rule."""
 _MAX_SET_SIZE = 4
-"""Maximum size of a character set that is expanded."""
+"""Maximum size of a character set that is expanded into prefixes."""
 
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the prefixes of tokens without context, with the minimum number of characters after each."""
+    """Return the prefixes of tokens that need no context, with the minimum characters after each."""
     min_rests: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")

@@ -132,7 +132,9 @@ def test_credit_note_is_read():
 def test_file_with_several_invoices_is_not_extracted():
     extraction = extract_xml(fattura((BODY, BODY + BODY)))
     assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
-    assert extraction.reason == "The file has 2 invoices and is not read. Send each invoice as a separate file."
+    assert (
+        extraction.reason == "The file contains 2 invoices and is not extracted. Send each invoice as a separate file."
+    )
 
 
 def test_invalid_partial_amount_invalidates_the_total():

@@ -319,7 +319,7 @@ def test_warning_names_amounts_in_unusable_font(ingestion: Ingestion):
     assert ingestion.ingest(model=False, ocr=False) == DONE
 
     assert ingestion.job(id_)["status"] == "succeeded"
-    assert "so not read: line_items, total_gross, total_net." in ingestion.job(id_)["skip_reason"]
+    assert "without usable characters: line_items, total_gross, total_net." in ingestion.job(id_)["skip_reason"]
 
 
 def test_text_file_named_pdf_is_not_a_pdf(ingestion: Ingestion):

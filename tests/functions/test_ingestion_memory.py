@@ -100,7 +100,7 @@ def test_file_of_too_many_words_is_rejected(
     )
 
     assert report["outcome"] == "InvalidDocumentError"
-    assert report["reason"] == "The PDF holds more than 300000 words; send it in smaller parts."
+    assert report["reason"] == "The PDF contains more than 300000 words; send it in smaller parts."
     assert report["peak"] < 150
 
 

@@ -330,7 +330,7 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
             "no_documents",
             "'note.txt': The file type is not supported",
         ),
-        (received_mail(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the mail as spam"),
+        (received_mail(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the email as spam"),
         (received_mail(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
     ],
 )
@@ -364,7 +364,7 @@ def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox
     (source,) = rows(admin, "source")
     assert [attachment["reason"] for attachment in source["attachments"]] == [
         *[None] * 3,
-        "It is a small image in the text of the mail.",
+        "It is a small image in the text of the email.",
     ]
 
 

@@ -4,9 +4,9 @@ Plain Python, without engine code or a database. The model checks whether the ru
 whether the engine follows them.
 
 The model has no time: every possible next step may happen now, except where the rules guarantee an order (a lease
-expires before the visibility timeout of its message). It has no identities either: it only tracks whether a token is
-the latest and whether a send number equals the row's. A few hundred thousand states therefore cover all histories
-within the bounds.
+expires before its message's visibility timeout). It has no identities either: it only tracks whether a token is the
+latest and whether a send number equals the row's. A few hundred thousand states therefore cover all histories within
+the bounds.
 """
 
 from tools.delivery_model.exploration import Counterexample, Exploration, explore

@@ -35,7 +35,7 @@ from tools.delivery_model.steps import Steps
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A shortest history that violates an invariant."""
+    """One of the shortest histories that violate an invariant."""
 
     violation: str
     path: Sequence[tuple[str, State]]
@@ -59,9 +59,9 @@ class Exploration:
 
 
 def explore(rules: Rules | None = None, bounds: Bounds | None = None) -> Exploration:
-    """Visit all states that `rules` reach within `bounds`, until one violates an invariant.
+    """Visit all states that are reachable under `rules` within `bounds`, until one violates an invariant.
 
-    Nearer states are visited first.
+    States closer to the start are visited first.
     """
     rules = rules or Rules()
     return Search(rules, bounds or Bounds(), Reduction(rules)).run()
@@ -128,9 +128,9 @@ class Search:
         return path[::-1]
 
     def _find_endless(self) -> Counterexample | None:
-        """Find a state from which the rules do not terminate, even without faults and deferrals.
+        """Return a path to a state from which the rules may not terminate, even without faults and deferrals.
 
-        Every path must be finite: it has no cycle, and ends in a final state.
+        From each state, every path must be finite and end in a final state. Returns None if all paths do.
         """
         successors: list[list[int]] = [[] for _ in self.states]
         incoming = array("l", bytes(self._before.itemsize * len(self.states)))

@@ -1,4 +1,4 @@
-"""State reduction: merges states with the same future."""
+"""State reduction: merges states that have the same future."""
 
 from tools.delivery_model.states import DELETED, ENDED, SENDING, UNCLAIMED, Consumer, Message, Rules, State
 
@@ -6,8 +6,8 @@ from tools.delivery_model.states import DELETED, ENDED, SENDING, UNCLAIMED, Cons
 class Reduction:
     """Maps each state to a representative of its equivalence class.
 
-    The order of messages and consumers is irrelevant. A message of a finished work item or an outdated message changes
-    nothing, because every consumer acknowledges it. An attempt that finds a newer token changes nothing either.
+    The order of messages and consumers is irrelevant. An outdated message, or a message for a finished work item,
+    changes nothing, because every consumer acknowledges it. An attempt that finds a newer token changes nothing either.
     """
 
     def __init__(self, rules: Rules) -> None:

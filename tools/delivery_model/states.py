@@ -9,9 +9,9 @@ MAX_RECEIVES: Final = 3
 MAX_RETURNS: Final = 2
 
 UNREGISTERED: Final = "unregistered"
-"""Referenced by an external event, but not inserted yet."""
+"""Status of a work item that an external event refers to, but that is not inserted yet."""
 UNKNOWN: Final = "unknown"
-"""Referenced by a message, but in no table."""
+"""Status of a work item that a message refers to, but that is in no table."""
 PENDING: Final = "pending"
 RUNNING: Final = "in-progress"
 SUCCEEDED: Final = "succeeded"
@@ -30,13 +30,13 @@ VISIBLE: Final = "visible"
 HIDDEN: Final = "hidden"
 DEAD: Final = "in the dead-letter queue"
 ARCHIVED: Final = "archived"
-"""Settled by the archiver, but not deleted from the dead-letter queue yet."""
+"""Status of a message that the archiver settled, but did not delete from the dead-letter queue yet."""
 
 DELETED: Final = "deleted"
-"""Deleted, but consumers may still have receipt handles."""
+"""Status of a deleted message, for which consumers may still have receipt handles."""
 
 RECEIVED: Final = "received"
-"""Not protected yet. A separate step only if `protects_first` is disabled."""
+"""Step before a message is protected. A separate step only if `protects_first` is disabled."""
 PROTECTED: Final = "protected"
 WORKING: Final = "working"
 EXHAUSTED: Final = "exhausted"
@@ -126,7 +126,7 @@ MUTANTS: Final[dict[str, Rules]] = {
     "lost message not resent to a busy queue": replace(RULES, resends_to_busy_queues=False),
     "newer message acknowledged as unknown": replace(RULES, enqueues_current=False),
 }
-"""Rules without one of them, by mutant name."""
+"""Sets of rules with one rule disabled, by mutant name."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Bounds:
     restores: int = 0
     """Transactions that the database loses after their messages were sent."""
     busy: bool = False
-    """Whether the queue always holds messages of other work items."""
+    """Whether the queue always contains messages for other work items."""
     messages: int = 9
     """Maximum number of messages. At the limit, the outbox waits. The rules alone never reach it."""
 
@@ -175,7 +175,7 @@ class Message(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The row, and counters of its revision that only the model records."""
+    """The work item's row, and counters for its revision that only the model records."""
 
     status: str
     attempts: int = 0
@@ -201,7 +201,7 @@ class State(NamedTuple):
     unsent: tuple[int, ...]
     """Outbox rows to send, by age."""
     crashes: int
-    """Remaining number of these faults. The next four fields are limits as well."""
+    """Remaining number of crashes. The next four fields are also the remaining numbers of their faults."""
     copies: int
     revisions: int
     purges: int
@@ -213,5 +213,5 @@ class Step(NamedTuple):
 
     name: str
     is_progress: bool
-    """Whether the transition brings the work item closer to its end. False for faults and deferrals."""
+    """Whether the transition brings the work item closer to a final status. False for faults and deferrals."""
     state: State

@@ -1,4 +1,4 @@
-"""All transitions of the model: the steps of the rules, and the faults."""
+"""All transitions of the model: the rules' steps, and the faults."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
     state: State
     """State in which the consumer is unchanged."""
     is_progress: bool = True
-    """Same meaning as in `Step`."""
+    """See `Step.is_progress`."""
 
 
 class Steps:
@@ -114,7 +114,10 @@ class Steps:
                 yield Step("the outbox sends the message without marking it", False, sent._replace(copies=copies))
 
     def _watchdog(self, state: State) -> Transitions:
-        """Resend the message of a due work item. A message that is still queued gets a duplicate."""
+        """Yield the watchdog's resends for a due work item, and messages that the queue loses.
+
+        If the message is still queued, a resend is a duplicate.
+        """
         work = state.work
         is_due = (work.status == PENDING and work.is_due) or (work.status == RUNNING and not work.is_leased)
         queued_ages = [message.age for message in state.messages if message.status in {VISIBLE, HIDDEN}]
@@ -146,7 +149,7 @@ class Steps:
             yield Step(name, False, restarted)
 
     def _restore(self, state: State) -> Transitions:
-        """Lose the transaction that sent a message, so that its row is older."""
+        """Yield the loss of the transaction that sent a message, so that the row is older than the message."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
                 if message.status in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
@@ -259,7 +262,7 @@ class Steps:
             yield from self._look_up(state, target, consumer)
 
     def _claim(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield the results of a claim, and of parking because of lack of time."""
+        """Yield the results of a claim, and of parking if there is not enough time to start."""
         work = state.work
         outdated = state.messages[target[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:
@@ -359,7 +362,7 @@ class Steps:
             )
 
     def _failed_attempt(self, name: str, state: State, work: Work, consumer: Consumer) -> Outcome:
-        """Return the outcome of a transient failure."""
+        """Return the outcome of an attempt whose failure can be retried."""
         if work.attempts >= MAX_ATTEMPTS:
             return Outcome(f"{name}, the last attempt", SHOWN, self._failed(state._replace(work=work)))
         if consumer.is_last_receive:
@@ -368,7 +371,7 @@ class Steps:
         return Outcome(f"{name}: backoff", REPORTED, state._replace(work=waiting))
 
     def _failed(self, state: State, *, permanent: bool = False) -> State:
-        """Fail the work item, with its dead letter and notification."""
+        """Return the state after the work item failed, with its dead letter and notification."""
         work = state.work
         violation = work.violation
         if not permanent and work.attempts < MAX_ATTEMPTS and work.returns < MAX_RETURNS:
@@ -397,7 +400,7 @@ class Steps:
         yield from self._finish(outcome, target, consumer)
 
     def _look_up(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Look up an unconfirmed commit by its token."""
+        """Yield the results of looking up an unconfirmed commit by its token."""
         disposition = ACKNOWLEDGED if consumer.step == UNCERTAIN_ACKNOWLEDGE else REPORTED
         if not self._rules.looks_up_commits:
             outcome = Outcome("the commit is assumed", disposition, state)
@@ -413,7 +416,7 @@ class Steps:
     # -- message dispositions ------------------------------------------------------------------------------------------
 
     def _finish(self, outcome: Outcome, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Apply the disposition: acknowledge the message, or report it.
+        """Yield the steps that apply the disposition: acknowledge the message, or report it.
 
         An outdated receipt handle may or may not change the visibility of a message that was received again.
         """
@@ -459,7 +462,7 @@ class Steps:
 
     @staticmethod
     def _superseded(state: State, *, takes_token: bool) -> State:
-        """Invalidate all claims. `takes_token` decides whether their consumers can detect it."""
+        """Invalidate all claims. If `takes_token` is true, their consumers can detect it."""
         messages = tuple(
             message._replace(consumers=tuple(_without_claim(consumer, takes_token) for consumer in message.consumers))
             if any(consumer.knows_latest_token or consumer.has_latest_claim for consumer in message.consumers)
@@ -469,7 +472,7 @@ class Steps:
         return state._replace(messages=messages)
 
     def _age_messages(self, state: State, age: int) -> State:
-        """Make every message, sent or unsent, older than the row."""
+        """Set the age of every message, sent or unsent, to at least `age`."""
         age = min(age, self._rules.oldest)
         messages = tuple(
             Message(message.status, _older(message.age, age), message.receives, message.consumers)
@@ -499,7 +502,7 @@ def _is_running(state: State) -> bool:
 
 
 def _older(message: int, age: int) -> int:
-    """Return the age of a message after the row becomes newer. One step newer becomes current."""
+    """Return a message's age after the row becomes newer. A message one send ahead becomes current."""
     return CURRENT if (message, age) == (NEWER, OLDER_SEND) else max(message, age)
 
 

@@ -28,7 +28,7 @@ from tools.sample_generator.cases import IN_ONE_FILE
 
 OUTPUT = ROOT / "build"
 Members = Sequence[Upload]
-"""Documents of a cluster."""
+"""A cluster's documents."""
 
 
 def demo(
@@ -41,9 +41,9 @@ def demo(
 ) -> None:
     """Process sample documents and show the results.
 
-    Starts the local cloud if necessary, and stops it again. The seed decides the documents of three tenants. They are
-    uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are compared with
-    the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
+    Starts the local cloud if necessary, and stops it again. The seed decides the documents of three tenants. The
+    documents are uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are
+    compared with the expected results, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
     with (
         running_cloud(cloud_paths(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud,
@@ -203,7 +203,7 @@ def _clusters(uploads: Mapping[tuple[str, str], Upload]) -> list[Members]:
 
 
 def _show_clusters(clusters: Sequence[Members]) -> None:
-    """Print a row per cluster of several documents, then the other documents with their reasons."""
+    """Print a row per cluster with several documents, then the unmatched documents with their reasons."""
     several = [members for members in clusters if len(members) > 1]
     single = [members for members in clusters if len(members) == 1]
     table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)

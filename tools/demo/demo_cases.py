@@ -1,4 +1,4 @@
-"""The cases of the sample in a local cloud: uploaded or mailed, watched, and compared."""
+"""The sample's cases in a local cloud: uploads or mails them, watches them, and compares the results."""
 
 import time
 from collections import Counter
@@ -27,9 +27,9 @@ from tools.demo.webhook_receiver import Handler, Inbox, Receiver
 from tools.sample_generator.cases import Case, Cases, generate_cases
 
 Name = tuple[str, str]
-"""Type and number of a document."""
+"""A document's type and number."""
 _RECEIVER = "receiver"
-"""Name of the tenant's webhook."""
+"""Name of the tenant's webhook destination."""
 _EITHER = "one of the two"
 """Replaces the number of a duplicate, because the order of arrival decides which copy is the duplicate."""
 
@@ -68,9 +68,9 @@ class DemoCases:
 
     @classmethod
     def start(cls, cloud: Cloud, seed: int, slug: str, folder: Path, receiver: Receiver) -> "DemoCases":
-        """Add the tenant with its mail address and webhook, then upload the files and store the mails.
+        """Add the tenant with its mail address and webhook, then upload the files and store the emails.
 
-        Call `end` when the receiver stops.
+        Call `end` before the receiver stops.
         """
         cases = generate_cases(seed, f"rechnung@{slug}.example")
         url = f"http://127.0.0.1:{receiver.server_port}/results"
@@ -111,7 +111,7 @@ class DemoCases:
             time.sleep(POLL_SECONDS)
 
     def _pending_clusters(self) -> int:
-        """Return the number of clusters that wait for their diagnostics or delivery."""
+        """Return the number of pending or running diagnostics and deliveries of clusters."""
         with self.cloud.database.tenant(self.tenant.id) as connection:
             rows = connection.execute(
                 """
@@ -136,12 +136,12 @@ class DemoCases:
 
 @dataclass(frozen=True)
 class CaseResults:
-    """Results of the cases."""
+    """The cases' results."""
 
     documents: Sequence[Upload]
     clusters: Mapping[UUID, Cluster]
     received: Mapping[str, Mapping[str, Any] | None]
-    """Latest result that the receiver got for each cluster."""
+    """Latest result that the receiver got for each cluster, by cluster id."""
     document_states: int
     """Number of documents whose status the receiver got."""
 
@@ -161,7 +161,7 @@ def _names(cluster: Cluster) -> Counter[Name]:
 
 
 def open_codes(cluster: Cluster) -> set[Name]:
-    """Return number and code of the open variances."""
+    """Return document number and code of each open variance."""
     variances = cluster["comparison"]["variances"] if cluster["comparison"] is not None else ()
     return {
         _number_and_code(variance["number"], variance["code"])
@@ -175,7 +175,7 @@ def _number_and_code(number: str, code: str) -> Name:
 
 
 def mismatches(cases: Cases, results: CaseResults) -> list[Mismatch]:
-    """Return all differences between the results and the expected ones."""
+    """Return all differences between the actual and the expected results."""
     differences = [mismatch for case in cases.cases for mismatch in _case_mismatches(case, results)]
     failed = [document for document in results.documents if document.state is State.FAILED]
     differences += [

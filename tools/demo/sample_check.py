@@ -15,10 +15,10 @@ EXPECTED_STATES = {
     "failed": State.FAILED,
     "duplicate": State.DUPLICATE,
 }
-"""Document states by the sample's names."""
+"""Document states by their names in the sample."""
 
 UploadsByFile = Mapping[tuple[str, str], Upload]
-"""Upload of each file, by the sample's tenant and the file's name."""
+"""Uploads by tenant (in the sample) and file name."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Mismatch:
 
 
 def mismatches(sample: Sample, uploads: UploadsByFile) -> list[Mismatch]:
-    """Return all mismatches of states, types, numbers and clusters.
+    """Return all mismatches in states, types, numbers and clusters.
 
-    Files of a tenant with the same bytes are compared together, because any of them may become the document.
+    A tenant's files with the same bytes are compared together, because any of them may become the document.
     """
     files_by_content: dict[tuple[str, str], list[SampleFile]] = defaultdict(list)
     for file in sample.files:
@@ -74,7 +74,7 @@ def _format_states(states: Counter[State]) -> str:
 
 
 def _cluster_mismatches(sample: Sample, tenant: str, uploads: UploadsByFile) -> Iterator[Mismatch]:
-    """Compare clusters as sets of contents."""
+    """Yield the expected clusters that were not found. Clusters are compared as sets of content hashes."""
     names = {file.sha256: file.name for file in sample.files if file.tenant == tenant and file.truth.same_as is None}
     expected_members: dict[str, set[str]] = defaultdict(set)
     for file in sample.files:

@@ -41,9 +41,10 @@ class Run:
         return cls(cloud, sample, folder, tenants)
 
     def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> UploadsByFile:
-        """Upload the sample in its order, and wait until every document is in a final state.
+        """Upload the sample's files in order, and wait until every document is in a final state.
 
-        `show` is called with the number of files uploaded, acquired, ingested and matched, or ended earlier.
+        `show` is called with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
+        counts for all stages.
 
         Raises:
             CommandError: some documents are unfinished after `seconds`.
@@ -75,7 +76,7 @@ class Run:
             yield file
 
     def current_uploads(self) -> dict[tuple[str, str], Upload]:
-        """Return the uploads so far, by the sample's tenant and the file's name."""
+        """Return the uploads so far, by tenant (in the sample) and file name."""
         return {
             (slug, self.uploaded[item.key].name): item
             for slug, tenant in self.tenants.items()
@@ -98,6 +99,6 @@ class Run:
 
 
 def _passed(uploads: Collection[Upload], stage: Stage) -> int:
-    """Return the number of uploads that passed a stage or ended before it."""
+    """Return the number of uploads that passed a stage or are in a final state."""
     stage_index = STAGES.index(stage)
     return sum(item.state.is_final or STAGES.index(item.stage) > stage_index for item in uploads)

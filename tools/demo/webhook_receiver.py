@@ -1,4 +1,4 @@
-"""Sample receiver of Counterfoil's webhooks. It needs only Python 3.11; use it as a template.
+"""Sample receiver for Counterfoil's webhooks. It needs only Python 3.11; use it as a template.
 
     WEBHOOK_SECRET=whsec_... python webhook_receiver.py --port 8099 --database results.sqlite
 
@@ -22,13 +22,13 @@ from threading import Lock
 from typing import Any
 
 TOLERANCE_SECONDS = 300
-"""Older signatures are rejected, so that a recorded request cannot be replayed."""
+"""Maximum age of a signature, so that a recorded request cannot be replayed later."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 10
 
 
 def is_signature_valid(header: str, body: bytes, secrets: Sequence[str], now: float) -> bool:
-    """Return whether one of `secrets` signed these bytes at most TOLERANCE_SECONDS from `now`.
+    """Return whether one of `secrets` signed these bytes within TOLERANCE_SECONDS of `now`.
 
     `header` is `t=<seconds since 1970>,v1=<hex>`, with one v1 per active secret. Verify the raw bytes before parsing
     them, and compare in constant time.
@@ -62,8 +62,8 @@ class Inbox:
     def store(self, body: bytes) -> bool:
         """Store one delivery. Returns False if it is a duplicate.
 
-        The id and the result are stored in one transaction. After a crash before its commit, the repeated delivery is
-        not a duplicate.
+        The id and the result are stored in one transaction. If the process crashes before the commit, the repeated
+        delivery does not count as a duplicate.
         """
         delivery: dict[str, Any] = json.loads(body)
         with self._lock, self._database:
@@ -90,7 +90,7 @@ class Inbox:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Answers POST requests at every path."""
+    """Answers POST requests on every path."""
 
     daemon_threads = True
 

@@ -1,1 +1,1 @@
-"""Matches labeled sets of documents and measures the agreement with their labels."""
+"""Matches labeled sets of documents and measures how well the results agree with the labels."""

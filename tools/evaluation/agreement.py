@@ -1,4 +1,4 @@
-"""Agreement of found links and clusters with the true ones."""
+"""Agreement of predicted links and clusters with the labels."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ Edge = frozenset[str]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Precision and recall. Without findings precision is 1, and without true values recall is 1."""
+    """Precision and recall. Precision is 1 if nothing is predicted, recall is 1 if nothing is expected."""
 
     precision: float
     recall: float
@@ -32,15 +32,15 @@ class Agreement:
 
 
 def edges_agreement(predicted: Collection[Edge], expected: Collection[Edge]) -> Agreement:
-    """Compare individual links."""
+    """Compare links individually."""
     return Agreement.from_counts(len(predicted), len(expected), len(frozenset(predicted) & frozenset(expected)))
 
 
 def invoice_groups(documents: Iterable[LabeledDocument], edges: Iterable[Edge]) -> dict[str, str]:
     """Map each invoice with true duplicates to the representative of its group.
 
-    Invoices that a true edge links are one invoice that was sent twice. Which of them is the original is a convention:
-    their fields do not show it, and the first to arrive may not be the first that was sent.
+    Invoices that a true edge links are one invoice that was sent twice. Which of them counts as the original is a
+    convention: their fields do not show it, and the first to arrive may not be the first that was sent.
     """
     invoices = {document.id for document in documents if document.type == DocumentType.INVOICE}
     return _parts(edge for edge in edges if edge <= invoices)
@@ -51,8 +51,8 @@ def invoice_level_agreement(
 ) -> Agreement:
     """Compare links, with the duplicates of an invoice (`invoice_groups`) as one document.
 
-    A link of any duplicate counts as one of the group. Within a group of n documents, n - 1 links are needed to connect
-    it. Found links within a group are correct as long as they connect more of it; redundant ones are wrong.
+    A link to any duplicate counts as a link to its group. A group of n documents needs n - 1 links. Predicted links
+    within a group are correct as long as they connect more of its documents; redundant links are wrong.
     """
 
     def split_links(edges: Iterable[Edge]) -> tuple[set[Edge], set[Edge]]:
@@ -73,7 +73,7 @@ def invoice_level_agreement(
 
 
 def pairs_agreement(predicted: Mapping[str, str], expected: Mapping[str, str]) -> Agreement:
-    """Compare two clusterings of the same documents by pairs of documents in the same cluster."""
+    """Compare two clusterings of the same documents by the pairs of documents that share a cluster."""
     sizes_found, sizes_true = Counter(predicted.values()), Counter(expected.values())
     sizes_both = Counter((predicted[document], expected[document]) for document in expected)
     return Agreement.from_counts(_pairs(sizes_found), _pairs(sizes_true), _pairs(sizes_both))

@@ -40,7 +40,7 @@ from tools.training.weights_file import read_weights
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
-"""Namespace of tenant ids, so that every run has the same."""
+"""Namespace for tenant ids, so that every run has the same ids."""
 DATABASE = "evaluation"
 
 Findings = Mapping[variances.Finding, str]
@@ -48,7 +48,7 @@ Findings = Mapping[variances.Finding, str]
 
 @dataclass(frozen=True)
 class MatchingResult:
-    """Result of matching a set."""
+    """Result of matching a labeled set."""
 
     clusters: Mapping[str, str]
     """Cluster name by document."""
@@ -65,7 +65,7 @@ def evaluate(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", exists=True, file_okay=False, help="Folder with documents.jsonl, and labels to compare with."
+            metavar="DIR", exists=True, file_okay=False, help="Folder with documents.jsonl, and labels if available."
         ),
     ],
     out: Annotated[
@@ -76,7 +76,7 @@ def evaluate(
     shuffle: Annotated[
         int | None, typer.Option(metavar="SEED", help="Match in a random order instead of the order of receipt.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Documents matched at the same time.")] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Number of documents to match concurrently.")] = 1,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -88,14 +88,14 @@ def evaluate(
     """Match a labeled set of documents and write the results.
 
     Writes predicted.csv (a cluster per document) and edges.csv. If the set has variances.csv, also writes the variances
-    found in these clusters and in the true ones, each with its verdict.
+    found in the predicted and in the true clusters, and whether each is right, wrong or missed.
 
     The set is loaded into a temporary database, in memory if possible, so that disks do not affect the duration.
     """
     labeled = read_set(directory)
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     if shuffle is not None:
-        random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
+        random.Random(shuffle).shuffle(order)  # noqa: S311  # repeatable on purpose, nothing is secret
     steps = Checklist()
     out.mkdir(parents=True, exist_ok=True)
     with processes.interruptible(), steps.live(), using(read_weights(weights)) if weights else nullcontext():
@@ -173,7 +173,7 @@ def _load(server: Server, documents: Collection[LabeledDocument], ids: Mapping[s
 
 
 def document_ids(documents: Iterable[LabeledDocument]) -> dict[str, UUID]:
-    """Return ids in the order of the set's ids, which break ties between equal times of receipt."""
+    """Return ids that sort like the set's ids, because ids break ties between equal times of receipt."""
     return {id_: UUID(int=rank) for rank, id_ in enumerate(sorted(document.id for document in documents), start=1)}
 
 
@@ -188,7 +188,7 @@ def _match(
     concurrency: int,
     steps: Checklist,
 ) -> tuple[Counter[str], float]:
-    """Match every document. Returns the number of documents per result, and the duration in seconds."""
+    """Match every document. Returns the number of documents per outcome, and the duration in seconds."""
     outcomes: Counter[str] = Counter()
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
@@ -212,7 +212,7 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
-    """Match one document, as the worker does without delivery. Returns the result."""
+    """Match one document as the worker does, but without delivery. Returns the outcome."""
     pending = retry_on_conflict(lambda: matching.search_and_decide(database, tenant_id, document_id))
     if isinstance(pending, matching.SkipMatching):
         return "skipped"
@@ -268,7 +268,7 @@ def _figures(labeled: LabeledSet, matched: MatchingResult) -> dict[str, Any]:
 
 
 def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: MatchingResult) -> dict[str, Findings]:
-    """Find variances in the found clusters and in the true ones, by the name of the figure."""
+    """Return the variances in the predicted and in the true clusters, by the name of their figure."""
     if labeled.variances is None:
         return {}
     clusterings: dict[str, tuple[Mapping[str, str], Collection[Edge]]] = {
@@ -294,7 +294,7 @@ def _agreements(labeled: LabeledSet, findings_by_figure: Mapping[str, Findings])
 
 
 def _write_variances(path: Path, true: Collection[variances.Finding], found: Findings) -> None:
-    """Write each true or found variance with its verdict and message."""
+    """Write each true or found variance with its message, and whether it is right, wrong or missed."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
         rows.writerow(("document", "code", "verdict", "message"))

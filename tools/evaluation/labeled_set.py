@@ -19,7 +19,7 @@ VARIANCES = "variances.csv"
 
 
 class InvalidSetError(PermanentError):
-    """The folder is not a valid labeled set. The message contains the file and line."""
+    """The folder is not a valid labeled set. The message names the folder, or the file and line."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LabeledDocument:
 
 @dataclass(frozen=True)
 class LabeledSet:
-    """Documents, and those labels that the folder contains. Missing labels are None."""
+    """Documents, and the labels in the folder. Missing labels are None."""
 
     name: str
     documents: tuple[LabeledDocument, ...]
@@ -47,7 +47,7 @@ class LabeledSet:
 
 
 def read_set(folder: Path) -> LabeledSet:
-    """Read a set.
+    """Read a labeled set.
 
     Raises:
         InvalidSetError: a file is missing or invalid.

@@ -1,4 +1,4 @@
-"""Variances of a labeled set: found with the product's code and compared with the labels."""
+"""Variances in a labeled set, found with the product's code and compared with the labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from tools.evaluation.agreement import Edge, invoice_groups
 from tools.evaluation.labeled_set import LabeledDocument
 
 Finding = tuple[str, str]
-"""A document and the code of its variance."""
+"""A document's name, and the code of one of its variances."""
 
 _UNCOMPARED_TYPES = {DocumentType.OTHER, DocumentType.CONTRACT}
 
@@ -21,7 +21,7 @@ def find(
     clusters: Mapping[str, str],
     edges: Iterable[Edge],
 ) -> dict[Finding, str]:
-    """Return the variances of all clusters that exceed the default tolerances, with their messages."""
+    """Return the messages of all variances that exceed the default tolerances, by document and code."""
     documents_by_name = {
         document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
         for document in documents
@@ -58,7 +58,7 @@ def countable(
 ) -> set[tuple[str, str, int]]:
     """Make findings comparable: findings about duplicates of one invoice are equivalent.
 
-    Which of them is the duplicate is a convention (`agreement.invoice_groups`).
+    Which of the invoices counts as the duplicate is a convention (`agreement.invoice_groups`).
     """
     group_of = invoice_groups(documents, edges)
     counts = Counter((group_of.get(name, name), code) for name, code in findings)

@@ -1,4 +1,4 @@
-"""Compares the results of a replay with the expected ones. Pure."""
+"""Compares the actual and the expected results of a replay. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ class Document:
     last_page: int | None
     number: str | None
     ingestion: str | None
-    """Status of its ingestion, or None for a cover page, which is not ingested."""
+    """Ingestion status, or None for a cover page, which is not ingested."""
     matching: str | None
     attempts: int
-    """Attempts of ingestion and matching."""
+    """Total attempts of ingestion and matching."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class ReplayData:
 
     documents: Sequence[Document]
     records: Sequence[Record]
-    """Log records of ingestion and matching."""
+    """Log records from ingestion and matching."""
     dead_letters: int
     notifications: int
     queued: Mapping[str, int]
-    """Messages in each queue and dead-letter queue."""
+    """Number of messages by queue, including dead-letter queues."""
     max_concurrent_downloads: int
 
 
 @dataclass(frozen=True)
 class ExpectedDocuments:
-    """Documents in the file."""
+    """Documents that the file contains."""
 
     invoices: Mapping[str, tuple[int, int]]
     """First and last page of each invoice, by number."""
@@ -60,12 +60,12 @@ class Check:
 
     @classmethod
     def equal(cls, name: str, expected: object, found: object) -> "Check":
-        """Return a check that passes if both values have the same text."""
+        """Return a check that passes if both values are equal as strings."""
         return cls(name, str(expected), str(found), str(expected) == str(found))
 
     @classmethod
     def at_most(cls, name: str, bound: int, found: int) -> "Check":
-        """Return a check that passes if the found number is at most `bound`."""
+        """Return a check that passes if `found` is at most `bound`."""
         return cls(name, f"at most {bound}", str(found), found <= bound)
 
     @property
@@ -161,7 +161,7 @@ def _all_but(exceptions: Sequence[str]) -> str:
 
 
 def _count_expected(numbers: Sequence[str | None], expected: Sequence[str]) -> str:
-    """Count the expected numbers that were found, and the additional ones."""
+    """Describe how many expected numbers were found, and how many others."""
     actual, required = Counter(map(str, numbers)), Counter(expected)
     missing, extra = (required - actual).total(), (actual - required).total()
     return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} more" if extra else "")

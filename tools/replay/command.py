@@ -30,7 +30,7 @@ OUTPUT = ROOT / "build" / "replay"
 SEED = 1
 _WORKERS = ("acquisition", "ingestion", "matching")
 _LOG_SECONDS = 15
-"""Log records arrive when their invocation ends, after the last document is finished."""
+"""Maximum seconds to wait for log records, which arrive only when their invocation ends."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ReplayResult:
     mode: ReplayMode
     seconds: float
     max_permit_wait: float
-    """Longest wait of a message for its permit, in seconds."""
+    """Longest time that a message waited for its permit, in seconds."""
     checks: Sequence[Check]
 
     @property
@@ -92,11 +92,12 @@ def replay(
     """Replay an incident with many invoices in one file.
 
     The file has a cover page that lists the invoices. Some invoices have several pages, and some consecutive invoices
-    have the same supplier. The file is ingested twice: with one message per invocation and as many invocations as the
-    concurrency limit, and with ten messages in one invocation with as many permits. Downloads are slowed down, and the
-    queue's visibility timeout is far below the waiting time of the messages.
+    have the same supplier. The file is ingested twice. The first run has one message per invocation, and as many
+    invocations as the concurrency limit. The second run has ten messages in one invocation, and as many permits as the
+    concurrency limit. Downloads are slowed down, and the queue's visibility timeout is far shorter than the messages'
+    waiting time.
 
-    The checks: every invoice has its own pages, no message is lost or processed twice, and the concurrency limit is
+    Checks that every invoice has its own pages, no message is lost or processed twice, and the concurrency limit is
     never exceeded.
 
     Starts the local cloud if necessary, and always restores its settings. Exits with 1 if a check fails.
@@ -127,8 +128,8 @@ def _replay(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> ReplayRes
         slow_s3(cloud.state.emulator.endpoint, options.work_seconds) as s3,
         replay_environment(cloud, mode, s3.endpoint),
     ):
-        # Start the processes first, because messages are unprotected during a cold start, which takes longer than the
-        # visibility timeout of the replay.
+        # Warm up the processes, because messages are unprotected during a cold start, which takes longer than the
+        # replay's visibility timeout.
         warm_up = replace(options, bundle=_bundle(SEED + 1, max(2, mode.invocations)))
         _ingest(cloud, mode, warm_up)
         with lower_visibility(cloud, options.visibility):
@@ -164,7 +165,7 @@ def _ingest(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> Tenant:
 
 
 def _wait(cloud: Cloud, tenant: Tenant, mode: ReplayMode, options: ReplayOptions) -> None:
-    """Wait until all documents of the tenant are finished, regardless of their outcome."""
+    """Wait until all of the tenant's documents are finished, regardless of their outcome."""
     count, deadline = len(options.bundle.ranges) + len(options.bundle.covers), time.monotonic() + options.seconds
     with Counters(["split off", "ingested", "matched"], count) as counters:
         while True:
@@ -233,7 +234,7 @@ def _log_lines(cloud: Cloud, worker: str) -> Iterator[str]:
 
 
 def _queue_depths(cloud: Cloud) -> dict[str, int]:
-    """Return the number of messages per queue and dead-letter queue, including hidden and delayed ones."""
+    """Return the number of messages by queue and DLQ, including in-flight and delayed messages."""
     sqs, depths = cloud.client("sqs"), {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with translate_errors():

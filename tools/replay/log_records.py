@@ -1,4 +1,4 @@
-"""Log records of workers about the outcome of each message."""
+"""The workers' log records about the outcome of each message."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ class Record:
 
 
 def records(lines: Iterable[str]) -> Iterator[Record]:
-    """Parse the log records of outcomes. Skips all other lines."""
+    """Yield the log records about outcomes. Other lines are skipped."""
     for line in lines:
         try:
             parsed = json.loads(line)
@@ -65,7 +65,7 @@ def _record(parsed: dict[str, Any]) -> Record:
 
 
 def max_concurrent(ended: Sequence[Record]) -> int:
-    """Return the maximum number of messages between claim and end at the same time."""
+    """Return the maximum number of messages that were processed (from claim to end) at the same time."""
     changes = [(record.claimed, 1) for record in ended if record.claimed is not None]
     changes += [(record.ended, -1) for record in ended if record.claimed is not None]
     maximum = current = 0

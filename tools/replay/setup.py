@@ -1,4 +1,4 @@
-"""Prepares the local cloud for a replay, and always restores it.
+"""Changes the local cloud's settings for a replay, and always restores them.
 
 A replay changes only the local cloud's emulator, never an AWS account. It rejects queues outside the local cloud.
 """
@@ -25,18 +25,19 @@ class ReplayMode:
     name: str
     batch_size: int
     maximum_concurrency: int
-    """Concurrent batches of the mapping."""
+    """Maximum concurrent batches of the event source mapping."""
     invocations: int
-    """Concurrent invocations of the function, limited by its reserved concurrency."""
+    """Maximum concurrent invocations: the function's reserved concurrency."""
     permits: int
-    """Concurrent records in one invocation."""
+    """Maximum concurrent records in one invocation."""
 
 
 def replay_modes(concurrency_limit: int) -> tuple[ReplayMode, ReplayMode]:
     """Return both modes: one record per invocation, and ten records in one invocation.
 
-    The minimum MaximumConcurrency of a mapping is 2. Unlike AWS, the emulator's poller receives no more messages than
-    the function has capacity for. Therefore the reserved concurrency limits it to one invocation.
+    An event source mapping's MaximumConcurrency is at least 2. The reserved concurrency therefore limits the second
+    mode to one invocation, because the emulator's poller, unlike AWS, receives no more messages than the function has
+    capacity for.
     """
     return (
         ReplayMode("one message for each invocation", 1, concurrency_limit, concurrency_limit, 1),
@@ -49,7 +50,7 @@ def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iter
     """Configure ingestion for this mode and another S3 endpoint.
 
     Raises:
-        CommandError: its queue is not empty or not in the local cloud.
+        CommandError: the ingestion queue is not empty, or not in the local cloud.
     """
     _check_idle(cloud)
     with _change_mapping(cloud, mode), _change_function(cloud, mode, s3_endpoint):
@@ -57,10 +58,10 @@ def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iter
 
 
 def queue_url(cloud: Cloud) -> str:
-    """Return the URL of ingestion's queue.
+    """Return the URL of the ingestion queue.
 
     Raises:
-        CommandError: it is not in the local cloud, so its visibility timeout must not change.
+        CommandError: the queue is not in the local cloud, so its visibility timeout must not change.
     """
     url = cloud.outputs["IngestionQueueUrl"]
     if not url.startswith(f"{cloud.state.emulator.endpoint}/"):
@@ -108,7 +109,7 @@ def _change_function(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterat
     def change(environment: dict[str, str], concurrency: int | None) -> None:
         with translate_errors():
             functions.update_function_configuration(FunctionName=name, Environment={"Variables": environment})
-            if concurrency is None:  # the emulator's default after a deployment
+            if concurrency is None:  # as after a deployment to the emulator
                 functions.delete_function_concurrency(FunctionName=name)
             else:
                 functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=concurrency)
@@ -123,7 +124,7 @@ def _change_function(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterat
 
 @contextmanager
 def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
-    """Lower the visibility timeout of ingestion's queue to these seconds.
+    """Lower the ingestion queue's visibility timeout to `visibility` seconds.
 
     Raises:
         CommandError: the queue is not in the local cloud, or its current visibility timeout is too short.

@@ -1,6 +1,6 @@
 """A local S3 proxy that slows down downloads and forwards all other requests.
 
-It prolongs the work of a worker without changing its code: only the S3 endpoint of its function changes.
+It slows down a worker without changing its code: only the function's S3 endpoint changes.
 """
 
 import threading
@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 HOST = "127.0.0.1"
 SECONDS = 60
-"""Timeout of the S3 behind the proxy."""
+"""Timeout in seconds for requests to the S3 behind the proxy."""
 PORTION_SECONDS = 5.0
-"""Longest pause within a download."""
+"""Maximum pause within a download, in seconds."""
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", response.getheader("Content-Length", "0") if not body else str(len(body)))
         self.end_headers()
-        # In portions, because S3's client closes a connection without data after 20 s.
+        # Send portions, because the S3 client closes a connection after 20 s without data.
         portions = max(1, ceil(seconds / PORTION_SECONDS))
         size = ceil(len(body) / portions)
         for number in range(portions):

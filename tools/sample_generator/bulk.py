@@ -1,4 +1,4 @@
-"""Generates any number of orders and invoices of one buyer, for the replay and for load tests."""
+"""Generates any number of one buyer's orders and invoices, for the replay and for load tests."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -21,14 +21,14 @@ from tools.sample_generator.trading import (
 
 _MAX_LINES = 3
 _LONG_LINES = (18, 60)
-"""Number of line items of an order that fills more than a page."""
+"""Minimum and maximum number of line items of an order that fills more than a page."""
 _LONG_EVERY = 4
 
 
 def orders_with_invoices(
     seed: int, count: int, *, country: str = "DE", varied: bool = False
 ) -> Iterator[tuple[Document, Document]]:
-    """Yield `count` orders of a company to domestic suppliers, each with the invoice that refers to it.
+    """Yield a company's `count` orders to domestic suppliers, each with the invoice that refers to it.
 
     The seed decides companies, numbers, articles and quantities. With `varied`, some orders have many line items, and
     some consecutive orders have the same supplier.
@@ -49,7 +49,7 @@ def orders_with_deliveries_and_invoices(
         price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=False)
         for product_line in product_lines
     ]
-    delivery_numbers = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; independent of the others
+    delivery_numbers = Numbers(Random(f"counterfoil deliveries {seed}"))  # noqa: S311 - as above; independent of `rng`
     for index in range(count):
         supplier_index = index - index // _LONG_EVERY if varied else index
         context = PurchaseContext(rng, numbers, buyer, _forget_orders(suppliers[supplier_index % len(suppliers)]))
@@ -63,6 +63,6 @@ def orders_with_deliveries_and_invoices(
 
 
 def _forget_orders(supplier: Supplier) -> Supplier:
-    """Forget ordered quantities, because a supplier has fewer distinct ones than orders here."""
+    """Forget the ordered quantities, because there are more orders than distinct quantities."""
     supplier.ordered.clear()
     return supplier

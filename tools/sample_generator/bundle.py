@@ -1,4 +1,4 @@
-"""One PDF of many documents with its ground truth: text without XML, as from a scanner."""
+"""A PDF that contains many documents, with its ground truth. It has text but no XML, like a scan."""
 
 import io
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tools.sample_generator.pdf import write_page
 
 @dataclass(frozen=True)
 class Bundle:
-    """A PDF of many documents. Pages start at 1, and a range is its first and last page."""
+    """A PDF that contains many documents. Pages count from 1. A range is a first and a last page."""
 
     content: bytes
     documents: tuple[Document, ...]
@@ -27,7 +27,7 @@ class Bundle:
 
 
 def write_bundle(documents: Sequence[Document]) -> bytes:
-    """Write one PDF of documents in the simplest layout."""
+    """Return one PDF with all documents, in the simplest layout."""
     return _joined([write_page(document) for document in documents])
 
 
@@ -38,9 +38,9 @@ def bundle(
     sender: Company | None = None,
     has_separators: bool = False,
 ) -> Bundle:
-    """Create one PDF of documents, each in its company's layout or all in a given one.
+    """Create one PDF with all documents, each in its company's layout unless `layout` is given.
 
-    With `sender`, a cover page of that company lists the documents. With `has_separators`, a separator sheet
+    If `sender` is given, a cover page from that company lists the documents. With `has_separators`, a separator sheet
     precedes each document.
     """
     language = (sender or documents[0].issuer).language
@@ -68,7 +68,7 @@ def _joined(files: Sequence[bytes]) -> bytes:
 
 
 def _cover(company: Company, documents: Sequence[Document]) -> bytes:
-    """Write the cover pages that list the documents."""
+    """Return the cover page that lists the documents."""
     labels = LABELS[company.language]
     page = _blank(documents[0])
     page.set_font("Helvetica", "B", 14)

@@ -1,4 +1,4 @@
-"""Cases of a tenant: one transaction per kind of variance, some by mail, some in one file.
+"""A tenant's cases: one transaction per kind of variance, some sent by mail, some in one file.
 
 Documents are identified by type and number. Each case has only the variances in its title.
 """
@@ -32,7 +32,7 @@ from tools.sample_generator.ubl import write_ubl
 
 INVOICES_IN_ONE_FILE = 23
 IN_ONE_FILE = "one of many in a file"
-"""Title of the cases in the large file."""
+"""Title of the cases whose invoices are in one file."""
 _COUNTRY = "DE"
 _START_DATE = date(2025, 3, 3)
 _DAYS_APART = 6
@@ -53,7 +53,7 @@ class CaseDocument:
 
 @dataclass(frozen=True)
 class Case:
-    """The documents of a transaction, which form one cluster."""
+    """A transaction's documents, which form one cluster."""
 
     title: str
     documents: tuple[CaseDocument, ...]
@@ -62,16 +62,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Cases:
-    """All documents of the tenant."""
+    """All cases of the tenant."""
 
     cases: tuple[Case, ...]
     bundle: Bundle
-    """One file with the invoices of some cases."""
+    """One file that contains the invoices of some cases."""
     address: str = field(default="")
-    """Mail address of the tenant."""
+    """The tenant's mail address."""
 
     def files(self) -> list[tuple[str, bytes]]:
-        """Return the uploaded files: name and content."""
+        """Return the files to upload, as name and content."""
         bundled = {id(document) for document in self.bundle.documents}
         single = [
             _file(item.document)
@@ -82,7 +82,7 @@ class Cases:
         return [*single, (f"{INVOICES_IN_ONE_FILE} Rechnungen.pdf", self.bundle.content)]
 
     def mails(self) -> list[tuple[str, bytes]]:
-        """Return the mails: name and content (RFC 5322)."""
+        """Return the emails, as file name and content (RFC 5322)."""
         return [(f"{case.documents[-1].document.number}.eml", self._mail(case)) for case in self.cases if case.by_mail]
 
     def _mail(self, case: Case) -> bytes:
@@ -98,7 +98,7 @@ class Cases:
 
 
 def _file(document: Document) -> tuple[str, bytes]:
-    """Write an invoice as a hybrid PDF, and any other document as UBL."""
+    """Return name and content of a document's file: a hybrid PDF for an invoice, UBL for other types."""
     if document.kind is Kind.INVOICE:
         return f"{document.number}.pdf", write_hybrid(document)
     return f"{document.kind}-{document.number}.xml", write_ubl(document)
@@ -126,7 +126,7 @@ class _Transaction:
         self.order = place_order(context, begin, 2)
 
     def later(self, days: int) -> date:
-        """Advance the date to a working day."""
+        """Advance the transaction by some days, and return the working day."""
         self.day = workday(self.day, days)
         return self.day
 
@@ -171,7 +171,10 @@ def _first_line(**changes: object) -> Callable[[Document], Document]:
 
 
 def _quantity_case(delivered: int, billed: int, on_delivery: str, on_invoice: str = "") -> _Build:
-    """Return a case whose delivered and billed quantities of the first line item differ from the order."""
+    """Return a builder for a case whose first line item differs from the order.
+
+    `delivered` and `billed` are the differences in quantity. `on_delivery` and `on_invoice` are the variance codes.
+    """
 
     def build(transaction: _Transaction) -> list[CaseDocument]:
         delivery = transaction.delivery(delivered)
@@ -245,7 +248,7 @@ def _rejected(transaction: _Transaction) -> list[CaseDocument]:
 
 
 def _credited(transaction: _Transaction) -> list[CaseDocument]:
-    """Rejected goods that were billed and credited, without an open variance."""
+    """Create a case with rejected goods that were billed and credited, so that no variance is open."""
     delivery = transaction.delivery()
     receipt = receive(transaction.context, delivery, transaction.later(1), Decimal(1))
     invoice = transaction.invoice(0, delivery)
@@ -274,7 +277,7 @@ _BY_MAIL = {"no differences", "billed at another price"}
 
 
 def generate_cases(seed: int, address: str = "") -> Cases:
-    """Generate the cases of a seed for the mail address of a tenant. Deterministic."""
+    """Generate a seed's cases for a tenant's mail address. Deterministic."""
     rng = Random(f"counterfoil cases {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(_COUNTRY)

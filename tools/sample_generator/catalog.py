@@ -10,7 +10,7 @@ ORDINARY_ARTICLES = 7
 
 @dataclass(frozen=True)
 class Article:
-    """An article of a price list. `price` is per `basis` units."""
+    """An article in a price list. `price` is per `basis` units; `reduced` selects the reduced tax rate."""
 
     description: str
     unit: str
@@ -21,7 +21,7 @@ class Article:
 
 @dataclass(frozen=True)
 class ProductLine:
-    """Articles of an industry in one country, with parts of its companies' names."""
+    """An industry's articles in one country, with parts of its companies' names."""
 
     country: str
     prefix: str

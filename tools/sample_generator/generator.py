@@ -1,10 +1,10 @@
 """Generates a sample from a seed: two tenants, their suppliers, documents and ground truth.
 
-The seed decides companies, numbers, dates, articles, quantities, prices, forms, the number of each scenario, and the
-order of the files. Every scenario occurs for every seed.
+The seed decides companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario occurs,
+and the order of the files. Every scenario occurs for every seed.
 """
 
-# ruff: noqa: RUF001 - a file name in its own typography
+# ruff: noqa: RUF001 - a file name with typographic apostrophes
 
 import math
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ _WRITERS: dict[Form, Callable[[Document], bytes]] = {
 
 @dataclass
 class _TenantFiles:
-    """Files of one tenant. Their names are unique regardless of case."""
+    """One tenant's files. Their names are unique regardless of case."""
 
     tenant: str
     files: list[SampleFile]
@@ -68,7 +68,7 @@ class _TenantFiles:
 
 
 def generate(seed: int) -> Sample:
-    """Generate the sample of a seed. Files and order are always identical."""
+    """Generate a seed's sample. The same seed always gives identical files in the same order."""
     rng = Random(f"counterfoil sample {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     builders = _create_builders(rng)
     _add_scenarios(rng, builders)
@@ -78,7 +78,7 @@ def generate(seed: int) -> Sample:
     contents: dict[tuple[int, Form], tuple[str, bytes]] = {}
     for builder in builders:
         for generated in builder.generated_files:
-            # A document of both tenants is rendered and named once, so that the copies are identical.
+            # A document that both tenants have is rendered and named once, so that the copies are identical.
             key = (id(generated.document), generated.form)
             if key not in contents:
                 contents[key] = (_file_name(rng, generated), _WRITERS[generated.form](generated.document))
@@ -98,7 +98,7 @@ def generate(seed: int) -> Sample:
 def _create_builders(rng: Random) -> tuple[ScenarioBuilder, ScenarioBuilder]:
     """Create two tenants in different countries, each with domestic and foreign suppliers.
 
-    One of the foreign suppliers is Swiss.
+    One of each tenant's foreign suppliers is Swiss.
     """
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     countries = (rng.choice(("DE", "FR")), rng.choice(("GB", "IT", "NL")))
@@ -126,7 +126,7 @@ def _choose_product_lines(rng: Random, country: str) -> list[ProductLine]:
 
 
 def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
-    """Add common scenarios to both tenants and each rare one to one. Invoices use all forms in turn."""
+    """Add common scenarios to both tenants, and each rare scenario to one. Invoices use all forms in turn."""
     rare = rng.sample(_RARE, len(_RARE))
     cut = rng.randint(1, len(rare) - 1)
     for builder, share in zip(builders, (rare[:cut], rare[cut:]), strict=True):
@@ -138,7 +138,7 @@ def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
 
 
 def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -> None:
-    """Share files between the tenants: a whole transaction, and an invoice without its order."""
+    """Copy files from one tenant to the other: a whole transaction, and an invoice without its order."""
     source, target = rng.sample((first, second), 2)
     clusters = {generated.situation: generated.cluster for generated in source.generated_files}
     scenarios.copy_transaction(source, target, clusters["order, delivery, invoice"])
@@ -178,7 +178,7 @@ def _truth(generated: GeneratedFile) -> FileTruth:
 def _add_duplicates(
     rng: Random, builder: ScenarioBuilder, target: _TenantFiles, names: dict[GeneratedFile, SampleFile]
 ) -> None:
-    """Add copies of one or two invoices and an order, under other names."""
+    """Add copies of one or two invoices and of an order under different names."""
     invoices = [generated for generated in builder.generated_files if generated.document.kind is Kind.INVOICE]
     orders = [generated for generated in builder.generated_files if generated.document.kind is Kind.PURCHASE_ORDER]
     for generated in [*rng.sample(invoices, rng.randint(1, 2)), *rng.sample(orders, 1)]:
@@ -281,7 +281,7 @@ def _add_unreadable_files(
 
 
 def _shuffled(rng: Random, files: list[SampleFile], links: Sequence[TrueLink]) -> list[SampleFile]:
-    """Shuffle the files, but keep each original before its copies and duplicates."""
+    """Shuffle the files, with each original before its copies and duplicates."""
     random_ranks = {(file.tenant, file.name): rng.random() for file in files}
     originals = {(file.tenant, file.name): file.truth.same_as for file in files}
     originals |= {(link.tenant, link.a): link.b for link in links if link.kind == "duplicate-original"}

@@ -1,4 +1,4 @@
-"""Labels of documents and file names by language, read from `labels.toml`."""
+"""Labels for documents and file names by language, read from `labels.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tools.sample_generator.model import Kind
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of one language. `titles` are used as headings and in file names."""
+    """Labels in one language. `titles` are used as headings and in file names."""
 
     titles: Mapping[Kind, str]
     number: str

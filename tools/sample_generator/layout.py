@@ -1,4 +1,4 @@
-"""Layouts of the companies' documents: contents of the first and the other pages."""
+"""Layouts of the companies' documents: contents of the first page and of later pages."""
 
 from dataclasses import dataclass
 from random import Random
@@ -11,21 +11,21 @@ PageNumbers = Literal["none", "place", "place of count"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of documents with several pages. The document number is always on the first page."""
+    """Layout for documents with several pages. The document number is always on the first page."""
 
     page_numbers: PageNumbers = "none"
     letterhead_on_every_page: bool = True
     names_itself_on_every_page: bool = False
     """Whether later pages repeat the document number."""
     carries_subtotals: bool = False
-    """Whether a subtotal is carried from page to page."""
+    """Whether a subtotal is carried over to the next page."""
 
 
 PLAIN = Layout()
 
 
 def layout_of(company: Company) -> Layout:
-    """Return the layout of a company, which depends on its name."""
+    """Return a company's layout, which depends only on its name."""
     rng = Random(f"layout {company.name}")  # noqa: S311 - repeatable on purpose, nothing is secret
     return Layout(
         page_numbers=rng.choice(("none", "place", "place of count")),

@@ -1,7 +1,7 @@
-"""Documents of the sample as values, and the structured data that extraction must return.
+"""The sample's documents as values, and the structured data that extraction must return.
 
-All values are immutable and use exact decimals. Writers (UBL, CII, PDF) only serialize a `Document`. Field names are
-those of the extracted structured data, so the document is its own ground truth.
+All values are immutable and use exact decimals. Writers (UBL, CII, PDF) only serialize a `Document`. Fields have the
+same names as in structured data, so the document is its own ground truth.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CENT = Decimal("0.01")
 
 
 class Kind(StrEnum):
-    """Type of a document, as in structured data."""
+    """Document type, as in structured data."""
 
     PURCHASE_ORDER = "purchase_order"
     ORDER_CONFIRMATION = "order_confirmation"
@@ -48,7 +48,7 @@ WITHOUT_PRICES = frozenset({Kind.DELIVERY_NOTE, Kind.GOODS_RECEIPT})
 
 @dataclass(frozen=True)
 class Party:
-    """A party with the fields that a document contains. None means absent."""
+    """A party with the fields that a document states. None means absent."""
 
     name: str
     vat_id: str | None = None
@@ -65,7 +65,7 @@ class Party:
 
 @dataclass(frozen=True)
 class Company:
-    """A company with all its data. `party` selects the fields for a document."""
+    """A company with all of its data. `party` selects the fields that a document states."""
 
     name: str
     short_name: str

@@ -2,8 +2,8 @@
 
 The pages use the PDF core fonts in Windows-1252, which includes umlauts, accents and the euro sign, so no font file is
 needed. A hybrid has `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP properties,
-as PDF/A-3 hybrids do. It does not claim PDF/A conformance, which requires embedded fonts. Dates in the file are the
-document's.
+as PDF/A-3 hybrids do. It does not claim PDF/A conformance, which requires embedded fonts. The file's dates are the
+document's issue date.
 """
 
 from datetime import UTC, date, datetime, time
@@ -56,7 +56,7 @@ _XMP = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
 
 
 def write_hybrid(document: Document) -> bytes:
-    """Return the invoice as a PDF page with its CII embedded as `factur-x.xml`."""
+    """Return the invoice as a PDF with its CII embedded as `factur-x.xml`."""
     page = _DocumentPdf(document)
     page.draw()
     page.set_xmp_metadata(_XMP.format(title=escape(page.heading)))
@@ -75,10 +75,7 @@ def write_hybrid(document: Document) -> bytes:
 
 
 def write_page(document: Document, *, layout: Layout = PLAIN, password: str | None = None) -> bytes:
-    """Return the document as pages with a text layer and without XML.
-
-    With a password, the PDF is encrypted.
-    """
+    """Return the document as a PDF with a text layer but no XML. It is encrypted if `password` is given."""
     page = _DocumentPdf(document, layout)
     if password is not None:
         page.set_encryption(owner_password=password, user_password=password)
@@ -347,5 +344,5 @@ def _format_iban(iban: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace narrow no-break spaces of French numbers, which Windows-1252 lacks, with no-break spaces."""
+    """Replace narrow no-break spaces in French numbers, which Windows-1252 lacks, with no-break spaces."""
     return text.replace("\u202f", "\u00a0")

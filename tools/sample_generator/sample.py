@@ -1,18 +1,18 @@
 """A sample of documents with its ground truth, and its files on disk.
 
-The ground truth of a file is the expected result of its upload:
+A file's ground truth is the expected result of its upload:
 
 | state | expected result |
 |---|---|
 | `succeeded` | extracted and matched, or without a match |
 | `skipped` | stored without structured data: an unsupported type, or a PDF without XML |
 | `failed` | a permanent failure with a dead letter |
-| `duplicate` | a duplicate of a file of the tenant: no second document |
+| `duplicate` | a duplicate of one of the tenant's files: no second document |
 
-`cluster` is the label of a `succeeded` document's cluster. A document without a match has its own label, and the other
-states have none. `type` is the document type, or None if the file is unreadable. A `duplicate` file has the bytes of
-`same_as`, which precedes it. If both are uploaded at the same time, either may become the document, so compare by
-`sha256` where that matters.
+`cluster` is the label of a `succeeded` document's cluster. A document without a match has its own label. Files in other
+states have no label. `type` is the document type, or None if the file is unreadable. A `duplicate` file has the
+same bytes as `same_as`, which precedes it. If both are uploaded at the same time, either may become the document, so
+compare files by `sha256` where that matters.
 
 A link connects two files directly, under the rules of structured data. `stated` is True if one of them contains the
 other's number. Otherwise the link follows from supplier, buyer, articles and quantities. A duplicate invoice is linked
@@ -131,7 +131,7 @@ class Sample:
     def write_labeled_set(self, folder: Path) -> None:
         """Write the documents as a labeled set: documents.jsonl, edges.csv, clusters.csv, README.
 
-        Failed and duplicate files are not part of the set. Skipped ones are, with type `other` and their own clusters.
+        Failed and duplicate files are omitted. Skipped files are included, with type `other` and their own clusters.
         """
         folder.mkdir(parents=True, exist_ok=True)
         documents = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]

@@ -1,7 +1,7 @@
-"""Scenarios of the sample. Each adds documents of one or more transactions, with their links.
+"""The sample's scenarios. Each adds the documents of one or more transactions, with their links.
 
-A transaction is one cluster. Links without a reference number are unambiguous: the articles of these orders occur in no
-other order of the supplier, and no article is ordered twice in the same quantity.
+A transaction is one cluster. Links without a reference number are unambiguous: the articles in these orders occur in no
+other order to the supplier, and no article is ordered twice in the same quantity.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class GeneratedFile:
-    """A document in its form, with its time of receipt and ground truth."""
+    """A document with its file format, time of receipt and ground truth."""
 
     document: Document
     form: Form
@@ -80,7 +80,7 @@ class ScenarioBuilder:
         self.supplier_rotation = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def transaction(self, situation: str, supplier: Supplier | None = None) -> "Transaction":
-        """Start the next transaction, with the given or the next supplier, some days after the last."""
+        """Start the next transaction, some days after the last, with the given or the next supplier."""
         self.transaction_count += 1
         day = trading.workday(self.start_date, self.transaction_count * 5 + self.rng.randint(0, 4))
         if supplier is None:
@@ -118,7 +118,7 @@ class Transaction:
         self.builder.links.append(Link(a, b, _LINK_KINDS[a.document.kind, b.document.kind], stated))
 
     def order(self, line_count: int | None = None, *, reserved: bool = False) -> GeneratedFile:
-        """Add the first order of the transaction."""
+        """Add the transaction's order."""
         count = line_count or self.builder.rng.randint(2, 5)
         order = trading.place_order(self.context, self.day, count, reserved=reserved)
         return self.file(order, Form.UBL, "the other documents refer to it")
@@ -192,7 +192,7 @@ def _reason(*, names_order: bool, names_delivery: bool) -> str:
 
 
 def full_chain(builder: ScenarioBuilder, form: Form) -> None:
-    """Order, confirmation, delivery, goods receipt and invoice, each with references to the previous ones."""
+    """Add an order, confirmation, delivery note, goods receipt and invoice with references to each other."""
     transaction = builder.transaction("full chain")
     order = transaction.order()
     transaction.confirmation(order)
@@ -202,7 +202,7 @@ def full_chain(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def short_chain(builder: ScenarioBuilder, form: Form) -> None:
-    """Order, delivery and an invoice that refers only to the order."""
+    """Add an order, a delivery note, and an invoice that refers only to the order."""
     transaction = builder.transaction("order, delivery, invoice")
     order = transaction.order()
     delivery = transaction.delivery(order)
@@ -210,7 +210,7 @@ def short_chain(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def partial_deliveries_billed_apart(builder: ScenarioBuilder, form: Form) -> None:
-    """One order with several deliveries, each with an invoice that refers to order and delivery."""
+    """Add an order with several deliveries, each with an invoice that refers to order and delivery."""
     transaction = builder.transaction("partial deliveries, several invoices")
     order = transaction.order(builder.rng.randint(3, 5))
     for share in trading.split(builder.rng, order.document, builder.rng.randint(2, 3)):
@@ -219,7 +219,7 @@ def partial_deliveries_billed_apart(builder: ScenarioBuilder, form: Form) -> Non
 
 
 def partial_deliveries_billed_once(builder: ScenarioBuilder, form: Form) -> None:
-    """One order with several deliveries and receipts, and one invoice that refers only to the order."""
+    """Add an order with several deliveries and receipts, and one invoice that refers only to the order."""
     transaction = builder.transaction("partial deliveries, one invoice")
     order = transaction.order(builder.rng.randint(3, 5))
     deliveries = []
@@ -231,7 +231,7 @@ def partial_deliveries_billed_once(builder: ScenarioBuilder, form: Form) -> None
 
 
 def invoice_by_delivery_note(builder: ScenarioBuilder, form: Form) -> None:
-    """An invoice that refers to the delivery note instead of the order."""
+    """Add an invoice that refers to the delivery note instead of the order."""
     transaction = builder.transaction("no order reference, names its delivery note", builder.unused_suppliers.pop())
     order = transaction.order(2, reserved=True)
     delivery = transaction.delivery(order)
@@ -239,14 +239,14 @@ def invoice_by_delivery_note(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def invoice_by_content(builder: ScenarioBuilder, form: Form) -> None:
-    """An invoice without references, which only its content matches to an order."""
+    """Add an invoice without references, which can be matched to its order only by content."""
     transaction = builder.transaction("no reference at all", builder.unused_suppliers.pop())
     order = transaction.order(3, reserved=True)
     transaction.invoice(order, form, [], names_order=False)
 
 
 def rejected_and_credited(builder: ScenarioBuilder, form: Form) -> None:
-    """Part of a delivery is rejected, but billed, and then credited."""
+    """Add a delivery that is partly rejected, but billed completely and then credited."""
     transaction = builder.transaction("rejected goods, credit note")
     order = transaction.order()
     delivery = transaction.delivery(order)
@@ -258,7 +258,7 @@ def rejected_and_credited(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
-    """Two suppliers use the same invoice number, and a credit note refers to one of the invoices."""
+    """Add invoices from two suppliers with the same number, and a credit note for one of them."""
     first_supplier, second_supplier = builder.rng.sample(builder.suppliers, 2)
     number = None
     while number is None or not builder.numbers.reserve(number):
@@ -273,7 +273,7 @@ def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
-    """An invoice arrives again some days later in another form."""
+    """Add an invoice that arrives again some days later in another file format."""
     transaction = builder.transaction("duplicate invoice")
     order = transaction.order()
     original = transaction.invoice(order, form, [])
@@ -286,7 +286,7 @@ def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
-    """An invoice that refers to an order outside of the set, so it has no match."""
+    """Add an invoice that refers to an order outside the sample, so that it has no match."""
     transaction = builder.transaction("order not in the set", builder.unused_suppliers.pop())
     missing = trading.place_order(transaction.context, transaction.day, 2, reserved=True)
     references = {"po_reference": missing.number}
@@ -306,7 +306,7 @@ def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: 
 
 
 def copy_invoice(source: ScenarioBuilder, target: ScenarioBuilder, cluster: str) -> None:
-    """Add only the invoice of a transaction to another tenant, where it has no match."""
+    """Add only a transaction's invoice to another tenant, where it has no match."""
     invoice = next(
         generated
         for generated in source.generated_files

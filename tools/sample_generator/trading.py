@@ -1,6 +1,7 @@
 """Trade between companies: price lists, and the documents of each step of a transaction.
 
-Every function returns one `Document`. Quantities are multiples of an article's step, so they can be split evenly.
+Each step is a function that returns one `Document`. Quantities are multiples of an article's step, so that they can be
+split over several deliveries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ class Supplier:
 
 @dataclass(frozen=True)
 class PurchaseContext:
-    """Buyer and supplier of a transaction, with the sources of numbers and randomness."""
+    """A transaction's buyer and supplier, with the sources of numbers and randomness."""
 
     rng: Random
     numbers: Numbers
@@ -67,10 +68,7 @@ def price_list(rng: Random, company: Company, product_line: ProductLine, *, buye
 
 
 def tax_of(article: Article | None, seller: Company, buyer: Company) -> Tax:
-    """Return the VAT of a sale between these companies.
-
-    Without an article, it is freight (standard rate).
-    """
+    """Return the VAT on a sale between these companies. None instead of an article means freight."""
     if seller.country != buyer.country:
         within_union = seller.country in EU_COUNTRIES and buyer.country in EU_COUNTRIES
         return Tax("K" if within_union else "G", Decimal(0))
@@ -87,9 +85,9 @@ def workday(day: date, days: int = 0) -> date:
 
 
 def place_order(context: PurchaseContext, day: date, line_count: int, *, reserved: bool = False) -> Document:
-    """Order `line_count` articles, repeating them if there are too few.
+    """Order `line_count` articles, some of them repeatedly if there are too few.
 
-    With `reserved`, order articles that are in no other order of this supplier.
+    With `reserved`, order articles that no other order to this supplier contains.
     """
     rng, supplier = context.rng, context.supplier
     if reserved:
@@ -182,7 +180,7 @@ def bill(
 ) -> Document:
     """Bill these quantities of the order's line items, with the given references.
 
-    Line items refer to those of the order if the invoice refers to the order.
+    Line items refer to the order's line items only if the invoice refers to the order.
     """
     rng, company = context.rng, context.supplier.company
     lines = _partial_lines(order, quantities, priced=True)
@@ -225,7 +223,7 @@ def credit(context: PurchaseContext, invoice: Document, quantity: Decimal, day: 
 
 
 def split(rng: Random, order: Document, parts: int) -> list[list[Decimal]]:
-    """Split quantities over `parts` deliveries. Each contains some of the first line item."""
+    """Split the order's quantities over `parts` deliveries. Each contains some of the first line item."""
     shares: list[list[Decimal]] = [[] for _ in range(parts)]
     for index, line in enumerate(order.lines):
         step = quantity_step(line.unit, line.price_basis_quantity)
@@ -242,7 +240,7 @@ def split(rng: Random, order: Document, parts: int) -> list[list[Decimal]]:
 
 
 def all_of(order: Document) -> list[Decimal]:
-    """Return the full quantity of each line item."""
+    """Return the ordered quantity of each line item."""
     return [line.quantity for line in order.lines]
 
 

@@ -35,7 +35,7 @@ def truncated_pdf(document: Document) -> bytes:
 
 
 def scanned_pdf(document: Document) -> bytes:
-    """Return a PDF with an image of the document and no text, as from a scanner."""
+    """Return a PDF with an image of the document but no text, as from a scanner."""
     with pypdfium2.PdfDocument(write_page(document)) as pdf:
         picture = pdf[0].render(scale=_SCANNED_SCALE, grayscale=True).to_pil()
     scan = FPDF(format="A4")
@@ -83,7 +83,7 @@ def xml_cut_off(document: Document) -> bytes:
 
 
 def xml_in_wrong_encoding(document: Document) -> bytes:
-    """Return an invoice that claims UTF-8 but contains Latin-1."""
+    """Return an invoice that declares UTF-8 but is encoded in Latin-1."""
     text = write_ubl(document).decode().replace("</cbc:Note>", " Größe geprüft.</cbc:Note>", 1)
     return text.encode("latin-1", errors="replace")
 

@@ -1,6 +1,6 @@
 """Simulated Lambda functions and event source mappings.
 
-A process survives between invocations, or is killed during one.
+A process survives between invocations, unless it is killed or replaced.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from tools.simulation.scheduler import Process, ProcessState, Scheduler
 from tools.simulation.sqs import Message, Queue, Sqs, record
 
 CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
-"""Durations for which a release may crash at start."""
+"""Possible durations, in seconds, for which a release crashes at start."""
 IN_FLIGHT = "its invocation has not finished"
 MAX_DATABASE_WAIT_SECONDS = SHORT_TRANSACTION_SECONDS + SERVER_GRACE_SECONDS
-"""Longest time that a batch waits for the database."""
+"""Maximum time in seconds that a batch waits for the database."""
 
 Handler = Callable[[dict[str, Any], LambdaContext], Any]
 
 
 class Context(LambdaContext):
-    """Lambda context of one invocation, which ends at `deadline`."""
+    """Lambda context for one invocation, which ends at `deadline` (virtual seconds)."""
 
     def __init__(self, scheduler: Scheduler, deadline: float) -> None:
         self._scheduler = scheduler
@@ -38,7 +38,7 @@ class Context(LambdaContext):
 
 @dataclass(eq=False)
 class Environment:
-    """One process of a function, with its handler and the state that survives an invocation."""
+    """One process of a function, with its handler, whose state survives between invocations."""
 
     process: Process
     handle: Handler
@@ -59,7 +59,7 @@ class Function:
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
     crashes_until: float = -inf
-    """Every process started before this time crashes."""
+    """Processes that start before this time crash."""
 
     @property
     def running(self) -> int:
@@ -122,9 +122,9 @@ class Function:
         return results[0] if results else (False, None)
 
     def _check_hung(self, process: Process) -> None:
-        """Fail the history if a batch waits for the database until Lambda ends it.
+        """Fail the history if a batch waits for the database until Lambda ends the process.
 
-        The watchdog has no batch.
+        The watchdog is exempt, because it has no batch.
         """
         since, now = process.hung.get(f"{process.name}/main"), self.scheduler.now
         if (
@@ -181,7 +181,7 @@ class Mapping:
         self.scheduler.spawn(f"mapping {self.queue.name}", deliver)
 
     def _crashes(self) -> bool:
-        """Return whether the function crashes at start. The archiver never does."""
+        """Return whether the function crashes at start. The archiver never crashes at start."""
         if self.queue.dlq is not None and self._faults.inject(Fault.CRASHES_AT_START):
             self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
         return self.scheduler.now < self.function.crashes_until
@@ -222,10 +222,10 @@ class Mapping:
 
 
 class Schedule:
-    """Invokes a function at whole minutes, skipping those without anything to do."""
+    """Invokes a function at whole minutes, but only if it has something to do."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
-        """Take `due`, which returns the earliest time at which an invocation has something to do."""
+        """Take `due`, which returns the earliest virtual time at which an invocation has something to do."""
         self._scheduler = scheduler
         self._function = function
         self._due = due
@@ -233,7 +233,10 @@ class Schedule:
         self._last = -60.0
 
     def pass_time(self, nearest: float) -> float:
-        """Schedule the next due invocation, and sometimes an earlier one without work."""
+        """Schedule the next due invocation, and sometimes an earlier invocation that finds no work.
+
+        Returns the earlier of `nearest` and the invocation's time.
+        """
         random = self._scheduler.random
         next_minute = 60.0 * (self._scheduler.now // 60 + 1)
         due = max(self._due(), next_minute)

@@ -29,8 +29,8 @@ def simulate(
 ) -> None:
     """Simulate delivery with duplicate messages, crashes and outages.
 
-    The same seed gives the same history. A history that violates an invariant is printed line by line, with the command
-    that repeats it.
+    The same seed always gives the same history. A history that violates an invariant is printed line by line, with the
+    command that repeats it.
     """
     if mutant is not None and mutant not in {candidate.name for candidate in MUTANTS}:
         raise typer.BadParameter(f"Unknown mutant: {mutant!r}.", param_hint="--mutant")

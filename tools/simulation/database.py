@@ -1,10 +1,10 @@
-"""The product's SQL on a real PostgreSQL, with lost connections and without lock waits.
+"""Runs the product's SQL on a real PostgreSQL, with lost connections and without lock waits.
 
-The product's `Database` is unchanged, including commits of unknown outcome. Only its connection pool is replaced. All
-processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another transaction is an
-error, and the caller continues when one of the open transactions has ended.
+The product's `Database` is used as it is, including its handling of unconfirmed commits. Only its connection pool is
+replaced. All processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another
+transaction is an error, and the caller continues when one of the open transactions has ended.
 
-Triggers keep a ledger in the same database and in the same transactions. It records which task committed what.
+Triggers write a ledger in the same database and in the same transactions. It records which task committed what.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ DATABASE = "simulation"
 WORKER, MAINTENANCE = "counterfoil_worker", "counterfoil_maintenance"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
-"""The product's first statement in one round trip, without timeouts, because those use the real clock."""
+"""The product's first statement in one round trip, without timeouts, because timeouts use the real clock."""
 
 # Generated ids come from a sequence, so that a seed always gives the same ids.
 _LEDGER = """
@@ -100,7 +100,7 @@ _SEQUENCES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnam
 
 
 class Store:
-    """The database and its real connections. The histories of one process share it."""
+    """The database and its real connections. All histories of a process share it."""
 
     def __init__(self, server: Server) -> None:
         """Create the database with all migrations and the ledger."""
@@ -127,14 +127,14 @@ class Store:
     def reset(self) -> None:
         """Delete all rows and restart every sequence."""
         if self._histories % 200 == 0:
-            truncate = f"TRUNCATE {', '.join(self._tables)}"  # a trigger of the audit trail rejects TRUNCATE
+            truncate = f"TRUNCATE {', '.join(self._tables)}"  # the audit trail's trigger rejects TRUNCATE
             statements = f"SET session_replication_role = replica; {truncate}; RESET session_replication_role"
             self.admin.execute(statements.encode(), prepare=False)
         self._histories += 1
         self.admin.execute(self._reset.encode(), prepare=False)
 
     def acquire(self, user: str, setting: str) -> psycopg.Connection[Any]:
-        """Return a real connection. There is one per role, because PostgreSQL caches plans per session."""
+        """Return a real connection. Each role has its own, because PostgreSQL caches plans per session."""
         free = self._free.setdefault((user, setting), [])
         if free:
             return free.pop()
@@ -161,7 +161,7 @@ class Store:
 
 @dataclass
 class Transactions:
-    """State of the database that all processes of a history share."""
+    """Database state that all processes in a history share."""
 
     scheduler: Scheduler
     faults: Faults
@@ -177,7 +177,7 @@ class Transactions:
     """Number of commits."""
 
     def pass_time(self, nearest: float) -> float:
-        """Return the earlier of `nearest` and the next idle timeout."""
+        """Return the earlier of `nearest` and the next idle timeout, in virtual seconds."""
         return (
             min([nearest, *(connection.last_statement_at + IDLE_SECONDS for connection in self.open)])
             if self.open
@@ -192,7 +192,7 @@ class Transactions:
 
 
 class SimulatedPool:
-    """Connection pool of the product's `Database`."""
+    """Simulated connection pool for the product's `Database`."""
 
     timeout = inf
 
@@ -239,7 +239,7 @@ class SimulatedConnection:
         self._blocking: tuple[SimulatedConnection, ...] = ()
         self.number = 0
         self.deadline = inf
-        """When the client stops waiting for a response."""
+        """Virtual time at which the client stops waiting for a response."""
         self.last_statement_at = transactions.scheduler.now
         process.on_death.append(self._die)
 
@@ -261,7 +261,7 @@ class SimulatedConnection:
     def pipeline(self) -> Iterator[None]:
         """Send several statements at once, without interleaving.
 
-        Before them the task may pause for a long time, and other tasks may change the rows that it has read.
+        Before the pipeline, the task may pause for a long time, and other tasks may change the rows that it has read.
         """
         scheduler = self._transactions.scheduler
         scheduler.point("pipeline")
@@ -332,7 +332,7 @@ class SimulatedConnection:
         raise psycopg.OperationalError("no response before the deadline")
 
     def commit(self) -> None:
-        """Commit. A fault may lose the connection before or after."""
+        """Commit. A fault may lose the connection before or after the commit."""
         transactions = self._transactions
         transactions.scheduler.point(f"commit #{self.number}")
         self._check_connection()
@@ -403,7 +403,7 @@ class SimulatedConnection:
 
 
 def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
-    """Run statements of the simulation in one round trip."""
+    """Run the simulation's own statements in one round trip."""
     result = connection.pgconn.exec_(statements.encode())
     if result.status == ExecStatus.FATAL_ERROR:
         raise pg.error_from_result(result)

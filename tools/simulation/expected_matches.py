@@ -1,4 +1,4 @@
-"""Expected matches: the result of matching the same documents sequentially and without faults."""
+"""Expected matches: what matching the same documents sequentially and without faults would find."""
 
 import hashlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tools.simulation.scheduler import Process
 from tools.simulation.world import World
 
 DocumentRef = tuple[str, int]
-"""Name of a document's content, and its rank by id, which breaks ties between simultaneous arrivals."""
+"""Name of a document's content, and the document's rank by id, which breaks ties between simultaneous arrivals."""
 Edges = frozenset[tuple[DocumentRef, DocumentRef]]
 
 _expected: dict[tuple[DocumentRef, ...], Edges] = {}
@@ -32,10 +32,10 @@ def _names() -> dict[bytes, str]:
 
 
 def check(world: World) -> Iterator[str]:
-    """Compare the edges of a finished history with those of matching its documents one by one.
+    """Compare a finished history's edges with the edges from matching its documents one by one.
 
-    Deletes the matches. Skips a world in which matching a document failed permanently, because the other documents may
-    have been matched before or after the failure.
+    Yields a sentence for each difference. Deletes the matches. Skips a world in which matching a document failed
+    permanently, because the other documents may have been matched before or after the failure.
     """
     rows = world.store.admin.execute(_DOCUMENTS).fetchall()
     matched = [(id_, bytes(hash_)) for id_, hash_, _, has_keys in rows if has_keys]

@@ -1,4 +1,4 @@
-"""Faults of a history: the kinds and their number depend on the seed."""
+"""Faults in a history. The seed decides their kinds and number."""
 
 from collections import Counter
 from enum import StrEnum
@@ -70,15 +70,15 @@ RATES = {
     Fault.CRASHES_AT_START: 0.02,
     Fault.HUNG: 0.03,
 }
-"""Probability at each place where the fault can strike, if the history has this kind."""
+"""Probability at each point where the fault can occur, if the history has this kind of fault."""
 KIND_SHARE = 0.3
-"""Share of the kinds that a history has."""
+"""Probability that a history has a kind of fault."""
 MAX_FAULTS = 12
 """Maximum number of faults in one history."""
 
 
 class Faults:
-    """The faults of one history."""
+    """The faults in one history."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -89,12 +89,12 @@ class Faults:
         self._factor = random.choice((0.5, 1, 3))
         self.injected: Counter[Fault] = Counter()
         self.failover_until = -inf
-        """End of the failover in progress."""
+        """End of the failover in progress, in virtual seconds."""
         self.locked_until = -inf
-        """Latest time at which a stalled process still holds the locks of its transactions."""
+        """Latest virtual time at which a stalled process may still hold its transactions' locks."""
 
     def ensure(self, fault: Fault, minimum: int) -> None:
-        """Enable this kind, and allow at least `minimum` faults."""
+        """Enable this kind of fault, and allow at least `minimum` more faults in total."""
         self._kinds.add(fault)
         self._remaining = max(self._remaining, minimum)
 

@@ -1,4 +1,4 @@
-"""Histories: input from a seed, run to the end, checked and formatted for reading."""
+"""Histories: creates their input from a seed, runs them, checks the result and formats the log."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ FAMILIES = (
 )
 """Documents whose match decisions depend on each other."""
 TASKS_SHARE = 0.3
-"""Share of the histories with tasks."""
+"""Probability that a history has tasks."""
 BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
 
 
@@ -43,13 +43,13 @@ class History:
     attempts: int
     seconds: float
     log: list[str]
-    """Log of the history. Empty unless requested or an invariant is violated."""
+    """Formatted log. Empty unless it was requested or an invariant is violated."""
 
 
 def run(
     seed: int, store: Store, *, with_log: bool = False, prepare: Callable[[World], None] = lambda _world: None
 ) -> History:
-    """Run the history of a seed. `prepare` may change the world first."""
+    """Run a seed's history. `prepare` may change the world first."""
     started = time.perf_counter()
     world = prepare_world(seed, store, prepare)
     violation = None
@@ -73,7 +73,7 @@ def run(
 
 
 def prepare_world(seed: int, store: Store, prepare: Callable[[World], None] = lambda _world: None) -> World:
-    """Create the world of a seed with all its input and checks, before the first step."""
+    """Create a seed's world with all input and checks, before the first step."""
     store.reset()
     scenario.make_tenant(store)
     world = World(seed, store)
@@ -102,7 +102,7 @@ def _add_input(world: World) -> None:
 
 
 def _submit_tasks(world: World) -> None:
-    """Submit tasks, and sometimes cancel one."""
+    """Submit tasks, and sometimes cancel some of them."""
     random = world.random
     for number in range(random.randint(1, 4)):
         max_retry = random.choice((0, 1, 2, 5))
@@ -114,7 +114,7 @@ def _submit_tasks(world: World) -> None:
 
 
 def _add_events(world: World) -> None:
-    """Add unreadable messages, messages of unknown work items, and operator actions."""
+    """Add unreadable messages, messages for unknown work items, and operator actions."""
     random = world.random
     if random.random() < 0.2:
         _at(world, random.uniform(0, 600), lambda: _put_unreadable(world))
@@ -173,7 +173,7 @@ def _at(world: World, seconds: float, action: Callable[[], None]) -> None:
 
 
 def _format_log(world: World) -> list[str]:
-    """Format the history: virtual time, actor and event, and the changes of each commit."""
+    """Format the history: each event with its virtual time and actor, and the changes in each commit."""
     changes_by_transaction: dict[int, list[str]] = {}
     for entry in ledger(world):
         old = entry.old or {}

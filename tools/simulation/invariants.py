@@ -1,4 +1,4 @@
-"""Invariants of every history, checked during the run and at its end."""
+"""Invariants that every history must satisfy, checked during the run and at its end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ MAX_ATTEMPTS = 3
 MAX_RETURNS = 2
 UNFINISHED = ("pending", "in-progress")
 RESEND_SLACK_SECONDS = 3600
-"""How late a lost message may be resent, because a watchdog run can fail."""
+"""Maximum delay in seconds before an overdue message is resent, because a watchdog run can fail."""
 SLACK_SECONDS = 30
-"""Longest time between a claim and its attempt without a stall, because other records of the batch settle first."""
+"""Maximum seconds between a claim and its attempt without a stall. Other records in the batch may settle first."""
 
 _WORK_ITEMS = """
 SELECT w.*, EXISTS (SELECT FROM outbox o WHERE o.worker = w.worker AND o.work_id = w.id AND o.revision = w.revision
@@ -82,7 +82,7 @@ class InvariantChecker:
         return self._cached[1]
 
     def _queued_work_items(self) -> set[WorkItemRef]:
-        """Return the work items of all queued messages."""
+        """Return the work items in all queued messages."""
         return {
             ref
             for queue in self._world.sqs.by_name.values()
@@ -142,7 +142,7 @@ class InvariantChecker:
         self._check(states)
 
     def _check_dead_lettering(self, queue: Queue, message: Message) -> None:
-        """Check that only attempts and faults use up the receives of a dead-lettered message."""
+        """Check that only attempts and faults have used up a dead-lettered message's receives."""
         refs = work_items_in(queue.worker, message.body)
         if len(refs) != 1:
             return
@@ -158,7 +158,7 @@ class InvariantChecker:
             )
 
     def _after_batch(self, queue: Queue, messages: list[Message]) -> None:
-        """Excuse the receive of a message that was reported because its work item runs elsewhere."""
+        """Excuse the receive of a message that was reported because its work item is running elsewhere."""
         reported = [message for message in messages if message in queue.messages and message.receives]
         reported = [message for message in reported if message.receives[-1].no_attempt_reason is None]
         if not reported:
@@ -221,7 +221,7 @@ def _unfinished(world: World) -> Iterator[str]:
 
 
 def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Attempts equal the committed claims that were not returned, and never exceed the limit."""
+    """Check that attempts equal the committed claims that were not returned, and do not exceed the limit."""
     expected: dict[tuple[str, UUID, int], int] = defaultdict(int)
     attempts = {
         (simulated.task, simulated.worker, simulated.attempt.work_id): simulated for simulated in world.attempts
@@ -249,7 +249,7 @@ def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _max_attempts(world: World, entry: Entry) -> int:
-    """Return the attempt limit of a work item."""
+    """Return the attempt limit for an entry's work item."""
     return world.attempt_limits.get(entry.id, MAX_ATTEMPTS)
 
 
@@ -271,7 +271,7 @@ def _claims_of_attempts(world: World, entries: list[Entry]) -> dict[SimulatedAtt
 
 
 def _stale_writes(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Only the latest claim of a work item writes, and no claim replaces a live lease."""
+    """Check that only a work item's latest claim writes, and that no claim replaces a live lease."""
     claims = _claims_of_attempts(world, entries)
     by_work: dict[tuple[str, UUID], list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -308,7 +308,7 @@ def _is_lease_live(world: World, before: Entry, entry: Entry) -> bool:
 
 
 def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Each revision that succeeded or was skipped committed its effects once, and no other revision did."""
+    """Check that exactly the revisions that succeeded or were skipped committed their effects, once each."""
     rows = world.store.admin.execute(
         "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
     ).fetchall()
@@ -323,7 +323,7 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _matches(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Matches change only in transactions that settle a matching work item.
+    """Check that matches change only in transactions that settle a matching work item.
 
     A simulated world has no reviewers.
     """
@@ -337,7 +337,7 @@ def _matches(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _permanent_failures(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Permanent failures are not retried."""
+    """Check that permanent failures are not retried."""
     failed: set[tuple[str, UUID, int]] = set()
     permanent = {
         (simulated.task, simulated.worker, simulated.attempt.work_id)
@@ -364,7 +364,7 @@ def _is_permanent(simulated: SimulatedAttempt) -> bool:
 
 
 def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
-    """An attempt starts when its claim is committed, unless a process or thread stalls."""
+    """Check that an attempt starts soon after its claim is committed, unless a process or thread stalls."""
     claims = _claims_of_attempts(world, entries)
     for simulated in world.attempts:
         entry = claims.get(simulated)
@@ -377,7 +377,7 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Every failure has one notification and one dead letter with a correct reason."""
+    """Check that every failure has one notification and one dead letter with a correct reason."""
     admin = world.store.admin
     rows = admin.execute("SELECT job_id, revision, count(*) FROM failure_event GROUP BY 1, 2").fetchall()
     notified = {(job, revision): count for job, revision, count in rows}
@@ -414,13 +414,13 @@ SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}'
 
 
 def _error_types(world: World) -> Iterator[str]:
-    """A dead letter reports a lost worker only if the last attempt never settled."""
+    """Check that a dead letter reports a lost worker only if the last attempt was never settled."""
     for worker, work_id in world.store.admin.execute(_REPORTED_AS_LOST).fetchall():
         yield f"the dead letter of {worker} {world.name(work_id)} reports a lost worker, but its last attempt settled"
 
 
 def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
-    """A claim's lease has the configured length, regardless of the process's clock."""
+    """Check that a claim's lease has the configured length, regardless of the process's clock."""
     for entry in entries:
         if not entry.is_claim:
             continue
@@ -431,7 +431,7 @@ def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _second_runs(world: World) -> Iterator[str]:
-    """An attempt that finds PostgreSQL unavailable runs once more before it counts."""
+    """Check that an attempt that finds PostgreSQL unavailable runs once more before it counts."""
     for simulated in world.attempts:
         if isinstance(simulated.exception, DatabaseUnavailableError) and simulated.runs == 1 and simulated.could_run:
             name = world.name(simulated.attempt.work_id)
@@ -443,7 +443,7 @@ def _job(entry: Entry) -> UUID:
 
 
 def _unknown_work(world: World) -> Iterator[str]:
-    """Messages of unknown work items are recorded, and only those."""
+    """Check that exactly the messages for unknown work items are recorded as unknown."""
     rows = world.store.admin.execute(
         "SELECT job_id FROM dead_letter_audit WHERE action IN ('unknown-work', 'dropped-unknown')"
     ).fetchall()
@@ -457,9 +457,9 @@ def _unknown_work(world: World) -> Iterator[str]:
 
 
 def _uploads(world: World) -> Iterator[str]:
-    """Every stored object has exactly one acquisition job, even if its S3 event was lost or late.
+    """Check that every stored object has one acquisition job, even if its S3 event was lost or late.
 
-    The watchdog does not count an upload whose event arrives later as one without an event.
+    The watchdog must not count an upload as lacking an event if the event arrives later.
     """
     rows = world.store.admin.execute("SELECT key, sequencer FROM acquisition_job").fetchall()
     jobs = Counter(key for key, _ in rows)
@@ -472,7 +472,7 @@ def _uploads(world: World) -> Iterator[str]:
 
 
 def _clusters(world: World) -> Iterator[str]:
-    """Clusters are the connected components of the edges without those to contracts."""
+    """Check that clusters are the connected components of the edges, without edges to contracts."""
     admin = world.store.admin
     documents = admin.execute("SELECT id, type, cluster_id, matching_status FROM document ORDER BY id").fetchall()
     types = {row[0]: row[1] for row in documents}

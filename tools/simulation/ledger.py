@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tools.simulation.world import World
 
 WorkItemRef = tuple[str, UUID, int, int]
-"""Worker, work item, revision, send number."""
+"""Worker, id, revision and send number of a work item in a message."""
 
 
 @cache
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def commits_effects(self) -> bool:
-        """Settlement of an attempt with its effects: it succeeded or was skipped."""
+        """Return whether the entry settles an attempt that succeeded or was skipped, with its effects."""
         # A task is never skipped. A task without a status was canceled.
         return self.old is not None and (
             self.changed_to("succeeded") or (self.changed_to(None) and self.worker != "tasks")
@@ -64,7 +64,7 @@ class Entry:
 
 
 def ledger(world: "World") -> list[Entry]:
-    """Return all committed changes, in order per work item."""
+    """Return all committed changes, in the order in which each work item changed."""
     rows = world.store.admin.execute(
         "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
     ).fetchall()
@@ -84,6 +84,6 @@ class MatchChange(NamedTuple):
 
 
 def match_changes(world: "World") -> list[MatchChange]:
-    """Return the committed changes of matches."""
+    """Return the committed changes to matches."""
     rows = world.store.admin.execute("SELECT split_part(actor, ':', 2)::int, a, b FROM simulation_match").fetchall()
     return [MatchChange(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""Mutants of the engine, each without one of its rules. The simulation must detect all of them."""
+"""Mutants of the engine, each with one rule removed. The simulation must detect all of them."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,21 +34,24 @@ from tools.simulation.world import World
 
 @dataclass(frozen=True)
 class Mutant:
-    """An engine without one of its rules."""
+    """An engine with one rule removed."""
 
     name: str
     expected_violation: str
-    """Regular expression for the violation that the simulation reports."""
+    """Regular expression for the violation that the simulation must report."""
     patch: Callable[[], Any] = ExitStack
     """Context manager that removes the rule."""
     prepare: Callable[[World], None] = lambda _world: None
     """Changes the world around the engine."""
     seed: int = 1
-    """Seed of a history that detects the mutant, which saves a search. Update it if histories change."""
+    """Seed of a history that detects the mutant, so that no search is needed. Update it if histories change."""
 
 
 def _without(module: Any, name: str, *changes: tuple[str, str]) -> Any:
-    """Patch a statement of a module. Raises if a text to replace is missing."""
+    """Patch a module's SQL statement with replacements, as pairs of old and new text.
+
+    Raises AssertionError if an old text is missing.
+    """
     statement = getattr(module, name)
     for old, new in changes:
         if old not in statement:
@@ -70,7 +73,7 @@ def _all(*contexts: Any) -> Iterator[None]:
 
 
 class _LateProtection(Visibility):
-    """Protects no messages until a record is about to start."""
+    """Does not protect messages until a record is about to start."""
 
     def __init__(self, real: Visibility) -> None:
         self._real = real
@@ -153,7 +156,7 @@ class _SendsLater(batch.Batch):
     def park_failed(
         connection: Any, kind: WorkKind, claim: Claim, *, error: str, due: datetime, **_now: datetime
     ) -> Any:
-        """Write the status without its message."""
+        """Update the row without enqueuing the new message."""
         values = {"id": claim.message.work_id, "token": claim.token, "error": error, "due": due}
         row = connection.execute(kind.sql(sql._PARK_FAILED), values).fetchone()
         if row is None:
@@ -233,7 +236,7 @@ class _ChecksThenActs(claims.Claims):
 
 
 def _one_step_short() -> Any:
-    """Count from 0 in the formula: the n-th retry waits base * factor ** (n - 1)."""
+    """Use the wrong exponent: the n-th retry waits base * factor ** (n - 1)."""
     real = RequeuePolicy.wait
     return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *options: real(self, attempts - 1, *options))
 
@@ -251,14 +254,14 @@ def _one_queue() -> Any:
 
 
 def _counts_messages() -> Any:
-    """Count every new message as a retry, including those after a deferral."""
+    """Count every new message as a retry, including messages after a deferral."""
     counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
     body_query = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
     return mock.patch.dict(work.WORK_KINDS, tasks=replace(work.WORK_KINDS["tasks"], body_query=body_query))
 
 
 def _numbered_by_attempts() -> Any:
-    """Use the attempt number as send number, ignoring other sends."""
+    """Use the attempt number as the send number, regardless of other sends."""
     return _without(sql, "_PARK_FAILED", ("{send_number} = {send_number} + 1", "{send_number} = {attempts}"))
 
 
@@ -279,7 +282,7 @@ def _pauses_and_duplicates(world: World) -> None:
 
 
 def _blames_the_worker() -> Any:
-    """Report a work item without attempts left as lost with its worker, regardless of the last outcome."""
+    """Report the worker of an exhausted work item as lost, regardless of the last outcome."""
     return mock.patch.object(
         settlement, "_describe_exhaustion", return_value=(sql.WORKER_LOST_ERROR_TYPE, "The worker ended")
     )
@@ -347,7 +350,7 @@ class _ShortVisibility(settlement.Settlement):
 
     def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         if self._kind.worker == "tasks":
-            return super()._defer(record, claim, error)  # its messages are always new
+            return super()._defer(record, claim, error)  # tasks always use new messages
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
 
         def write_wait(connection: Any) -> Sequence[Any]:
@@ -422,7 +425,7 @@ def _named_by_sequencer() -> Iterator[None]:
     def job_id(upload: Upload) -> UUID:
         return uuid5(work.JOB_NAMESPACE, f"acquisition/{upload.bucket}/{upload.key}/{upload.sequencer}")
 
-    work_items_in.cache_clear()  # the cache would hold ids of both kinds
+    work_items_in.cache_clear()  # otherwise the cache would mix both kinds of ids
     try:
         with mock.patch.object(Upload, "job_id", property(job_id)):
             yield

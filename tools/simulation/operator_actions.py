@@ -1,4 +1,4 @@
-"""Actions of operators and users during a history: start a new revision, cancel a task."""
+"""Operators' and users' actions during a history: starting a new revision, canceling a task."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -24,7 +24,10 @@ ORDER BY 1, 2
 
 
 def restart_work_item(world: "World", work: tuple[str, UUID] | None = None) -> None:
-    """Start a new revision of a work item in any state, as an operator or new data does."""
+    """Start a new revision of a work item in any status, as an operator or new data does.
+
+    Chooses a random work item that can be restarted if `work` is None.
+    """
     process = Process("operator", mortal=False)
     database = SimulatedDatabase(world.transactions, process)
 
@@ -45,7 +48,7 @@ def restart_work_item(world: "World", work: tuple[str, UUID] | None = None) -> N
 
 
 def cancel_task(world: "World", task_id: UUID) -> None:
-    """Cancel a task in any state, as its user does."""
+    """Cancel a task in any status, as its user does."""
     process = Process("user", mortal=False)
     database = SimulatedDatabase(world.transactions, process)
 

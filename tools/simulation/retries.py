@@ -32,14 +32,14 @@ SELECT worker, work_id, revision, number, outcome,
 
 
 class RetryChecker:
-    """Checks every message of a task that is sent."""
+    """Checks every task message that the outbox sends."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         world.sqs.on_sent = self._check_sent
 
     def _check_sent(self, queue: Queue, body: str, delay: int) -> None:
-        """Check the delay, the queue and the retry count of a message."""
+        """Check a message's delay, queue and retry count."""
         if queue.worker != "tasks":
             return
         (_, work_id, revision, send_number), *_ = work_items_in(queue.worker, body)
@@ -65,7 +65,7 @@ class RetryChecker:
 
 
 def violations(world: "World", entries: list[Entry]) -> Iterator[str]:
-    """Yield the violations in a finished world."""
+    """Yield the violations of retry invariants in a finished world."""
     yield from send_number_violations(world, entries)
     yield from _older_messages(world, entries)
     attempt_rows = world.store.admin.execute(_ATTEMPTS).fetchall()
@@ -74,7 +74,7 @@ def violations(world: "World", entries: list[Entry]) -> Iterator[str]:
 
 
 def send_number_violations(world: "World", entries: list[Entry]) -> Iterator[str]:
-    """Send numbers never decrease within a revision. A retried task gets a higher one."""
+    """Check that send numbers never decrease within a revision, and increase when a task is retried."""
     for entry in entries:
         if entry.old is None:
             continue
@@ -85,7 +85,7 @@ def send_number_violations(world: "World", entries: list[Entry]) -> Iterator[str
 
 
 def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
-    """Only a process that holds the latest message of a work item claims or parks it."""
+    """Check that only a process with a work item's latest message claims or parks the work item."""
     for entry in entries:
         if entry.old is None or entry.old["revision"] != entry.new["revision"]:
             continue
@@ -102,7 +102,7 @@ def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
 
 
 def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """A task's retry waits as long as its policy or the failed service requires."""
+    """Check that a task's retry waits as long as the policy and the failed service require."""
     retry_after = {
         (
             simulated.attempt.work_id,
@@ -124,7 +124,7 @@ def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterat
 
 
 def _recorded_once(world: "World", entries: list[Entry], attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """Every counted attempt is recorded once, except successes of workers that do not record them."""
+    """Check that every counted attempt is recorded once, except successes that a worker does not record."""
     recorded: dict[tuple[str, UUID, int], Counter[int]] = defaultdict(Counter)
     for worker, work_id, revision, number, outcome, _ in attempt_rows:
         if outcome != "deferred":

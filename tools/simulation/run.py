@@ -20,12 +20,12 @@ from tools.simulation.history import History
 from tools.simulation.mutants import MUTANTS
 
 MAX_VIOLATIONS = 5
-"""Start no more histories after this many violations, which most likely have one cause."""
+"""Number of violations after which no more histories start, because they most likely have one cause."""
 
 
 @dataclass
 class Summary:
-    """Totals of many histories."""
+    """Totals over many histories."""
 
     histories: int = 0
     violations: list[History] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Summary:
 
 @contextmanager
 def open_store() -> Iterator[Store]:
-    """Create a temporary PostgreSQL and the database for histories."""
+    """Start a temporary PostgreSQL, and create the database for histories."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # the history replaces the product's log
     try:
@@ -115,7 +115,7 @@ def _receive_results(
 
 @contextmanager
 def _fixed_hashes() -> Iterator[None]:
-    """Fix the hash seed of child processes, because the order of a set must not depend on the process."""
+    """Fix the hash seed for child processes, because set order must not differ between processes."""
     previous = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     try:

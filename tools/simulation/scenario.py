@@ -1,4 +1,4 @@
-"""Input of a history: documents, tasks, S3 objects, and scripts of attempts."""
+"""Input for a history: documents, tasks, S3 objects, and scripts for attempts."""
 
 import hashlib
 import json
@@ -85,7 +85,7 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
 
 @cache
 def document_files() -> dict[str, bytes]:
-    """Return sample files: orders and their documents, a copy of an invoice, and unreadable files."""
+    """Return sample files by name: orders and their documents, a copy of an invoice, and unreadable files."""
     order, confirmation, delivery, invoice = (
         Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def document_files() -> dict[str, bytes]:
 
 @cache
 def read(content: bytes) -> ExtractionResult | Exception:
-    """Extract a document, or return the error. Cached, because the result depends only on the bytes."""
+    """Extract a document, or return the error. The result is cached, because it depends only on the bytes."""
     try:
         return extract_xml(content)
     except Exception as error:  # noqa: BLE001  # raised again for each attempt
@@ -157,7 +157,7 @@ class AttemptScript:
     ignores_cancel: bool = False
     """Whether the attempt continues after its cancellation."""
     waits_after_work: bool = False
-    """Whether it waits between its work and its effects instead of before its work."""
+    """Whether the attempt waits between its work and its effects instead of before its work."""
     error: Callable[[], BaseException] | None = None
     after_work: bool = False
     """Whether the error is raised after the work and before its effects."""
@@ -179,7 +179,7 @@ def _draw_script(random: Random, failure_rate: float) -> AttemptScript:
 
 @dataclass
 class AttemptScripts:
-    """Scripts of all attempts. After `max_failing` attempts, a work item has no more failures."""
+    """Scripts for all attempts. After `max_failing` attempts, a work item has no more failures."""
 
     random: Random
     scheduler: Scheduler
@@ -188,14 +188,14 @@ class AttemptScripts:
     attempts: Counter[tuple[str, UUID]] = field(default_factory=Counter)
 
     def next(self, worker: str, work_id: UUID) -> AttemptScript:
-        """Return the script of the next attempt."""
+        """Return the script for a work item's next attempt."""
         self.attempts[worker, work_id] += 1
         if self.attempts[worker, work_id] > self.max_failing:
             return AttemptScript()
         return _draw_script(self.random, self.failure_rate)
 
     def deferral(self, seconds: float) -> BreakerOpenError:
-        """Return the error of an open circuit breaker."""
+        """Return the error for a circuit breaker that stays open for `seconds`."""
         return BreakerOpenError("the breaker is open", until=self.scheduler.clock() + timedelta(seconds=seconds))
 
 
@@ -258,7 +258,7 @@ def event(keys: list[tuple[str, int]], sequencer: str) -> str:
 
 
 def make_tenant(store: Store) -> None:
-    """Insert the tenant that owns everything."""
+    """Insert the only tenant."""
     store.admin.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
@@ -288,7 +288,7 @@ VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 
 
 def make_task(store: Store, random: Random, max_retry: int, submitted_at: float) -> UUID:
-    """Insert a submitted task and the outbox row of its message."""
+    """Insert a submitted task, and the outbox row for its message."""
     task_id = UUID(int=random.getrandbits(128), version=4)
     store.admin.execute(
         _TASK,
@@ -308,7 +308,7 @@ VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
 
 
 def task_body(message: Message) -> str:
-    """Return the message of a task, as the outbox writes it."""
+    """Return a task's message body, as the outbox writes it."""
     metadata = {"created_at": START.isoformat(), "retry_count": 0, "max_retry": 5}
     envelope = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
     identity = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
@@ -316,7 +316,7 @@ def task_body(message: Message) -> str:
 
 
 def make_document(store: Store, random: Random, name: str, received_at: float) -> UUID:
-    """Insert an ingested document that waits for matching, and the outbox row of its message."""
+    """Insert an ingested document with pending matching, and the outbox row for its message."""
     result = extracted(document_files()[name])
     document_id = UUID(int=random.getrandbits(128), version=4)
     kind: DocumentType | str | None = result.type

@@ -13,9 +13,9 @@ from greenlet import greenlet  # type: ignore[import-untyped]  # its stubs are i
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)
 """Virtual start time of every history."""
 MAX_STEPS = 60_000
-"""Maximum number of steps of a history. A longer one is considered endless."""
+"""Maximum number of steps in a history. A longer history is considered endless."""
 MAX_SECONDS = 9 * 24 * 3600.0
-"""Longest history in virtual time. SQS drops no messages, because this is below their retention."""
+"""Maximum length of a history in virtual seconds. It is below the SQS retention, so that no messages expire."""
 
 
 class ProcessKilledError(BaseException):
@@ -31,7 +31,7 @@ class ProcessState(StrEnum):
 
     RUNNING = "running"
     FROZEN = "frozen"
-    """Between two invocations, when no task of the process runs."""
+    """Between two invocations, when none of the process's tasks run."""
     DEAD = "dead"
 
 
@@ -45,12 +45,12 @@ class Process:
     """Whether faults may kill it."""
     on_death: list[Callable[[], None]] = field(default_factory=list)
     handles: tuple[str, ...] = ()
-    """Receipt handles of its invocation."""
+    """Receipt handles of the messages in its current invocation."""
     paused_until: float = -inf
     clock_ahead: timedelta = timedelta()
-    """Clock error."""
+    """Error of the process's clock."""
     hung: dict[str, float] = field(default_factory=dict)
-    """Tasks that wait for a hung database, with the start of the wait."""
+    """Start of the wait in virtual seconds, by name of a task that waits for a hung database."""
 
 
 @dataclass(eq=False)
@@ -62,9 +62,9 @@ class Task:
     process: Process | None
     thread: greenlet
     predicate: Callable[[], bool] | None = None
-    """Condition that it waits for, or None if it is ready to run."""
+    """Condition that the task waits for, or None if it is ready to run."""
     deadline: float = inf
-    """When it stops waiting."""
+    """Virtual time at which the task stops waiting."""
     priority: float = 0
 
     def can_run(self, now: float) -> bool:
@@ -75,7 +75,7 @@ class Task:
         return self.predicate is None or self.deadline <= now or self.predicate()
 
     def next_wake(self) -> float:
-        """Return the latest time at which it can run."""
+        """Return the virtual time by which the task can run, even if its condition stays false."""
         if self.process is None:
             return self.deadline
         if self.process.state is not ProcessState.RUNNING:
@@ -88,16 +88,16 @@ class Order(StrEnum):
     """How the next task is chosen."""
 
     FAIR = "fair"
-    """Any ready task."""
+    """Choose any ready task."""
     STICKY = "sticky"
-    """Usually the same task again."""
+    """Usually choose the same task again."""
     RANKED = "ranked"
-    """By ranks that change sometimes. Some tasks finish while others stall, as on a loaded machine."""
+    """Choose by ranks that change sometimes. Some tasks finish while others stall, as on a loaded machine."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a history."""
+    """An event in a history."""
 
     at: float
     actor: str
@@ -105,7 +105,7 @@ class Event:
 
 
 class Scheduler:
-    """Runs tasks one at a time until none is left. `random` is the only source of randomness in a history."""
+    """Runs tasks one at a time until all have finished. The seed decides the order."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  # a seed has to give the same history each time
@@ -114,12 +114,12 @@ class Scheduler:
         self.steps = 0
         self.events: list[Event] = []
         self.actions: list[tuple[Callable[[], bool], Callable[[], None]]] = []
-        """Actions of the world besides the tasks: a condition and the action."""
+        """Actions of the world, besides the tasks, as pairs of a condition and an action."""
         self.before_time_passes: list[Callable[[float], float]] = []
-        """Called with the next wake-up time. Each may return an earlier one."""
+        """Callbacks that receive the next wake-up time, and may return an earlier time."""
         self.after_time_passed: list[Callable[[], None]] = []
         self.at_point: Callable[[str], None] = lambda _point: None
-        """Injects faults of processes."""
+        """Callback that injects faults into processes at named points."""
         self._order = self.random.choice(tuple(Order))
         self._change = self.random.choice((0.01, 0.05, 0.2))
         self._tasks: list[Task] = []
@@ -166,7 +166,7 @@ class Scheduler:
         return task
 
     def point(self, name: str) -> None:
-        """Switch to another task at a named point. The process of the caller may be killed here."""
+        """Switch to another task at a named point. The caller's process may be killed here."""
         task = self._alive()
         if task is None:
             return
@@ -223,7 +223,7 @@ class Scheduler:
         try:
             thread.throw(ProcessKilledError)
         except ProcessKilledError:
-            pass  # it had not started
+            pass  # the task had not started
         finally:
             self._current = previous
             if not thread.dead:
@@ -234,7 +234,7 @@ class Scheduler:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Run until no task is left or `stop` returns True.
+        """Run until all tasks have finished or `stop` returns True.
 
         Raises:
             ViolationError: the history does not end, or a check failed.
@@ -282,7 +282,7 @@ class Scheduler:
             self._tasks.remove(task)
 
     def _pass_time(self) -> bool:
-        """Advance to the next time at which something can happen. Returns False if nothing can."""
+        """Advance to the next time at which something can happen. Returns False if nothing can happen."""
         nearest = min((task.next_wake() for task in self._tasks), default=inf)
         for adjust in self.before_time_passes:
             nearest = min(nearest, adjust(nearest))
@@ -330,5 +330,5 @@ class Greenlets:
         return self._scheduler.now
 
     def end_process(self) -> None:
-        """Kill the process of the caller."""
+        """Kill the caller's process."""
         self._scheduler.kill(self._process, "it exits")

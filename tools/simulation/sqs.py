@@ -1,7 +1,7 @@
 """Simulated SQS: at-least-once delivery in any order, stale receipt handles, dead-letter queues.
 
-Where the AWS documentation allows two results, the seed decides. For example, a call with the handle of an earlier
-receive may or may not take effect.
+If the AWS documentation allows two results, the seed decides. For example, a call with an earlier receive's handle may
+or may not take effect.
 """
 
 import json
@@ -22,17 +22,17 @@ ARN = "arn:aws:sqs:eu-central-1:000000000000:"
 
 @dataclass(eq=False)
 class Receive:
-    """One receive of a message, which leads to an attempt or an acknowledgement."""
+    """One receive of a message. It must lead to an attempt or an acknowledgement, except for a reason."""
 
     handle: str
     received_at: float
     no_attempt_reason: str | None = None
-    """Why it led neither to an attempt nor to an acknowledgement."""
+    """Reason why the receive may lead neither to an attempt nor to an acknowledgement."""
 
 
 @dataclass(eq=False)
 class Message:
-    """One message of a queue."""
+    """One message in a queue."""
 
     id: str
     body: str
@@ -65,12 +65,12 @@ class Queue:
         return [message for message in self.messages if message.visible_at <= now]
 
     def next_visible(self) -> float | None:
-        """Return when the next hidden message becomes visible."""
+        """Return the virtual time at which the next hidden message becomes visible, or None."""
         now = self._scheduler.now
         return min((message.visible_at for message in self.messages if message.visible_at > now), default=None)
 
     def by_handle(self, handle: str) -> Message | None:
-        """Return the message of a receipt handle."""
+        """Return the message with a receipt handle, or None."""
         for message in self.messages:
             if any(receive.handle == handle for receive in message.receives):
                 return message
@@ -86,7 +86,7 @@ class Sqs:
         self.scheduler = scheduler
         self.faults = faults
         self.queues = queues
-        """Queues of first attempts, by worker."""
+        """Queues for first attempts, by worker."""
         self.source_queues = [*queues.values(), *retries]
         self.by_name = {
             any_queue.name: any_queue
@@ -95,14 +95,14 @@ class Sqs:
             if any_queue is not None
         }
         self.on_dead_lettered: Callable[[Queue, Message], None] = lambda _queue, _message: None
-        """Called after each move to a dead-letter queue."""
+        """Callback after each move to a dead-letter queue."""
         self.on_sent: Callable[[Queue, str, int], None] = lambda _queue, _body, _delay: None
-        """Called for each message that the product sends, with its delay."""
+        """Callback for each message that the product sends, with the queue, body and delay in seconds."""
         self.on_deleted: Callable[[Queue, Message], None] = lambda _queue, _message: None
         self.protected: set[str] = set()
         """Handles whose visibility timeout the product has changed."""
         self.delivered: dict[str, tuple[str, str]] = {}
-        """Worker and body of the message of each handle."""
+        """Worker and message body by receipt handle."""
         self._count = 0
 
     def _next_number(self) -> int:
@@ -112,7 +112,7 @@ class Sqs:
     # -- for the world -------------------------------------------------------------------------------------------------
 
     def put(self, queue: Queue, body: str, delay: float = 0) -> Message:
-        """Put a message into a queue."""
+        """Put a message into a queue. It becomes visible after `delay` seconds."""
         now = self.scheduler.now
         message = Message(f"m{self._next_number()}", body, now, now + delay)
         queue.messages.append(message)
@@ -122,7 +122,7 @@ class Sqs:
         return message
 
     def time_passed(self) -> None:
-        """Sometimes deliver a message in flight a second time."""
+        """Sometimes make a message in flight visible again, so that it is delivered twice."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             hidden = [message for message in queue.messages if message.visible_at > now and message.receives]
@@ -132,7 +132,7 @@ class Sqs:
                 message.visible_at = now
 
     def deliver_again(self, handles: tuple[str, ...], max_delay: float) -> None:
-        """Deliver the messages of these handles a second time after a random delay."""
+        """Make the messages with these handles visible again after a random delay, up to `max_delay` seconds."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             for message in queue.messages:
@@ -141,7 +141,10 @@ class Sqs:
                     message.visible_at = now + self.scheduler.random.uniform(0, max_delay)
 
     def receive(self, queue: Queue, limit: int) -> list[Message]:
-        """Return up to `limit` visible messages in any order. Messages at their receive limit are moved."""
+        """Return up to `limit` visible messages in any order.
+
+        Messages that have reached their receive limit are moved to the dead-letter queue instead.
+        """
         random, now = self.scheduler.random, self.scheduler.now
         visible = queue.visible
         random.shuffle(visible)
@@ -166,7 +169,7 @@ class Sqs:
         self.on_dead_lettered(queue, message)
 
     def delete(self, queue: Queue, message: Message, handle: str) -> None:
-        """Delete a message. A handle that is not the latest may have no effect."""
+        """Delete a message. If the handle is not the latest, the call may have no effect."""
         if message not in queue.messages:
             return
         if message.receives[-1].handle != handle and self.scheduler.random.random() < 0.5:
@@ -186,7 +189,7 @@ class Sqs:
         """Change visibility timeouts, as ChangeMessageVisibilityBatch does."""
         queue = self._queue(QueueUrl)
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
-        Entries = sorted(Entries, key=lambda entry: str(entry["ReceiptHandle"]))  # noqa: N806  # their order means nothing
+        Entries = sorted(Entries, key=lambda entry: str(entry["ReceiptHandle"]))  # noqa: N806  # the order does not matter
         self.protected |= {entry["ReceiptHandle"] for entry in Entries}
         self._begin_call("ChangeMessageVisibility " + ", ".join(_describe_entry(entry) for entry in Entries))
         successful, failed = [], []
@@ -267,7 +270,7 @@ class Sqs:
 
 
 def service_error(operation: str, code: str) -> ClientError:
-    """Return boto3's error for a failure of the service."""
+    """Return boto3's error for a service failure."""
     response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 503}}
     return ClientError(response, operation)
 

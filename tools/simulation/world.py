@@ -63,26 +63,32 @@ REQUEUEING = ("tasks",)
 RETRY_URLS = {worker: f"{URL}counterfoil-{worker}-retry" for worker in REQUEUEING}
 URLS = {worker: f"{URL}counterfoil-{worker}" for worker in HANDLERS}
 WRONG_CLOCK_SHARE = 0.2
-"""Share of the processes whose clock is wrong by an hour."""
+"""Probability that a process's clock is wrong by an hour."""
 LOWERED_LIMIT_SHARE = 0.1
-"""Share of the histories in which a release lowers the attempt limit."""
+"""Probability that a release lowers the attempt limit in a history."""
 HUNG_DATABASE_SHARE = 0.2
-"""Share of the histories in which the database may hang."""
+"""Probability that the database may hang in a history."""
 UPLOAD_LOST_AFTER = timedelta(minutes=5)
-"""Shorter than the longest delay of an S3 event, so that some events arrive after reconciliation."""
+"""Age at which an upload without an event counts as lost.
+
+It is shorter than the longest delay of an S3 event, so that some events arrive after reconciliation.
+"""
 MAX_RECONCILIATION_DELAY = timedelta(hours=2)
-"""Every upload without an event has a job after this time, regardless of faults."""
+"""Time after which every upload without an event has a job, regardless of faults."""
 LOST_EVENT_SHARE = 0.15
-"""Share of lost S3 events in every third history."""
+"""Share of S3 events that are lost in every third history."""
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
 
 RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE = 900, 3
-"""A lost message is resent after the longer of these: seconds, or visibility timeouts of its queue."""
+"""Wait before a lost message is resent, in seconds and in visibility timeouts of its queue. The longer one applies."""
 
 
 @dataclass(frozen=True)
 class SimulatedWorker:
-    """Settings of a worker, with less capacity than the product has, so that permits are contended."""
+    """A worker's settings. Times are in seconds.
+
+    Capacity is lower than in the product, so that permits are contended.
+    """
 
     timeout: int
     batch_size: int
@@ -104,7 +110,7 @@ WORKER_SETTINGS = {
 
 @dataclass(eq=False)
 class SimulatedAttempt:
-    """An attempt as the simulation observed it."""
+    """An attempt, with what the simulation observed."""
 
     worker: str
     attempt: Attempt
@@ -117,11 +123,11 @@ class SimulatedAttempt:
     exception: BaseException | None = None
     has_ended: bool = False
     is_alone: bool = True
-    """Whether it started or continued without the other attempts of its batch."""
+    """Whether the attempt started or continued without the other attempts in its batch."""
     runs: int = 0
-    """Runs without the other attempts of its batch."""
+    """Number of runs without the other attempts in its batch."""
     could_run: bool = False
-    """Whether there was time for another run when the last one raised."""
+    """Whether there was time for another run when the last run raised an error."""
 
 
 @dataclass(eq=False)
@@ -134,17 +140,17 @@ class World:
     attempts: list[SimulatedAttempt] = field(default_factory=list)
     stalls: list[float] = field(default_factory=list)
     rematches: int = 0
-    """Number of work items that get new data during their attempt."""
+    """Remaining number of matching attempts during which the work item gets new data."""
     max_attempts: int = 3
-    """Attempt limit of documents in processes that start now."""
+    """Attempt limit in processes that start now, for work items without their own limit."""
     attempt_limits: dict[UUID, int] = field(default_factory=dict)
     """Attempt limits of work items with their own limit."""
     unreadable: list[tuple[Queue, Message]] = field(default_factory=list)
-    """Unreadable messages."""
+    """Unreadable messages, with their queue."""
     unknown_work: list[tuple[str, UUID]] = field(default_factory=list)
-    """Work items in messages that do not exist, with their worker."""
+    """Nonexistent work items that messages refer to, with their worker."""
     lost: set[WorkItemRef] = field(default_factory=set)
-    """Current messages that a queue lost and that were not resent yet."""
+    """Work items whose current message was lost by a queue and not resent yet."""
     restored: set[tuple[str, UUID]] = field(default_factory=set)
     """Work items whose row is older than a sent message, with their worker."""
     names: dict[UUID, str] = field(default_factory=dict)
@@ -158,7 +164,7 @@ class World:
         self.transactions = Transactions(self.scheduler, self.faults, self.store)
         self.scripts = AttemptScripts(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
         self.storage = Storage(self.scheduler, self.faults)
-        self._events = Random(f"events of {self.seed}")  # noqa: S311  # its own: older seeds keep their histories
+        self._events = Random(f"events of {self.seed}")  # noqa: S311  # separate, so that older seeds keep their histories
         self.uploads_without_event = 0
         """Uploads that the watchdog counted because their S3 event was lost."""
         self._lost_events = LOST_EVENT_SHARE if self._events.random() < 1 / 3 else 0
@@ -200,16 +206,16 @@ class World:
             self._lose_transaction,
         ]
         self._due_at: tuple[int, float] = (-1, inf)
-        limit_random = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
+        limit_random = Random(f"{self.seed}/limit")  # noqa: S311  # separate, so that older seeds keep their histories
         if limit_random.random() < LOWERED_LIMIT_SHARE:
             self.lower_limit(limit_random.uniform(0, 4000))
-        if Random(f"{self.seed}/hung").random() < HUNG_DATABASE_SHARE:  # noqa: S311  # its own, as above
+        if Random(f"{self.seed}/hung").random() < HUNG_DATABASE_SHARE:  # noqa: S311  # separate, as above
             self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
-        """Number of events before the checks, which are not part of the history."""
+        """Number of events in the history, without the events of the checks."""
 
     def _mappings(self, queues: Iterable[Queue]) -> list[Mapping]:
-        """Return the event source mappings of all queues and their dead-letter queues."""
+        """Return the event source mappings for all queues and their dead-letter queues."""
         mappings = [
             Mapping(
                 self.sqs, self.faults, queue, self.functions[queue.worker],
@@ -225,7 +231,7 @@ class World:
         return mappings
 
     def lower_limit(self, at: float) -> None:
-        """Deploy a release at this time that replaces idle processes and allows one attempt less."""
+        """Deploy a release at this virtual time that replaces idle processes and allows one attempt less."""
 
         def release() -> None:
             self.scheduler.sleep(at)
@@ -269,12 +275,12 @@ class World:
         return Function(self.scheduler, self.faults, worker, config.timeout, config.reserved_concurrency, start)
 
     def outbox(self, database: SimulatedDatabase) -> Outbox:
-        """Return the outbox of a process."""
+        """Return an outbox on a process's database."""
         return Outbox(database, URLS, RETRY_URLS, random=self.random.random)
 
     def _clock_error(self, process: Process) -> timedelta:
-        """Return the clock error of a process. One in five is wrong by an hour."""
-        clock_random = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
+        """Return the error of a process's clock. One clock in five is wrong by an hour."""
+        clock_random = Random(f"{self.seed}/{process.name}")  # noqa: S311  # separate: older seeds keep their histories
         return (
             timedelta(seconds=clock_random.choice((-3600, 3600)))
             if clock_random.random() < WRONG_CLOCK_SHARE
@@ -356,7 +362,7 @@ class World:
     def _start_attempt(
         self, worker: str, process: Process, attempt: Attempt, script: AttemptScript, *, is_alone: bool = True
     ) -> SimulatedAttempt:
-        """Record an attempt that starts, or that continues alone after its batch."""
+        """Record an attempt that starts, or that continues alone after its batch failed."""
         task = self.scheduler.current
         assert task is not None
         for record in self.attempts:
@@ -382,7 +388,7 @@ class World:
         attempts: Sequence[TenantAttempt],
     ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
-            return {}  # so that many attempts still run alone
+            return {}  # many attempts must also run alone
         records = [
             self._start_attempt(worker, process, attempt, AttemptScript(), is_alone=False) for attempt in attempts
         ]
@@ -431,11 +437,11 @@ class World:
         return self._events.random() < self._lost_events
 
     def count_uploads_without_event(self, values: dict[metrics.Metric, float]) -> None:
-        """Record the watchdog's metrics of uploads."""
+        """Record the watchdog's metric for uploads without an event."""
         self.uploads_without_event += int(values[metrics.Metric.UPLOADS_WITHOUT_EVENT])
 
     def name(self, work_id: UUID) -> str:
-        """Return the name of a work item in the history."""
+        """Return a work item's name for the history."""
         return self.names.get(work_id, f"...{str(work_id)[-12:]}")
 
     # -- the world -----------------------------------------------------------------------------------------------------
@@ -467,7 +473,7 @@ class World:
         return min([nearest, *(time for time in times if time is not None)])
 
     def _watchdog_due(self) -> float:
-        """Return the earliest time at which the watchdog has something to do."""
+        """Return the earliest virtual time at which the watchdog has something to do."""
         if self._due_at[0] != self.transactions.writes:
             times = self.store.admin.execute(_NEXT_SEND).fetchone()
             assert times is not None
@@ -479,9 +485,9 @@ class World:
         return min([self._due_at[1], *self.resends_due().values()])
 
     def _lose_message(self) -> None:
-        """Lose a message of an existing work item.
+        """Lose a message for an existing work item.
 
-        In most cases another message then keeps a queue of its worker busy for hours.
+        In most cases, another message then keeps one of the worker's queues busy for hours.
         """
         queue = self.random.choice(self.sqs.source_queues)
         if not queue.messages or not self.faults.inject(Fault.MESSAGE_LOST):
@@ -501,9 +507,9 @@ class World:
             self.put_unknown_work(self.random.choice(queues), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
-        """Lose the transaction that sent a message, so that its row is older.
+        """Lose the transaction that sent a message, so that the row is older than the message.
 
-        The message that the row refers to was acknowledged after that transaction.
+        The message that the row refers to was acknowledged after the lost transaction.
         """
         queue = self.random.choice(tuple(self.sqs.by_name.values()))
         idle = [message for message in queue.messages if message.visible_at <= self.scheduler.now]
@@ -521,12 +527,12 @@ class World:
         self.scheduler.log(f"{message.id} is newer than its row")
 
     def _rows(self, worker: str, ids: list[UUID]) -> list[tuple[Any, ...]]:
-        """Return id, revision and send number of work items, in the order of `ids`."""
+        """Return the id, revision and send number of existing work items, in the order of `ids`."""
         rows = self.store.admin.execute(WORK_KINDS[worker].sql(_NUMBERS), [ids]).fetchall()
         return sorted(rows, key=lambda row: ids.index(row[0]))
 
     def put_unknown_work(self, queue: Queue, delay: float = 0) -> None:
-        """Put a message of a deleted work item into a queue."""
+        """Put a message for a deleted work item into a queue."""
         message = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
         self.unknown_work.append((queue.worker, message.work_id))
         body = scenario.task_body(message) if queue.worker == "tasks" else message.model_dump_json()
@@ -559,20 +565,20 @@ class World:
 
 
 class ProtectionChecker(Greenlets):
-    """Concurrency of a process that checks the protection of its messages before each wait."""
+    """A process's concurrency, which checks that its messages are protected before each wait."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world.scheduler, process)
         self._world = world
 
     def start(self, name: str, function: Callable[[], None]) -> None:
-        """Start a task, unless the machine has no more threads."""
+        """Start a task. Raises RuntimeError if a fault prevents a new thread."""
         if self._world.faults.inject(Fault.NO_THREAD):
             raise RuntimeError("can't start new thread")
         super().start(name, function)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait. Fails the history if messages of the batch are still unprotected."""
+        """Wait in virtual time. Fails the history if messages in the batch are still unprotected."""
         task = self._world.scheduler.current
         if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
             unprotected = [handle for handle in self._process.handles if handle not in self._world.sqs.protected]
@@ -595,7 +601,7 @@ def _describe_script(script: AttemptScript) -> str:
 
 
 def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
-    """Return the outcome with effects that are recorded in the ledger."""
+    """Return the outcome with effects that the database also records."""
     effects = outcome.effects
 
     def effects_with_note(connection: Any) -> Any:
@@ -640,12 +646,12 @@ def _maintenance_settings() -> Settings:
 
 
 def _discard_metrics(*_values: Any, **_dimensions: str) -> None:
-    """Discard metrics."""
+    """Do nothing, because a simulation has no metrics."""
 
 
 @contextmanager
 def _patch_product(world: World) -> Iterator[None]:
-    """Replace the product's clients and clocks with those of this world."""
+    """Replace the product's clients and clocks with this world's."""
     clients = {"sqs": world.sqs, "s3": world.storage}
 
     def monotonic() -> float:
@@ -668,7 +674,7 @@ def _patch_product(world: World) -> Iterator[None]:
         mock.patch.object(watchdog_uploads, "MAX_CALLS", 1),
         mock.patch.object(parsers, "read", scenario.file_text),
         mock.patch.object(dead_letters, "function", archiver),
-        mock.patch.object(matcher, "CACHE", DocumentCache()),  # must not keep documents of an earlier history
+        mock.patch.object(matcher, "CACHE", DocumentCache()),  # must not contain documents from an earlier history
     ):
         yield
 

@@ -1,4 +1,4 @@
-"""The pairs of a labeled set that matching would score, with their labels."""
+"""The pairs in a labeled set that matching would score, with their labels."""
 
 import random
 from collections import defaultdict
@@ -16,7 +16,7 @@ _NAMESPACE = UUID("5b0c2f3e-7a55-5a52-9d0e-0c1c7d5a4c11")
 
 
 class Pair(NamedTuple):
-    """A document and a possible match of it."""
+    """A document and a candidate for a match."""
 
     child: Document
     parent: Document
@@ -26,20 +26,20 @@ class Pair(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A child and candidates of which at most one matches."""
+    """A child and its candidates, of which at most one matches."""
 
     child: Document
     candidates: tuple[Document, ...]
     matches: frozenset[UUID]
     claims: Mapping[UUID, Sequence[Document]]
-    """Documents that refer to a candidate, by candidate."""
+    """Documents that refer to a candidate, by the candidate's id."""
 
 
 class Tenant:
     """The documents of one tenant and the true links between them."""
 
     def __init__(self, name: str, documents: Collection[Document], links: Collection[frozenset[UUID]]) -> None:
-        """Index the documents. Duplicates are skipped, because they have no other links."""
+        """Index the documents. Duplicates are skipped, because they are linked only to their originals."""
         self.name = name
         linked: dict[UUID, set[UUID]] = defaultdict(set)
         for a, b in links:
@@ -64,7 +64,8 @@ class Tenant:
     def groups(self) -> Iterator[Group]:
         """Yield the candidates of each decision.
 
-        These are the documents with a number that the child refers to, or else the similar documents.
+        The candidates are the documents with a number that the child refers to. For types without such a document, they
+        are the documents that share other blocking keys.
         """
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])
@@ -84,7 +85,7 @@ class Tenant:
     def unrelated_pairs(self, rng: random.Random) -> Iterator[Pair]:
         """Draw random pairs of a child and an unrelated document of a type that it refers to.
 
-        In a larger archive, unrelated documents have the same number by chance. A small set has too few of them to
+        In a large archive, unrelated documents have the same number by chance. A small set has too few such pairs to
         learn from.
         """
         by_kind: dict[str, list[Document]] = defaultdict(list)
@@ -119,7 +120,7 @@ def _is_duplicate(id_: UUID, kinds: Mapping[UUID, str], linked: Mapping[UUID, se
 
 
 def id_of(name: str) -> UUID:
-    """Return the id of a document of the set."""
+    """Return the id for a document name in the set."""
     return uuid5(_NAMESPACE, name)
 
 

@@ -21,7 +21,7 @@ from tools.training.weights_file import shipped, write_weights
 
 
 class NothingToLearnError(PermanentError):
-    """Labels are missing."""
+    """The labels or the candidate pairs are missing."""
 
 
 def train(  # one parameter per option
@@ -37,7 +37,7 @@ def train(  # one parameter per option
     ] = False,
     check: Annotated[
         bool,
-        typer.Option(help="Measure on held-out data. With folders, this repeats the learning for each tenant."),
+        typer.Option(help="Measure on held-out data. With folders, this learns again for each held-out tenant."),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -47,10 +47,10 @@ def train(  # one parameter per option
     agreement, starting with a prior. Probabilities are calibrated on held-out tenants. With --check, the figures are
     measured on held-out tenants.
 
-    With --from-reviews, pairs that reviewers confirmed or rejected are labels as well. Without a folder, only the
-    calibration is learned from them and the weights stay the same, because reviewers only see ambiguous matches.
-    Documents with and without a reference number have separate calibrations, and a calibration with too few decisions
-    stays the same. With --check, its error is measured on held-out decisions.
+    With --from-reviews, pairs that reviewers confirmed or rejected are labels as well. If no folder is given, only the
+    calibrations are learned from the decisions and the weights stay the same, because reviewers only see ambiguous
+    matches. Documents with and without a reference number have separate calibrations. A calibration with too few
+    decisions stays the same. With --check, the calibration error is measured on held-out decisions.
     """
     if not directories and not from_reviews:
         raise UsageError("Give folders with labeled documents, or --from-reviews.")

@@ -26,22 +26,22 @@ from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.logistic_regression import Coefficient, Observation, fit
 
 _GENERAL_PENALTY, _NAMED_PENALTY, _TYPES_PENALTY = 1.0, 1.0, 3.0
-"""Penalties of a weight for leaving its prior, for a deviation by how a pair was found, and for a deviation by document
-types."""
+"""Penalties for a weight's distance from its prior, for a deviation by how a pair was found, and by document types."""
 _CONTRADICTION_PRIOR, _CONTRADICTION_BOUND = -4.0, -1.0
-"""A level with a prior at most this low is a contradiction and keeps negative bits, even if a small set disagrees."""
+"""A level whose prior is at most -4 bits is a contradiction. Its weight stays at most -1, even if a small set
+disagrees."""
 _COLLISIONS = {Length.SHORT: 1.0, Length.MEDIUM: 0.5, Length.LONG: 0.2}
-"""Probability that an unrelated document in a large archive has the same number: weights of generated pairs."""
+"""Probability that an unrelated document in a large archive has the same number, by length: weights of drawn pairs."""
 _BINS = 10
 _MIN_BITS = 0.05
-"""Smaller deviations by document types are omitted from the file, in bits."""
+"""Minimum deviation by document types, in bits. Smaller deviations are omitted from the file."""
 _MAX_BITS = 30.0
-"""Limit of the bits that the calibration distinguishes."""
+"""Maximum absolute score in bits for the calibration. Larger scores are clipped."""
 
 _IDENTITY = dict.fromkeys(SECTIONS, (0.0, 1.0))
 """The identity calibration."""
 MIN_CASES, MIN_CASES_PER_ANSWER = 50, 10
-"""Minimum number of cases to learn a calibration from, in total and per answer."""
+"""Minimum number of cases to learn a calibration from, in total and per label."""
 _FOLDS = 5
 
 _LevelKey = tuple[bool, str, str, tuple[FeatureLevel, ...]]
@@ -49,7 +49,7 @@ _LevelKey = tuple[bool, str, str, tuple[FeatureLevel, ...]]
 
 @dataclass(frozen=True)
 class HoldOutMetrics:
-    """Quality of weights on tenants that they were not learned from."""
+    """Quality of weights, measured on tenants that they were not learned from."""
 
     decisions: int
     calibration_error: float
@@ -63,7 +63,7 @@ class CalibrationCase(NamedTuple):
 
     child: UUID
     names_parent: bool
-    """Whether the document refers to the best candidate's number, which selects the calibration."""
+    """Whether the document refers to the best candidate's number. Selects the calibration."""
     bits: float
     """Score of the best candidate."""
     is_match: bool
@@ -73,8 +73,8 @@ class CalibrationCase(NamedTuple):
 class Recalibration:
     """Quality of a calibration on held-out cases, compared with the previous calibration.
 
-    The errors are expected calibration errors in 10 bins, of the probability that any candidate matches. The cases are
-    split into 5 folds by document. Each fold is predicted with a calibration that was learned from the others.
+    The errors are expected calibration errors in 10 bins, for the probability that any candidate matches. The cases are
+    split into 5 folds by document. Each fold is predicted with a calibration that was learned from the other folds.
     """
 
     decisions: int
@@ -85,7 +85,7 @@ class Recalibration:
 def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
     """Return the contents of a weights file. Deterministic.
 
-    With several tenants, the calibration is learned on each of them with weights learned from the others.
+    With several tenants, the calibration is learned on each tenant with weights learned from the other tenants.
     """
     contents = _weights(tenants, _IDENTITY)
     calibration = _calibrate(
@@ -109,7 +109,7 @@ def recalibrate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str
 
 
 def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
-    """Return the cases of calibrations that have enough cases of each answer."""
+    """Return the cases of calibrations that have enough cases with each label."""
     by_calibration: dict[bool, list[CalibrationCase]] = {named: [] for named in SECTIONS}
     for case in cases:
         by_calibration[case.names_parent].append(case)
@@ -128,7 +128,7 @@ def count_answers(cases: Iterable[CalibrationCase]) -> tuple[int, int]:
 
 
 def cross_validate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recalibration:
-    """Measure calibrations learned as in `recalibrate` on held-out cases."""
+    """Measure calibrations on held-out cases. They are learned as in `recalibrate`."""
     weights = parse(known)
     cases = sufficient_cases(calibration_cases(weights, tenants))
     before = [(_probability(weights.calibration, case), case.is_match) for case in cases]
@@ -160,7 +160,7 @@ def hold_out_metrics(tenants: Sequence[Tenant]) -> HoldOutMetrics:
 
 
 def calibration_error(predictions: Collection[tuple[float, bool]]) -> float:
-    """Return the mean distance between probability and truth in 10 bins; 0 without data."""
+    """Return the expected calibration error in 10 bins; 0 if there are no predictions."""
     if not predictions:
         return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
@@ -246,7 +246,7 @@ def _count_levels(tenants: Iterable[Tenant]) -> dict[_LevelKey, tuple[float, flo
             key = (comparison.is_referenced, pair.child.kind, pair.parent.kind, comparison.levels)
             counts[key] += 1
             matches[key] += pair.is_match
-        for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
+        for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # repeatable on purpose
             levels = compare(pair.child, pair.parent).levels
             length = Length.of(pair.child.references[pair.parent.kind][0].length)
             collision = FeatureLevel.of(Feature.NUMBER, Number.SAME, length)
@@ -272,7 +272,7 @@ def _with_version(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leave_one_out(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
-    """Return each tenant with the weights learned from the others."""
+    """Return each tenant with weights learned from the other tenants."""
     return [
         (parse(_with_version(_weights([*tenants[:number], *tenants[number + 1 :]], _IDENTITY))), [held_out])
         for number, held_out in enumerate(tenants)

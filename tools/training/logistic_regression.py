@@ -1,6 +1,6 @@
 """Logistic regression with a normal prior: the maximum a posteriori coefficients, in bits.
 
-With x the levels of a pair (and 1), w the bits, s the standard deviation of the prior around w0, it minimizes
+Let x be the levels of a pair (and 1), w the bits, and s the standard deviation of the prior around w0. `fit` minimizes
     -sum(log p(y | x, w)) + sum((w - w0)^2 / (2 s^2))
 by Newton's method (Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, 4.4.1, with 3.4.1's penalty).
 """
@@ -25,12 +25,12 @@ class Coefficient:
     penalty: float = 1.0
     """1 / s^2, in nats."""
     upper_bound: float | None = None
-    """Upper bound of the fitted value."""
+    """Maximum fitted value, or None."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The features of an observation, its number of occurrences, and the positive ones."""
+    """An observation: its feature values, its number of occurrences, and how many of them are positive."""
 
     values: Mapping[Hashable, float]
     count: float
@@ -61,7 +61,7 @@ def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coe
     coefficients = _newton(features, count, true, expected, penalty)
     while (
         above := coefficients > upper_bound + _TOLERANCE
-    ).any():  # fix the coefficients at their bounds, and fit the others again
+    ).any():  # fix these coefficients at their bounds, and fit the other coefficients again
         expected = np.where(above, upper_bound, expected)
         penalty = np.where(above, 1e9, penalty)
         coefficients = _newton(features, count, true, expected, penalty)

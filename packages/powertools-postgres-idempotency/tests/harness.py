@@ -27,11 +27,11 @@ LAMBDA_SECONDS = 900.0
 
 Connection = psycopg.Connection[Any]
 NewLayer = Callable[[], BasePersistenceLayer]
-"""Returns another layer over the same records, as in another process."""
+"""Returns another layer on the same records, as another process would have."""
 
 
 class Time:
-    """Clock of Powertools, of its DynamoDB layer and of the PostgreSQL layer. Only tests advance it."""
+    """Clock for Powertools, its DynamoDB layer and the PostgreSQL layer. Only tests advance it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed = 0.0
@@ -69,7 +69,7 @@ class Context(LambdaContext):
 
 
 class Orders:
-    """A function whose effect must happen once: it counts its runs, and returns or raises `outcome`."""
+    """A function whose effect must happen only once. It counts its runs, and returns or raises `outcome`."""
 
     def __init__(self, layer: BasePersistenceLayer, *, seconds_left: float = LAMBDA_SECONDS, **config: Any) -> None:
         self.runs = 0
@@ -132,5 +132,5 @@ def break_connection(connection: Connection) -> Exception:
 
 
 def open_pool(url: str, **options: Any) -> ConnectionPool[Connection]:
-    """Return a pool for tests, which connects at the first use."""
+    """Return a pool for tests, which connects on first use."""
     return ConnectionPool(url, **{"open": True, "min_size": 0, "max_size": 4} | options)

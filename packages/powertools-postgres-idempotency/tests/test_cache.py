@@ -1,4 +1,4 @@
-"""Powertools' guarantees about the cache of a process, for both layers."""
+"""Powertools' guarantees about a process's local cache, for both layers."""
 
 import pytest
 from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer
@@ -15,7 +15,7 @@ def forbid(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(layer, method, lambda *_, **__: pytest.fail("the store was used"))
 
 
-def test_cached_result_needs_no_store(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_result_does_not_use_store(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = Orders(layer, use_local_cache=True)
     orders.place(order=ORDER)
     forbid(layer, monkeypatch)
@@ -23,7 +23,7 @@ def test_cached_result_needs_no_store(layer: BasePersistenceLayer, monkeypatch: 
     assert orders.place(order=ORDER) == PLACED
 
 
-def test_found_result_of_another_process_is_cached(new_layer: NewLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_result_from_another_process_is_cached(new_layer: NewLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     Orders(new_layer(), use_local_cache=True).place(order=ORDER)
     layer = new_layer()
     orders = Orders(layer, use_local_cache=True)

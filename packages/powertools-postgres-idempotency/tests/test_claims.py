@@ -1,4 +1,4 @@
-"""Guarantees beyond Powertools' own layers: runs keep their claim and their name."""
+"""Guarantees beyond those of Powertools' own layers: runs keep their claim and their function name."""
 
 import logging
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def another(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistenc
 
 
 def late_orders(late: PostgresPersistence, newer: Orders, clock: Time, **options: Any) -> Orders:
-    """Return orders whose run exceeds its deadline, so that `newer` runs during it."""
+    """Return orders whose run exceeds its deadline. During that run, `newer` runs for the same key."""
     orders = Orders(late, seconds_left=10, **options)
 
     def during() -> None:
@@ -58,7 +58,7 @@ def test_late_result_does_not_replace_newer_result(
     late = late_orders(store, newer, clock, use_local_cache=True)
 
     assert late.place(order=ORDER) == PLACED  # its own result
-    assert late.place(order=ORDER) == newer.place(order=ORDER) == NEWER  # also instead of its cached result
+    assert late.place(order=ORDER) == newer.place(order=ORDER) == NEWER  # not the late run's cached result
     assert "ended after its deadline" in caplog.text
     assert "#" not in caplog.text
 
@@ -96,7 +96,7 @@ def test_late_failure_does_not_free_key_of_newer_run(
     assert (late.runs, newer.runs) == (1, 1)
 
 
-def test_late_result_counts_without_newer_run(store: PostgresPersistence, clock: Time) -> None:
+def test_late_result_without_newer_run_is_stored(store: PostgresPersistence, clock: Time) -> None:
     late = Orders(store, seconds_left=10)
     late.during = lambda: clock.advance(seconds=11)
     late.place(order=ORDER)
@@ -105,7 +105,7 @@ def test_late_result_counts_without_newer_run(store: PostgresPersistence, clock:
     assert late.runs == 1
 
 
-def test_late_result_counts_after_newer_run_failed(
+def test_late_result_after_failed_newer_run_is_stored(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
@@ -124,7 +124,7 @@ def test_late_result_counts_after_newer_run_failed(
     assert late.runs == 1
 
 
-# One layer for nested functions and for threads
+# Nested functions and threads that share a layer
 
 
 def guarded(layer: PostgresPersistence, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -264,7 +264,7 @@ def test_concurrent_first_use_sees_whole_configuration(
 
     def slow_compile(expression: str) -> Any:
         second_call.start()
-        second_call.join(0.3)  # long enough to overtake; it waits if the layer is correct
+        second_call.join(0.3)  # long enough to overtake; with a correct layer, the second call waits
         return compile_(expression)
 
     monkeypatch.setattr(jmespath, "compile", slow_compile)
@@ -300,7 +300,7 @@ def test_claim_with_lost_commit_response_is_repeated(flaky: Flaky, admin: Connec
 
 
 @pytest.mark.parametrize("commit_first", [False, True])
-def test_end_with_lost_connection_is_repeated(flaky: Flaky, commit_first: bool) -> None:
+def test_settlement_with_lost_connection_is_repeated(flaky: Flaky, commit_first: bool) -> None:
     flaky.commit_first = commit_first
     orders = Orders(PostgresPersistence(flaky))
     orders.during = lambda: flaky.failures.append(break_connection)

@@ -83,7 +83,7 @@ class ChecksThenClaims(PostgresPersistence):
 
 
 def backdate(admin: Connection, column: str = "expires_at") -> None:
-    """Set this time of all records to a minute ago."""
+    """Set this time column of all records to one minute ago."""
     admin.execute(f"UPDATE idempotency SET {column} = now() - interval '1 minute'".encode())
 
 
@@ -98,7 +98,7 @@ def repeatable_read(connection: Connection) -> None:
 def outcomes(
     url: str, kind: type[PostgresPersistence], *, shared: bool = False, configure: Any = read_committed
 ) -> Counter[str]:
-    """Return the outcomes of threads that place the same order. Runs continue after all threads tried."""
+    """Return the outcomes of threads that place the same order. A run ends after all threads have tried."""
     counts: Counter[str] = Counter()
     lock = Lock()
     all_tried = Barrier(THREADS, timeout=PATIENCE)
@@ -134,7 +134,7 @@ Situation = pytest.mark.parametrize("situation", ["new key", "expired result", "
 
 
 def prepare(situation: str, admin: Connection, store: PostgresPersistence) -> None:
-    """Put the key into this situation."""
+    """Prepare the key's record for this situation."""
     if situation == "expired result":
         Orders(store).place(order=ORDER)
         backdate(admin)
@@ -170,7 +170,7 @@ def place_in_process(url: str, begin: Any, tried: Any, outcomes: Any) -> None:
     orders = Orders(PostgresPersistence(pool.connection))
     orders.during = tried.wait
     with pool.connection():
-        pass  # connected
+        pass  # connects before the other processes start
     begin.wait()
     try:
         outcomes.put("ran" if orders.place(order=ORDER) == PLACED else "odd")

@@ -1,7 +1,7 @@
 """Powertools' guarantees about persistence layers, for the PostgreSQL and the DynamoDB layer.
 
 Each guarantee in the documentation of Powertools Idempotency has a test here, in the order of that page. The DynamoDB
-layer passes them too, which shows that the tests read the documentation correctly.
+layer passes the tests too, which shows that they interpret the documentation correctly.
 """
 
 import json
@@ -53,7 +53,7 @@ def test_another_payload_runs_again(layer: BasePersistenceLayer) -> None:
     assert orders.runs == 2
 
 
-def test_order_of_fields_does_not_matter(layer: BasePersistenceLayer) -> None:
+def test_field_order_does_not_matter(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.place(order=ORDER)
     orders.place(order=dict(reversed(ORDER.items())))
@@ -159,7 +159,7 @@ def test_key_can_be_in_nested_json(layer: BasePersistenceLayer) -> None:
     assert orders.runs == 1
 
 
-def test_without_key_nothing_is_stored(layer: BasePersistenceLayer) -> None:
+def test_call_without_key_stores_nothing(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="customer")
     for _ in range(2):
         with pytest.warns(UserWarning, match="No idempotency key value found"):
@@ -389,7 +389,7 @@ def test_store_error_is_wrapped(
 # Hooks
 
 
-def test_hook_sees_only_repeated_results(layer: BasePersistenceLayer, clock: Time) -> None:
+def test_hook_is_called_only_for_stored_results(layer: BasePersistenceLayer, clock: Time) -> None:
     records: list[DataRecord] = []
 
     def hook(response: Any, record: DataRecord) -> Any:

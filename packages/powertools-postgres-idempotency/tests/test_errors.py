@@ -57,7 +57,7 @@ def test_unavailable_database_is_a_pool_timeout() -> None:
         assert isinstance(cause(lambda: orders.place(order=ORDER)), PoolTimeout)
 
 
-def test_missing_table_is_named_by_its_error(store: PostgresPersistence, admin: Connection) -> None:
+def test_missing_table_raises_undefined_table(store: PostgresPersistence, admin: Connection) -> None:
     admin.execute("DROP TABLE idempotency")
 
     error = cause(lambda: Orders(store).place(order=ORDER))
@@ -66,7 +66,7 @@ def test_missing_table_is_named_by_its_error(store: PostgresPersistence, admin: 
 
 
 @pytest.mark.parametrize("error", [ValueError("out of stock"), Killed()], ids=repr)
-def test_error_of_the_function_is_unchanged(store: PostgresPersistence, error: BaseException) -> None:
+def test_function_error_is_unchanged(store: PostgresPersistence, error: BaseException) -> None:
     orders = Orders(store)
     orders.outcome = error
     with pytest.raises(type(error)) as raised:

@@ -1,4 +1,4 @@
-"""Powertools' guarantees about types of payloads and results, for both layers."""
+"""Powertools' guarantees about payload and result types, for both layers."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""The samples of the README work as shown."""
+"""The samples in the README work as shown."""
 
 import re
 from pathlib import Path

@@ -28,7 +28,7 @@ def test_missing_record_is_not_found(layer: BasePersistenceLayer) -> None:
         layer._get_record("f#1")
 
 
-def test_record_is_read_as_stored(layer: BasePersistenceLayer, clock: Time) -> None:
+def test_stored_record_is_read_unchanged(layer: BasePersistenceLayer, clock: Time) -> None:
     put = in_progress(clock)
     layer._put_record(put)
     read = layer._get_record("f#1")

@@ -83,7 +83,7 @@ def test_too_compressed_or_large_file_is_skipped():
     compressed = zip_of(("a.pdf", PDF + bytes(3_000_000)))
     large = overwrite(zip_of(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
 
-    assert reasons(compressed) == ["Its compression ratio exceeds 200, which no document has."]
+    assert reasons(compressed) == ["Its compression ratio exceeds 200, which is implausible for a document."]
     assert reasons(large) == ["It is larger than 64 MiB."]
 
 

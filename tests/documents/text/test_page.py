@@ -154,9 +154,9 @@ def test_overlapping_lines_stay_separate():
 @pytest.mark.parametrize(
     ("limit", "most", "reason"),
     [
-        ("MAX_CHARACTERS", 14, "The PDF holds more than 14 characters"),
-        ("MAX_CHARACTERS_OF_PAGE", 14, "Page 1 holds more than 14 characters"),
-        ("MAX_WORDS", 2, "The PDF holds more than 2 words"),
+        ("MAX_CHARACTERS", 14, "The PDF contains more than 14 characters"),
+        ("MAX_CHARACTERS_OF_PAGE", 14, "Page 1 has more than 14 characters"),
+        ("MAX_WORDS", 2, "The PDF contains more than 2 words"),
     ],
 )
 def test_file_over_a_text_limit_is_rejected(limit: str, most: int, reason: str, monkeypatch: pytest.MonkeyPatch):

@@ -85,7 +85,7 @@ def test_extraction_warns_about_unreadable_amounts() -> None:
     assert result.structured_data is not None
     assert result.structured_data["invoice_number"] == "R-2026-17"
     assert result.warnings[-1] == (
-        "Printed on page 1 in a font without usable characters, so not read: line_items, total_gross, total_net. "
+        "These fields are printed on page 1 in a font without usable characters: line_items, total_gross, total_net. "
         "Print the document to a new PDF and send that."
     )
 

@@ -9,13 +9,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 RESULT_TTL_SECONDS = 24 * 60 * 60
 GRACE_SECONDS = 30.0
-"""A run counts as lost this long after its deadline, because a function may not notice its deadline immediately."""
+"""Seconds after its deadline at which a run counts as lost, because a function may not notice its deadline at once."""
 
 
 class Config(IdempotencyConfig):
     """`IdempotencyConfig` that stores results for 24 hours and hashes keys with SHA-256.
 
-    Powertools' default hash is MD5, for which anyone can construct two payloads with the same hash.
+    Powertools' default is MD5, for which anyone can construct two payloads with the same hash.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class Config(IdempotencyConfig):
         hash_function: str = "sha256",
         **options: Any,
     ) -> None:
-        """Set Powertools' `options`, and the source of the remaining time.
+        """Pass `options` to Powertools, and set the source of the remaining time.
 
-        `time_left` returns the seconds until the function's deadline. It replaces the Lambda context. Without either,
-        the key of a crashed run stays taken until its record expires.
+        `time_left` returns the seconds until the function's deadline. It replaces the Lambda context. If neither is
+        given, a crashed run's key stays taken until its record expires.
         """
         super().__init__(
             event_key_jmespath, expires_after_seconds=expires_after_seconds, hash_function=hash_function, **options

@@ -26,12 +26,11 @@ from powertools_postgres_idempotency.transactions import Connect, Cursor, transa
 
 log = logging.getLogger(__name__)
 
-# `now` is the database's clock unless a clock was given. Deadlines are passed as the time left until them, in both
-# directions.
+# `now` is the database's clock unless a clock was given. Deadlines are passed as the remaining time in both directions.
 #
-# Of several concurrent claims, one inserts or takes over. The others wait for its commit, and then no condition holds.
-# The last condition is for a claim whose commit succeeded although the response was lost.  Statements are not prepared,
-# because a failover or a proxy can lose prepared statements.
+# Of several concurrent claims, one inserts or takes over the row. The other claims wait for its commit, and then none
+# of the conditions is true. The last condition is for a claim whose commit succeeded although the response was lost.
+# Statements are not prepared, because a failover or a proxy can lose prepared statements.
 _CLAIM = """
 INSERT INTO {table} AS existing (tenant, key, status, claim, claimed_at, in_progress_until, expires_at, payload_hash)
 SELECT %(tenant)s, %(key)s, 'INPROGRESS', %(claim)s::uuid, now, now + %(in_progress)s::interval,
@@ -47,7 +46,7 @@ WHERE existing.expires_at < EXCLUDED.claimed_at
 RETURNING true
 """
 
-# In the transaction of a failed claim, the row is locked, so this reads the row on which the claim failed.
+# After a failed claim, the row is still locked in its transaction, so this reads the row that made the claim fail.
 _READ = """
 SELECT status, extract(epoch FROM expires_at - now)::float8, extract(epoch FROM in_progress_until - now)::float8,
        coalesce(result, ''), coalesce(payload_hash, '')
@@ -81,10 +80,10 @@ class _SupersededError(Exception):
 
 @dataclass
 class _Run:
-    """A function call under a claim of this thread."""
+    """A function call of this thread, and its claim."""
 
     data: Any
-    """Argument of the function, compared by identity: Powertools passes the same object to each method of one run."""
+    """The function's argument, compared by identity: Powertools passes the same object to each method of one run."""
     function_name: str
     claim: UUID | None = field(default_factory=uuid4)
     """None if the run continues under any claim of its key."""
@@ -96,19 +95,19 @@ class _Thread(local):
     def __init__(self) -> None:
         self.function_name = ""
         self.runs: list[_Run] = []
-        """Outermost first."""
+        """Runs in progress, outermost first."""
         self.rejected: _Run | None = None
         """The last run whose key was in progress. A replayed durable function continues anyway."""
         self.claim: UUID | None = None
-        """Claim for the current call of a method; None matches any claim."""
+        """Claim for the current method call; None matches any claim."""
 
 
 class PostgresPersistence(BasePersistenceLayer):
     """Stores the records of one tenant in the table of `schema.sql`.
 
     Threads, and functions that call each other, can share one object. As with Powertools' own layers, the first
-    configuration used with an object applies to all later uses: functions with another configuration need another
-    object.
+    configuration used with an object applies to all later uses. Functions with different configurations need different
+    objects.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class PostgresPersistence(BasePersistenceLayer):
         table: str = "idempotency",
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """Use the connections of `connect`, for example `pool.connection`.
+        """Take `connect`, which returns connections, for example `pool.connection`.
 
         `tenant` separates keys. `table` can name a schema: `shop.idempotency`. `clock` replaces the database's clock,
         for tests and simulations.
@@ -135,7 +134,7 @@ class PostgresPersistence(BasePersistenceLayer):
         self._clock = clock
         super().__init__()  # type: ignore[no-untyped-call]
 
-    # State that Powertools keeps in the object, where threads and nested calls would overwrite each other's.
+    # Powertools stores this state in the object, where threads and nested calls would overwrite it.
 
     @property
     def function_name(self) -> str:
@@ -149,7 +148,7 @@ class PostgresPersistence(BasePersistenceLayer):
     def configure(
         self, config: IdempotencyConfig, function_name: str | None = None, key_prefix: str | None = None
     ) -> None:
-        """Apply the configuration at the first call, and the function's name at each call."""
+        """Apply the configuration in the first call, and the function's name in each call."""
         with self._lock:
             super().configure(config, function_name, key_prefix)
 
@@ -165,14 +164,14 @@ class PostgresPersistence(BasePersistenceLayer):
         with self._lock:
             super()._delete_from_cache(idempotency_key)
 
-    # A run, from claim to end.
+    # The steps of a run, from claim to end.
 
     def save_inprogress(self, data: Any, remaining_time_in_millis: int | None = None) -> None:
         """Claim the key of `data`.
 
         Raises:
             IdempotencyItemAlreadyExistsError: the key is taken. The error contains the stored record.
-            IdempotencyValidationError: the key is taken with another payload.
+            IdempotencyValidationError: the key is taken by a run with a different payload.
             psycopg.Error: see `transact`.
         """
         run = _Run(data, self.function_name)
@@ -200,21 +199,24 @@ class PostgresPersistence(BasePersistenceLayer):
             log.warning("A run of %s ended after its deadline; the newer run's result counts", self.function_name)
 
     def delete_record(self, data: Any, exception: Exception) -> None:
-        """Free the key after a failure unless another run has it. Raises the same errors as `save_success`."""
+        """Free the key after a failure, unless another run has claimed it.
+
+        Raises the same errors as `save_success`.
+        """
         with self._resumed_run(data):
             super().delete_record(data, exception)
 
     @contextmanager
     def _resumed_run(self, data: Any) -> Iterator[None]:
-        """Restore the name and the claim with which the run of `data` began."""
+        """Restore the function name and the claim with which the run for `data` began."""
         runs, rejected = self._thread.runs, self._thread.rejected
         index = next((index for index in reversed(range(len(runs))) if runs[index].data is data), None)
         if index is not None:
             run = runs[index]
-            del runs[index:]  # inner runs that were aborted without an end
+            del runs[index:]  # including inner runs that were aborted
         elif rejected is not None and rejected.data is data:
             run, self._thread.rejected = rejected, None
-        else:  # began in another thread, or without this layer
+        else:  # the run began in another thread, or without this layer
             yield
             return
         self._thread.function_name, self._thread.claim = run.function_name, run.claim
@@ -223,7 +225,7 @@ class PostgresPersistence(BasePersistenceLayer):
         finally:
             self._thread.claim = None
 
-    # Records.
+    # Powertools' interface for records.
 
     def _get_record(self, idempotency_key: str) -> DataRecord:
         record = transact(self._connect, lambda cursor: self._read(cursor, idempotency_key))
@@ -259,7 +261,7 @@ class PostgresPersistence(BasePersistenceLayer):
         transact(self._connect, lambda cursor: cursor.execute(self._delete, values, prepare=False))
 
     def _values(self, record: DataRecord) -> dict[str, Any]:
-        """Return the parameters of a statement about a record."""
+        """Return the statement parameters for a record."""
         expires_at = record.expiry_timestamp
         ttl = self.expires_after_seconds if expires_at is None else expires_at - time.time()
         return {

@@ -1,7 +1,7 @@
 -- Records of Powertools Idempotency, one row per tenant and key.
 -- All times are from the database's clock, so that processes whose clocks differ agree on what has expired.
 CREATE TABLE idempotency (
-    tenant            text NOT NULL,               -- '' without tenants
+    tenant            text NOT NULL,               -- '' if tenants are not used
     key               text NOT NULL,               -- function name or prefix, '#', hash of the payload
     status            text NOT NULL CHECK (status IN ('INPROGRESS', 'COMPLETED')),
     claim             uuid NOT NULL,               -- current run; results of earlier runs are discarded
@@ -10,7 +10,7 @@ CREATE TABLE idempotency (
     in_progress_until timestamptz,                 -- when an unfinished run counts as lost; NULL: at expires_at
     completed_at      timestamptz,
     expires_at        timestamptz NOT NULL,        -- when the key is free again
-    payload_hash      text,                        -- of the part that must be the same for each call with the key
+    payload_hash      text,                        -- hash of the part of the payload that must not change
     result            text,                        -- JSON
     PRIMARY KEY (tenant, key),
     CHECK ((status = 'COMPLETED') = (result IS NOT NULL))

@@ -25,14 +25,14 @@ def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
     The connection can be lost after PostgreSQL committed, so a repeated `action` must recognize its own rows.
 
     Raises:
-        psycopg.Error: of the same class as PostgreSQL's, without its message, which can quote stored values.
+        psycopg.Error: PostgreSQL's error class, without its message, which can quote stored values.
     """
     attempts = 0
     while True:
         attempts += 1
         try:
             with connect() as connection, _transaction(connection):
-                # The cursor does not depend on the row and cursor factories of the connection.
+                # The cursor does not depend on the connection's row and cursor factories.
                 return action(psycopg.Cursor(connection, row_factory=tuple_row))
         except psycopg.Error as error:
             if attempts < MAX_ATTEMPTS and _is_transient(error):
@@ -45,7 +45,7 @@ def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    """Return whether a repeated transaction can succeed: after a conflict or a lost connection."""
+    """Return whether a repeated transaction can succeed, after a conflict or a lost connection."""
     if error.sqlstate is None:
         has_waited = isinstance(error, (ConnectionTimeout, PoolTimeout))
         return isinstance(error, psycopg.OperationalError) and not has_waited

@@ -101,8 +101,8 @@ def _fields(root: etree._Element, document_type: DocumentType, lines: list[dict[
 def _date(element: etree._Element | None) -> str | None:
     """Return a date in ISO 8601; None for a month (610) or a week (616), which do not name a day.
 
-    The text decides, because formats are misstated in practice. A text in no known form is returned unchanged and
-    rejected later.
+    The text decides, because its format attribute is often wrong in practice. A text in an unknown form is returned
+    unchanged and rejected later.
     """
     if element is None:
         return None
@@ -115,7 +115,7 @@ def _date(element: etree._Element | None) -> str | None:
 
 
 def _seller(root: etree._Element, document_type: DocumentType) -> dict[str, object] | None:
-    """Return the supplier. On invoices without another payee, the payee's account is the supplier's."""
+    """Return the supplier. If an invoice names no separate payee, the payee account is the supplier's."""
     party = _party(root.find(f"{_AGREEMENT}/SellerTradeParty"))
     if party and document_type is DocumentType.INVOICE and root.find(f"{_SETTLEMENT}/PayeeTradeParty") is None:
         means = "SpecifiedTradeSettlementPaymentMeans/PayeePartyCreditorFinancialAccount/IBANID"
@@ -154,14 +154,14 @@ def _party(party: etree._Element | None) -> dict[str, object] | None:
 
 
 def _referenced(root: etree._Element, *documents: str) -> str | list[str] | None:
-    """Return the numbers of referenced documents. Before D16B the element of the number was ID."""
+    """Return the numbers of referenced documents. Before D16B, the number's element was named ID."""
     return reference(
         all_texts(root, *(f"{document}/{tag}" for document in documents for tag in ("IssuerAssignedID", "ID")))
     )
 
 
 def _references(root: etree._Element) -> dict[str, object]:
-    """Return the references of the document and of its line items."""
+    """Return the references in the document and its line items."""
     agreement, delivery = f"{_LINE}/SpecifiedLineTradeAgreement", f"{_LINE}/SpecifiedLineTradeDelivery"
     settlement = f"{_LINE}/SpecifiedLineTradeSettlement"
     invoices = _referenced(root, f"{_SETTLEMENT}/InvoiceReferencedDocument", f"{settlement}/InvoiceReferencedDocument")
@@ -243,7 +243,7 @@ def _quantity(delivery: etree._Element | None) -> etree._Element | None:
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Yield allowances, charges and freight of the whole document as line items; allowances are negative."""
+    """Yield document-level allowances, charges and freight as line items; allowances are negative."""
     for entry in root.iterfind(f"{_SETTLEMENT}/SpecifiedTradeAllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator/Indicator", "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "ActualAmount")

@@ -21,7 +21,7 @@ _EINVOICE_NAMES = (
     "ZUGFeRD-invoice.xml",
     "order-x.xml",
 )
-"""File names that hybrid formats prescribe for their XML; newer formats first, as a PDF may contain several."""
+"""XML file names that hybrid formats prescribe. Newer formats come first, because a PDF may contain several."""
 
 READERS: dict[Dialect, Callable[[etree._Element], EinvoiceResult]] = {
     Dialect.UBL: ubl.read,
@@ -38,8 +38,8 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
     """Extract the data of a file from its XML.
 
     Supports UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or, unless
-    `embedded` is false, inside a PDF. Invoices of the Factur-X profiles MINIMUM and BASIC WL have no lines by design.
-    A file without such XML is not an error: the result has a reason.
+    `embedded` is false, inside a PDF. Invoices in the Factur-X profiles MINIMUM and BASIC WL have no line items by
+    design. A file without such XML is not an error: the result states the reason.
 
     Raises `InvalidDocumentError` for a file that is empty, larger than `MAX_FILE_BYTES`, damaged, encrypted, unsafe or
     incomplete.
@@ -56,10 +56,13 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
 _RESULT_BY_KIND = {
     FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
     FileKind.ZIP: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file is an archive or an office document. It is stored and not read."
+        DocumentType.OTHER,
+        "none",
+        None,
+        "The file is an archive or an office document. It is stored but not extracted.",
     ),
     FileKind.UNKNOWN: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file type is unknown. The file is stored and not read."
+        DocumentType.OTHER, "none", None, "The file type is unknown. The file is stored but not extracted."
     ),
 }
 
@@ -101,21 +104,21 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     root = _unwrap(root)
     dialect = recognize_dialect(root)
     if dialect is Dialect.OTHER:
-        reason = "The XML format is unknown. The file is stored and not read."
+        reason = "The XML format is unknown. The file is stored but not extracted."
         return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     if dialect is Dialect.FATTURAPA and (count := fatturapa.count_invoices(root)) > 1:
-        reason = f"The file has {count} invoices and is not read. Send each invoice as a separate file."
+        reason = f"The file contains {count} invoices and is not extracted. Send each invoice as a separate file."
         return ExtractionResult(None, "none", None, reason)
     reading = READERS[dialect](root)
     record, remarks = to_structured_data(reading.type, reading.fields)
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
-        message = f"The {name} has no line items, which its profile requires; ask its sender for a complete one."
+        message = f"The {name} has no line items, which its profile requires; ask the sender for a complete one."
         raise InvalidDocumentError(message, code="invoice_without_lines")
     return ExtractionResult(reading.type, method, record.data(), warnings=remarks)
 
 
 def _unwrap(root: etree._Element) -> etree._Element:
-    """Return the document inside a Peppol envelope, or `root` itself without one."""
+    """Return the document inside a Peppol envelope, or `root` itself if there is no envelope."""
     documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
     return documents[0] if len(documents) == 1 else root

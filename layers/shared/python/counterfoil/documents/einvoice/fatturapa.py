@@ -29,7 +29,7 @@ _LINE = "DatiBeniServizi/DettaglioLinee"
 
 
 def count_invoices(root: etree._Element) -> int:
-    """Return the number of invoices in a file. A FatturaPA may contain a batch of them for one buyer."""
+    """Return the number of invoices in a file. A FatturaPA may contain a batch of invoices for one buyer."""
     return len(root.findall("{*}FatturaElettronicaBody"))
 
 
@@ -99,7 +99,7 @@ def _references(body: etree._Element | None) -> dict[str, object]:
 
 
 def _sum(body: etree._Element | None, amount: str) -> str | None:
-    """Add up the summary by tax rate, because the format has net and tax only per rate."""
+    """Return the sum of an amount over all tax rates, because the format has net and tax only per rate."""
     entries = [] if body is None else body.findall(f"DatiBeniServizi/DatiRiepilogo/{amount}")
     amounts = [(entry.text or "").strip() for entry in entries]
     if len(amounts) <= 1:
@@ -135,10 +135,7 @@ def _lines(body: etree._Element) -> Iterator[dict[str, object]]:
 
 
 def _discounts_and_surcharges(body: etree._Element | None) -> Iterator[dict[str, object]]:
-    """Yield the discounts and surcharges of the whole document as line items.
-
-    They are discounts (SC), surcharges (MG) and pension fund contributions.
-    """
+    """Yield document-level discounts (SC), surcharges (MG) and pension fund contributions as line items."""
     if body is None:
         return
     for entry in body.iterfind(f"{_DOCUMENT}/ScontoMaggiorazione"):

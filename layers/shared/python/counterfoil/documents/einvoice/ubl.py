@@ -25,7 +25,7 @@ from counterfoil.documents.einvoice.xml import (
 )
 from counterfoil.documents.structured import ROLES, DocumentType
 
-_NO_ORDER = "NA"  # Peppol BIS Billing 3: order number of invoices for which only a sales order is known
+_NO_ORDER = "NA"  # Peppol BIS Billing 3: order number on invoices for which only a sales order is known
 _DANISH_VAT = "63"  # tax scheme code of Danish VAT in OIOUBL
 
 
@@ -173,7 +173,7 @@ def _tax_ids(party: etree._Element) -> dict[str, str]:
 def _with_accounts(
     root: etree._Element, seller: dict[str, object] | None, buyer: dict[str, object] | None
 ) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """Add the bank accounts of an invoice. The payee's is the supplier's if no other payee is named."""
+    """Add an invoice's bank accounts. The payee account is the supplier's if no separate payee is named."""
     if seller and root.find("PayeeParty") is None:
         accounts = all_texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
         seller |= drop_empty(iban=next(filter(None, map(iban, accounts)), None))
@@ -183,7 +183,7 @@ def _with_accounts(
 
 
 def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
-    """Return the references of the document and of its line items."""
+    """Return the references in the document and its line items."""
     line = layout.lines
     orders = all_texts(root, "OrderReference/ID", f"{line}/OrderLineReference/OrderReference/ID")
     sales_orders = all_texts(root, "OrderReference/SalesOrderID")
@@ -208,7 +208,7 @@ def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
 
 
 def _totals(root: etree._Element) -> dict[str, object]:
-    """Return the totals. Older documents have other elements for the amounts with and without tax."""
+    """Return the totals. Older documents use other elements for the amounts with and without tax."""
     total = next(
         (element for tag in ("Legal", "Anticipated") if (element := root.find(f"{tag}MonetaryTotal")) is not None), None
     )
@@ -272,7 +272,7 @@ def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Yield allowances and charges of the whole document as line items; allowances are negative."""
+    """Yield document-level allowances and charges as line items; allowances are negative."""
     for entry in root.iterfind("AllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "Amount")

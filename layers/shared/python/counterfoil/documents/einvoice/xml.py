@@ -1,8 +1,8 @@
 """Parses untrusted XML, and reads values from the tree.
 
 Rejected before any processing: a DOCTYPE (and with it all entities and external references), XInclude, a wrong or
-unknown encoding, and documents beyond the limits below. No resource is ever fetched or opened. Codes of document types
-are UNTDID 1001, restricted to the codes that EN 16931 permits.
+unknown encoding, and documents beyond the limits below. No resource is ever fetched or opened. Document type codes are
+from UNTDID 1001, restricted to the codes that EN 16931 permits.
 """
 
 import codecs
@@ -43,7 +43,7 @@ MAX_ELEMENTS = 500_000
 MAX_DEPTH = 100
 
 _DECLARATION_WITHIN = 4096
-"""Bytes from the start of a file."""
+"""Number of bytes at the start of a file in which the XML declaration must end."""
 _DECLARATION = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([^\"'>]{0,60})[\"']")
 _DECORATED_UTF8 = re.compile(r"utf-8\b", re.IGNORECASE)
 _DECLARED_UNCLOSED = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=")
@@ -239,12 +239,12 @@ def reference(values: Iterable[str]) -> str | list[str] | None:
 
 
 def single_value(values: list[str]) -> str | None:
-    """Return the only distinct value; None if there is no value or several."""
+    """Return the only value; None if the list is empty or has several."""
     return values[0] if len(values) == 1 else None
 
 
 def common_currency(amounts: etree._Element | None) -> str | None:
-    """Return the currency of an element's amounts if all have the same; else None."""
+    """Return the currency of an element's amounts if all amounts share it; else None."""
     codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
     return single_value(list(dict.fromkeys(codes)))
 

@@ -1,14 +1,14 @@
 """Words of business documents by language, in the TOML files of this folder. Pure.
 
-A file holds groups of terms that share a concept: `[[title]]` in titles.toml is `titles.title`. A group has
+A file contains groups of terms that share a concept: `[[title]]` in titles.toml is `titles.title`. A group has
 
-- `used_by`: its consumers. The `reader` reads fields of documents, the `splitter` takes files of many documents apart,
+- `used_by`: its consumers. The `reader` extracts fields, the `splitter` splits files that contain several documents,
   the `matcher` compares documents, and `three_way_match` compares their line items.
-- `means`, where a concept has several meanings: a type of document, a code of a unit.
-- terms by language (ISO 639-1), separated by semicolons or line ends. `mul` (ISO 639-2) are codes, abbreviations and
-  words of several languages.
+- `means`: if the concept has several meanings, a document type or a unit code, for example.
+- terms by language (ISO 639-1), separated by semicolons or line breaks. `mul` (ISO 639-2) has codes, abbreviations and
+  words that several languages share.
 
-Files are parsed on first use, so that a function reads only those that it needs.
+Each file is parsed on first use, so that a Lambda function reads only the files that it needs.
 """
 
 import re
@@ -23,22 +23,22 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Terms with one meaning and the same users."""
+    """Terms with the same meaning and the same consumers."""
 
     means: str
     used_by: tuple[str, ...]
     terms: Mapping[str, tuple[str, ...]]
-    """By language."""
+    """Terms by language."""
 
 
 @cache
 def groups(file: str) -> Mapping[str, tuple[Group, ...]]:
-    """The groups of a file, by concept."""
+    """Return a file's groups by concept."""
     return parse((FOLDER / f"{file}.toml").read_text("utf-8"))
 
 
 def parse(text: str) -> Mapping[str, tuple[Group, ...]]:
-    """The groups of a file's text, by concept."""
+    """Parse the text of a file into groups by concept."""
     return {concept: tuple(map(_group, tables)) for concept, tables in tomllib.loads(text).items()}
 
 
@@ -53,12 +53,12 @@ def _group(table: Mapping[str, str | list[str]]) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The terms that one user knows. A concept is named by its file: `titles.title`."""
+    """The terms of one consumer. A concept's name starts with its file: `titles.title`."""
 
     user: str
 
     def terms(self, concept: str, means: str = "") -> tuple[str, ...]:
-        """The terms of a concept that have this meaning.
+        """Return a concept's terms with this meaning.
 
         >>> "order" in READER.terms("titles.title", "purchase_order")
         True
@@ -71,19 +71,19 @@ class Vocabulary:
         )
 
     def meanings(self, concept: str) -> Mapping[str, tuple[str, ...]]:
-        """The terms of a concept by meaning, in the order of the file."""
+        """Return a concept's terms by meaning, in file order."""
         return {group.means: self.terms(concept, group.means) for group in self._groups(concept)}
 
     def alternatives(self, concept: str, means: str = "") -> str:
-        """A regular expression for any term of a concept, the longer ones first."""
+        """Return a regular expression that matches any term of a concept, longer terms first."""
         return "|".join(sorted(self.terms(concept, means), key=len, reverse=True))
 
     def pattern(self, concept: str, means: str = "") -> "re.Pattern[str]":
-        """A pattern for any label of a concept."""
+        """Return a pattern that matches any label of a concept."""
         return pattern(self.terms(concept, means))
 
     def patterns(self, concept: str) -> Mapping[str, "re.Pattern[str]"]:
-        """A pattern for the labels of each meaning of a concept."""
+        """Return a pattern for each meaning of a concept that matches its labels."""
         return {means: pattern(labels) for means, labels in self.meanings(concept).items()}
 
     def _groups(self, concept: str) -> Iterator[Group]:
@@ -95,10 +95,10 @@ READER, SPLITTER, MATCHER, THREE_WAY_MATCH = map(Vocabulary, ("reader", "splitte
 
 
 def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
-    """A pattern for any of the phrases as whole words.
+    """Return a pattern that matches any of the phrases as whole words.
 
-    A blank in a phrase stands for blanks, dots, hyphens, slashes or nothing: `rechnungs nr` is found in
-    `Rechnungs-Nr.`. `*` is the word for number, in any language.
+    A blank in a phrase matches blanks, dots, hyphens, slashes or nothing: `rechnungs nr` matches `Rechnungs-Nr.`. `*`
+    matches the word for number in any language.
     """
     number = f"(?:{READER.alternatives('labels.number_word')})"
     alternatives = sorted(

@@ -1,10 +1,10 @@
-"""Folded text: lower-case Latin letters without diacritics for letters of any alphabet. Pure.
+"""Text folding: letters of any alphabet become lower-case Latin letters without diacritics. Pure.
 
 Cyrillic and Greek are transliterated, so that two spellings of a name become equal. Scripts with several romanizations
 (Hebrew, Arabic, East Asian scripts) stay as they are, in one width and without vowel points.
 """
 
-# ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
+# ruff: noqa: RUF001 - this module transliterates letters of other alphabets
 import re
 import unicodedata
 from functools import lru_cache
@@ -26,7 +26,7 @@ _LETTERS = {
     "ی": "ي", "ى": "ي", "ک": "ك", "ة": "ه",
 }  # fmt: skip
 _MARKS_END = 0x2100
-"""Later marks are only those of kana, which distinguish syllables."""
+"""End of the range of removed marks. Later marks belong to kana and distinguish syllables."""
 _PLAIN = str.maketrans(_LETTERS) | {
     code: None for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)) in ("Mn", "Mc")
 }
@@ -39,7 +39,8 @@ _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](
 def normalize_text(text: str) -> str:
     """Return the folded text, with plain quotes and hyphens and single blanks between words.
 
-    >>> fold("Auftrags- Bestätigung") 'auftrags- bestatigung'
+    >>> normalize_text("Auftrags- Bestätigung")
+    'auftrags- bestatigung'
     """
     return " ".join(latin(text.translate(_PUNCTUATION)).split())
 
@@ -47,7 +48,8 @@ def normalize_text(text: str) -> str:
 def fold_letters(text: str) -> str:
     """Return the folded text with one letter for each letter, so that positions stay the same.
 
-    >>> fold_letters("Straße Nº 5") 'strase no 5'
+    >>> fold_letters("Straße Nº 5")
+    'strase no 5'
     """
     return "".join(map(_fold_letter, text))
 
@@ -74,9 +76,9 @@ def latin(text: str) -> str:
 
 
 def _pair(match: re.Match[str]) -> str:
-    """Transliterate a Greek vowel pair (ELOT 743).
+    """Transliterate a pair of Greek letters (ELOT 743).
 
-    Alpha and ypsilon are `af` before a voiceless letter, otherwise `av`.
+    For example, alpha and ypsilon become `af` before a voiceless letter, otherwise `av`.
     """
     if match[1]:
         return "ou"

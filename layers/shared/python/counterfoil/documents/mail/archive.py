@@ -17,7 +17,7 @@ MAX_DIRECTORY_BYTES = 1024 * 1024
 """Maximum size of the table of contents, which zipfile reads at once and stores as one object per entry."""
 CHUNK_BYTES = 64 * 1024
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""Common compression methods. LZMA is not supported, because it may allocate gigabytes before the first byte."""
+"""Supported compression methods. LZMA is excluded, because it may allocate gigabytes before the first byte."""
 _ENCRYPTED, _UTF_8 = 0x1, 0x800
 _OFFICE = ("[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF")
 
@@ -27,9 +27,9 @@ class Entry:
     """One file of an archive."""
 
     name: str
-    """Name as stored, including folders."""
+    """Name in the archive, including folders."""
     size: int
-    """Unpacked size in bytes, as declared. Never more than this is read."""
+    """Declared unpacked size in bytes. No more than this is read."""
     reason: str | None
     """Reason why the file is skipped, in a sentence; None if it is read."""
 
@@ -57,7 +57,7 @@ class Archive:
             self._zip = zipfile.ZipFile(_Bounded(content))
             self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
         except Exception as error:  # zipfile does not catch struct.error, ValueError and others
-            message = "The archive is damaged or too large to be unpacked; pack it again."
+            message = "The archive is damaged or too large to unpack; create it again."
             raise InvalidDocumentError(message, code="damaged_archive") from error
         if len(self._infos) > MAX_ENTRIES:
             message = f"The archive contains more than {MAX_ENTRIES} files; send it in several parts."
@@ -92,7 +92,7 @@ class Archive:
 def _name(info: zipfile.ZipInfo) -> str:
     """Return the file name.
 
-    UTF-8 names without the UTF-8 flag are decoded as such, not as code page 437.
+    A name that is valid UTF-8 is decoded as UTF-8 even without the UTF-8 flag, instead of as code page 437.
     """
     if info.flag_bits & _UTF_8:
         return info.filename
@@ -110,5 +110,5 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     if info.file_size > MAX_ENTRY_BYTES:
         return f"It is larger than {MAX_ENTRY_BYTES // 1024**2} MiB."
     if info.file_size > RATIO_FROM_BYTES and info.file_size > MAX_RATIO * info.compress_size:
-        return f"Its compression ratio exceeds {MAX_RATIO}, which no document has."
+        return f"Its compression ratio exceeds {MAX_RATIO}, which is implausible for a document."
     return None

@@ -12,7 +12,7 @@ from counterfoil.documents.page_images import is_small
 from counterfoil.errors import InvalidDocumentError
 
 MAX_NAME_CHARS = 150
-"""Maximum number of characters of a name, including its extension."""
+"""Maximum number of characters in a file name, including its extension."""
 _ENDINGS = {FileKind.PDF: ".pdf", FileKind.XML: ".xml", FileKind.ZIP: ".zip"}
 _IMAGES = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp"), (b"RIFF", ".webp"))
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
@@ -26,7 +26,7 @@ def sanitize_name(name: str) -> str:
     """
     component = re.split(r"[/\\]", name)[-1]
     cleaned = "".join(" " if character.isspace() else character for character in component if is_shown(character))
-    # the drive separator of Windows, and characters that no file system permits
+    # Windows drive letters, and characters that some file systems do not permit
     cleaned = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", cleaned))
     cleaned = re.sub(r" +", " ", cleaned).strip(" .")
     if len(cleaned) > MAX_NAME_CHARS:
@@ -37,7 +37,7 @@ def sanitize_name(name: str) -> str:
 
 
 def generated_name(number: int, kind: FileKind, content: bytes) -> str:
-    """Name an unnamed file by its position in the mail and its content, such as `attachment 2.pdf`."""
+    """Name an unnamed file by its position in the email and its content, such as `attachment 2.pdf`."""
     ending = _ENDINGS.get(kind, "")
     if kind is FileKind.IMAGE:
         ending = next((ending for start, ending in _IMAGES if content.startswith(start)), ".img")
@@ -45,13 +45,13 @@ def generated_name(number: int, kind: FileKind, content: bytes) -> str:
 
 
 MAX_FILES = 1000
-"""Maximum number of files in one mail or archive, of any type and at any depth."""
+"""Maximum number of files in one email or archive, of any type and at any depth."""
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
-"""Maximum number of bytes extracted from all archives of a mail."""
+"""Maximum number of bytes extracted from all archives of an email."""
 MAX_INNER_MAIL_BYTES = 25 * 1024 * 1024
-"""Maximum size of a mail inside a mail or archive. Both are in memory at the same time."""
+"""Maximum size of an email inside an email or archive. Both are in memory at the same time."""
 MAX_DEPTH = 5
-"""Maximum depth of nested mails."""
+"""Maximum depth of nested emails."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ MailPart = Attachment | SkippedAttachment
 
 
 def is_container(head: bytes) -> bool:
-    """Return whether a file that starts with `head` may contain other files: a mail or an archive."""
+    """Return whether a file that starts with `head` may contain other files: an email or an archive."""
     return recognize(head) is FileKind.ZIP or is_mail(head)
 
 
 def mail_attachments(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[MailPart]:
-    """Yield the files in a mail, including those of nested mails and archives, in their order.
+    """Yield the files in an email, including files in nested emails and archives, in order.
 
-    The text of the mail is not included. `check` is called between files and may stop the iteration by raising.
+    The text of the email is not included. `check` is called between files and may stop the iteration by raising.
 
     Raises:
         InvalidDocumentError: it contains more than MAX_FILES files.
@@ -97,7 +97,7 @@ def archive_attachments(archive: Archive, check: Callable[[], None] = lambda: No
 
 
 class _Walk:
-    """One traversal of a mail or archive, with its remaining limits."""
+    """One traversal of an email or archive, with its remaining limits."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
@@ -121,7 +121,7 @@ class _Walk:
                 )
 
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
-        """Yield the files of an attached mail, or of another part declared as one."""
+        """Yield the files of an attached email, or of another part declared as one."""
         inner_mail = next(children(part), None)
         if inner_mail is not None and not inner_mail.keys():  # some programs encode it although RFC 2046 forbids that
             encoded = Message()
@@ -143,7 +143,7 @@ class _Walk:
         if is_mail(content):
             yield from self._encoded_mail(content, name, depth=depth, in_archive=in_archive)
         elif kind is FileKind.IMAGE and is_inline and is_small(content):
-            yield self._skip(name, len(content), "It is a small image in the text of the mail.")
+            yield self._skip(name, len(content), "It is a small image in the text of the email.")
         elif kind is FileKind.ZIP:
             yield from self._zip(content, name, depth=depth, in_archive=in_archive)
         elif kind is FileKind.UNKNOWN:
@@ -179,7 +179,9 @@ class _Walk:
         for entry, info in archive.entries():
             reason = entry.reason
             if reason is None and self._unpacked + entry.size > MAX_UNPACKED_BYTES:
-                reason = f"The archives contain more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send it separately."
+                reason = (
+                    f"The archives contain more than {MAX_UNPACKED_BYTES // 1024**2} MiB; send this file separately."
+                )
             if reason is not None:
                 yield self._skip(entry.name, entry.size, reason)
                 continue
@@ -215,10 +217,10 @@ _PKCS7 = bytes.fromhex("06092a864886f70d0107")
 """Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
 OUTLOOK_ATTACHMENTS = (
-    "It is a mail in Outlook's format (winmail.dat), which is not supported. Ask the sender for HTML or plain text."
+    "It is an email in Outlook's format (winmail.dat), which is not supported. Ask the sender for HTML or plain text."
 )
 SIGNED_OR_ENCRYPTED = (
-    "It is a signature, or a completely signed or encrypted mail (S/MIME), which is not supported. "
+    "It is a signature, or a completely signed or encrypted email (S/MIME), which is not supported. "
     "Upload its files instead."
 )
 
@@ -226,7 +228,7 @@ SIGNED_OR_ENCRYPTED = (
 def _unknown_type_reason(content: bytes) -> str:
     """Return the reason why a file of an unknown type is skipped.
 
-    Names container formats that senders should replace.
+    The reason names container formats that the sender should replace.
     """
     if content.startswith(_TNEF):
         return OUTLOOK_ATTACHMENTS
@@ -235,12 +237,12 @@ def _unknown_type_reason(content: bytes) -> str:
     return "The file type is not supported. Send a PDF, XML or image file."
 
 
-NESTED_TOO_DEEPLY = f"It is a mail inside {MAX_DEPTH} other mails; send it separately."
-TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments separately."
+NESTED_TOO_DEEPLY = f"It is an email inside {MAX_DEPTH} other emails; send it separately."
+TOO_LARGE = f"It is an email of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; send its attachments separately."
 
 
 def _is_mail_body(part: Message) -> bool:
-    """Return whether a part is the text of the mail: a text without a name that is not an attachment."""
+    """Return whether a part is the text of the email: a text without a name that is not an attachment."""
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False
     return part.get_content_disposition() != "attachment" and not file_name(part)

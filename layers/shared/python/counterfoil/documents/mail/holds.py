@@ -1,7 +1,7 @@
-"""Mail on hold: mail that fails DMARC, until an operator releases or rejects it.
+"""Mail on hold: an email that fails DMARC waits until an operator releases or rejects it.
 
-The job of a held mail has ended without documents, and its source has the state `held`. A release starts a new revision
-of the job, so the mail is acquired exactly once. Functions run in a transaction of one tenant.
+A held email's job has ended without documents, and its source has the state `held`. A release starts a new revision of
+the job, so the email is acquired exactly once. Functions run in a transaction of one tenant.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ SELECT t.dmarc_policy, s.hold FROM tenant t LEFT JOIN source s ON s.job_id = %(j
 
 
 def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, Refusal | None]:
-    """Return the state of a mail that fails DMARC, and the refusal.
+    """Return the state of an email that fails DMARC, and the refusal.
 
-    Without a refusal, the mail is acquired. An operator's decision takes precedence over the tenant's policy.
+    If there is no refusal, the email is acquired. An operator's decision takes precedence over the tenant's policy.
     """
     ((policy, hold),) = connection.execute(_DECIDE, {"tenant": tenant_id, "job": job_id}).fetchall()
     if hold == "released":
@@ -54,7 +54,7 @@ def set_policy(
 ) -> bool:
     """Replace the tenant's policy, and record the change.
 
-    Returns False if `previous` is not the current policy. If `policy` is the current one, nothing is changed.
+    Returns False if `previous` is not the current policy. If `policy` is already set, nothing changes.
     """
     if policy_of(connection, tenant_id) == policy:
         return True
@@ -68,7 +68,7 @@ def set_policy(
 
 @dataclass(frozen=True)
 class HeldMail:
-    """A mail that failed DMARC."""
+    """An email that failed DMARC."""
 
     id: UUID
     received_at: datetime
@@ -89,7 +89,7 @@ ORDER BY received_at DESC, id DESC LIMIT %(limit)s
 
 
 def page(connection: Connection, tenant_id: UUID, hold: Hold, after: PageCursor | None, limit: int) -> list[HeldMail]:
-    """Return the next mails in this state, the newest first."""
+    """Return the next page of emails in this state, newest first. `after` is the cursor."""
     at, id_ = after or (None, None)
     values = {"tenant": tenant_id, "hold": hold, "at": at, "id": id_, "limit": limit}
     return [HeldMail(*row) for row in connection.execute(_PAGE, values)]
@@ -97,7 +97,7 @@ def page(connection: Connection, tenant_id: UUID, hold: Hold, after: PageCursor 
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision of an operator about a held mail."""
+    """An operator's decision about a held email."""
 
     source_id: UUID
     by: str
@@ -114,7 +114,7 @@ _SET_REASON = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND sta
 
 
 def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
-    """Acquire a held mail, and record who released it. Returns None if it is not on hold.
+    """Acquire a held email, and record who released it. Returns None if it is not on hold.
 
     Returns the message of its job, to be sent after the commit.
     """
@@ -127,7 +127,10 @@ def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list
 
 
 def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
-    """Reject a held mail, and record who did. Returns None if it is not on hold, else no messages."""
+    """Reject a held email, and record who rejected it.
+
+    Returns None if it is not on hold, and otherwise an empty list.
+    """
     job_id = _end_hold(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
         return None
@@ -137,7 +140,7 @@ def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[
 
 
 def _end_hold(connection: Connection, hold: Hold, refusal: Refusal | None, decision: Decision) -> UUID | None:
-    """End the hold, and return the mail's job. None if the mail is not on hold."""
+    """End the hold, and return the email's job. None if the email is not on hold."""
     values = {"hold": hold, "refusal": refusal, "id": decision.source_id}
     row = connection.execute(_END, values).fetchone()
     return None if row is None else row[0]

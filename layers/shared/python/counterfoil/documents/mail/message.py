@@ -27,14 +27,14 @@ from typing import Any, NamedTuple
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
 
 MAX_MAIL_BYTES = 40 * 1024 * 1024
-"""Maximum size of a mail that SES receives."""
+"""Maximum size of an email that SES receives."""
 MAX_LINES = 1_000_000
-"""A mail of 40 MiB in lines of 60 characters has 700,000."""
+"""An email of 40 MiB in lines of 60 characters has 700,000."""
 MAX_BOUNDARIES = 10_000
 MAX_WORK = 30_000_000
-"""Maximum of lines times multiparts, because the parser compares each line with all open multiparts."""
+"""Maximum product of lines and multiparts, because the parser compares each line with all open multiparts."""
 MAX_HEADER_CHARS = 4096
-"""Maximum length of header fields in characters. Fields with recipients are scanned completely, but never parsed."""
+"""Maximum length of a header field in characters. Recipient fields are scanned completely, but never parsed."""
 MAX_TEXT_CHARS = 998
 """Maximum length of sender and subject in characters: the longest line of RFC 5322."""
 CHUNK_BYTES = 64 * 1024
@@ -55,14 +55,14 @@ _LINE = re.compile(rb"\r\n|\r|\n")
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _TOKEN = re.compile(r"[\s\"']*([\w-]+)")
 _NON_MAIL_CODECS = {"unicode_escape", "raw_unicode_escape"}
-"""Codecs of Python that are not used in mail and emit warnings."""
+"""Python codecs that are not used in mail and emit warnings."""
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
 """Number of bytes that `is_mail` inspects."""
 
 
 class Refusal(StrEnum):
-    """Reason why no file of a mail or an archive was accepted (`source.refusal`)."""
+    """Reason why no file of an email or an archive was accepted (`source.refusal`)."""
 
     VIRUS = auto()
     SPAM = auto()
@@ -70,29 +70,29 @@ class Refusal(StrEnum):
     REJECTED = auto()
     """By an operator, or by the tenant's DMARC policy."""
     DUPLICATE = auto()
-    """The tenant already has the mail."""
+    """The tenant already has the email."""
     NO_FILES = auto()
     NO_DOCUMENTS = auto()
     """It has files, but none of a type that can be a document."""
 
 
 REFUSALS: Mapping[Refusal, str] = {
-    Refusal.VIRUS: "Amazon SES found a virus in the mail. No file was accepted.",
-    Refusal.SPAM: "Amazon SES classified the mail as spam. No file was accepted. "
+    Refusal.VIRUS: "Amazon SES found a virus in the email. No file was accepted.",
+    Refusal.SPAM: "Amazon SES classified the email as spam. No file was accepted. "
     "If it is not spam, upload its attachments as files.",
-    Refusal.ON_HOLD: "On hold: the mail fails DMARC, so its sender may be forged. "
+    Refusal.ON_HOLD: "On hold: the email fails DMARC, so its sender may be forged. "
     "An operator must release or reject it (counterfoil mail).",
-    Refusal.REJECTED: "Rejected: the mail fails DMARC, so its sender may be forged. No file was accepted.",
-    Refusal.DUPLICATE: "The tenant already has a mail with this Message-ID; it was counted as seen again.",
+    Refusal.REJECTED: "Rejected: the email fails DMARC, so its sender may be forged. No file was accepted.",
+    Refusal.DUPLICATE: "The tenant already has an email with this Message-ID; it was counted as a duplicate.",
     Refusal.NO_FILES: "It contains no files.",
     Refusal.NO_DOCUMENTS: "It contains no file that could be a document.",
 }
-"""Reasons as sentences."""
+"""Refusals as sentences for users."""
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """Header of a mail. Every text is one line that PostgreSQL can store; empty if absent."""
+    """Header of an email. Every text is one line that PostgreSQL can store; empty if absent."""
 
     sender: str
     subject: str
@@ -103,7 +103,7 @@ class Envelope:
 
 
 class _Bounds:
-    """Limits for one run of the parser."""
+    """Limits for one parser run."""
 
     def __init__(self, lines: int) -> None:
         self._lines = lines
@@ -116,7 +116,7 @@ class _Bounds:
                 raise InvalidDocumentError(MAIL_TOO_COMPLEX, code="mail_too_complex")
 
 
-MAIL_TOO_COMPLEX = "The mail has too many parts; send its attachments as separate files."
+MAIL_TOO_COMPLEX = "The email has too many parts; send its attachments as separate files."
 
 
 class _Policy(EmailPolicy):
@@ -138,7 +138,7 @@ class _Policy(EmailPolicy):
 
 
 def is_mail(head: bytes) -> bool:
-    """Return whether a file that starts with `head` is a mail: it has From and another known header field."""
+    """Return whether a file that starts with `head` is an email: it has From and another known field."""
     names: set[bytes] = set()
     lines = _LINE.split(head[:HEAD_BYTES])
     if len(head) > HEAD_BYTES:
@@ -157,14 +157,14 @@ def is_mail(head: bytes) -> bool:
 
 
 def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMessage:
-    """Parse a mail. `check` is called regularly and may stop the parser by raising.
+    """Parse an email. `check` is called regularly and may stop the parser by raising.
 
     Raises:
         InvalidDocumentError: it is too large or too complex.
     """
     if len(content) > MAX_MAIL_BYTES:
         limit = MAX_MAIL_BYTES // 1024**2
-        message = f"The mail is larger than {limit} MiB; send its attachments as separate files."
+        message = f"The email is larger than {limit} MiB; send its attachments as separate files."
         raise InvalidDocumentError(message, code="mail_too_large")
     lines = content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
     if lines > MAX_LINES or content.count(b"\n--") + content.count(b"\r--") > MAX_BOUNDARIES:
@@ -185,13 +185,13 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
 
 
 def parse_head(content: bytes) -> EmailMessage:
-    """Parse the header of a mail that starts with `content`, which may be truncated anywhere."""
+    """Parse the header of an email that starts with `content`, which may be truncated anywhere."""
     end = re.search(rb"\r?\n\r?\n|\r\r", content)
     return parse(content[: end.end()] if end else content)
 
 
 def envelope(mail: Message) -> Envelope:
-    """Return the header of a mail."""
+    """Return the header of an email."""
     match = _MESSAGE_ID.search(header_text(mail.get("message-id")))
     return Envelope(
         sender=header_text(mail.get("from"))[:MAX_TEXT_CHARS],
@@ -214,7 +214,8 @@ _VERDICTS = {"x-ses-virus-verdict": Refusal.VIRUS, "x-ses-spam-verdict": Refusal
 def header_text(value: Any) -> str:
     """Return a header field as one line with decoded words; empty if absent.
 
-    Control and format characters are removed, because those for the writing direction can disguise a sender.
+    Control and format characters are removed, because characters that change the writing direction can disguise a
+    sender.
     """
     line = "" if value is None else _BLANKS.sub(" ", decode_words(str(value)))
     return "".join(filter(is_shown, line)).strip()
@@ -295,7 +296,7 @@ def children(part: Message) -> Iterator[Message]:
 
 
 RECIPIENT_HEAD_BYTES = 1024 * 1024
-"""Bytes of a mail that are searched for recipients. In practice, no header is longer."""
+"""Number of bytes of an email that are searched for recipients. In practice, no header is longer."""
 MAX_RECIPIENTS = 1000
 MAX_ADDRESS_CHARS = 254
 
@@ -304,7 +305,7 @@ DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
 ADDRESSED = ("to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc")
 """Fields in which the sender names recipients."""
 
-# Both parts have a maximum length (RFC 5321, 4.5.3.1). Without it the search would take quadratic time.
+# Local part and domain have maximum lengths (RFC 5321, 4.5.3.1). Without them, the search would take quadratic time.
 _ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
 _MAILBOX = re.compile(rf"[^<>]*<\s*({_ADDRESS})\s*>|(?:[^<>:]*:)?\s*({_ADDRESS})")
 """`name <address>`, or an address alone, optionally after the name of a group (RFC 5322, 3.4)."""
@@ -313,10 +314,10 @@ _PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
 
 
 def recipients(head: bytes) -> tuple[str, ...]:
-    """Return the addresses of a mail that begins with `head`: lower case, unique, at most MAX_RECIPIENTS.
+    """Return an email's recipients from its first bytes: lower case, unique, at most MAX_RECIPIENTS.
 
-    Addresses that servers delivered to come first: Delivered-To, X-Original-To, and the `for` of Received, which shows
-    blind copies. To, Cc, Bcc and the fields of a resender follow.
+    Addresses that servers delivered to come first: Delivered-To, X-Original-To, and the `for` clause of Received, which
+    shows blind copies. To, Cc, Bcc and the Resent fields follow.
 
     Raises:
         InvalidDocumentError: the header is too complex.
@@ -384,7 +385,7 @@ _DMARC_FAIL = re.compile(r"\bdmarc\s*=\s*fail\b", re.IGNORECASE)
 
 
 class SenderAuthentication(NamedTuple):
-    """Results of RFC 8601, such as pass and fail, in lower case. None: the mail has no such result."""
+    """Results as in RFC 8601, such as `pass` and `fail`, in lower case; None if a result is missing."""
 
     spf: str | None = None
     dkim: str | None = None
@@ -392,7 +393,7 @@ class SenderAuthentication(NamedTuple):
 
     @property
     def is_failed(self) -> bool:
-        """True if the mail fails DMARC, so that its From field may be forged."""
+        """True if the email fails DMARC, so that its From field may be forged."""
         return self.dmarc == FAIL
 
 
@@ -400,7 +401,7 @@ NO_RESULTS = SenderAuthentication()
 
 
 def sender_authentication(mail: Message) -> SenderAuthentication:
-    """Return the results in the fields that SES added; none if SES did not receive the mail.
+    """Return the results in the fields that SES added; none if SES did not receive the email.
 
     The sender controls some text in SES's field, such as the envelope address. So DMARC counts as failed if the field
     states that anywhere, or if the field is too long to be read completely.
@@ -415,7 +416,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
     for clause in clauses:
         if match := _RESULT.match(clause):
             method, result = match[1].lower(), match[2].lower()
-            # A mail can have several DKIM signatures; one valid signature is enough.
+            # An email can have several DKIM signatures; one valid signature is enough.
             if method not in results or (method == "dkim" and result == "pass"):
                 results[method] = result
     is_cut = len(value) >= MAX_HEADER_CHARS and "dmarc" not in results
@@ -425,7 +426,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
 
 
 def _results_field(mail: Message) -> str | None:
-    """Return Authentication-Results above the first X-SES-RECEIPT, if SES received the mail last."""
+    """Return Authentication-Results above the first X-SES-RECEIPT, if SES received the email last."""
     server = results = None
     for name, value in mail.raw_items():
         match name.lower():

@@ -1,8 +1,7 @@
 """Uncertain boundaries between the documents of a file, decided by a language model.
 
 The model decides only whether a document starts at an uncertain page. Certain boundaries stay, and no page can be lost.
-Pages are untrusted; excerpts of them are data in the question. If the answer is not certain, the boundary stays
-uncertain for a reviewer.
+Pages are untrusted, so excerpts from them are sent as data. If the model is not certain, a reviewer decides.
 """
 
 import json
@@ -18,7 +17,8 @@ from counterfoil.errors import ContextWindowError
 from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, PromptRejectedError
 
 MAX_UNCERTAIN_BOUNDARIES = 20
-"""More uncertain pages need a reviewer. The limit keeps a question below about 20,000 tokens."""
+"""Maximum number of uncertain pages for a model call. With more, a reviewer decides. Keeps a request below about 20,000
+tokens."""
 _TOP_LINES, _BOTTOM_LINES, _LINE_LENGTH = 25, 12, 120
 _MAX_REASONING = 300
 
@@ -70,12 +70,12 @@ class Choices(BaseModel):
 def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Split) -> Split:
     """Apply the model's decisions to uncertain boundaries, outside any transaction.
 
-    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES, if the model refuses the content, or
-    if the daily budget is spent. A boundary stays uncertain if the model is not certain.
+    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES. They also do if the model rejects the
+    content, the request is too long, or the daily budget is spent. A boundary stays uncertain if the model is not
+    certain.
 
     Raises:
-        CounterfoilError: see `LlmClient.complete_json`, except for a refusal, a question that is too long, or a spent
-            budget.
+        CounterfoilError: see `LlmClient.complete_json`, except for a rejected or too long request, or a spent budget.
     """
     if not 0 < len(split.uncertain_boundaries) <= MAX_UNCERTAIN_BOUNDARIES:
         return split
@@ -97,7 +97,7 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Spl
 
 
 def build_question(pages: Sequence[Page], split: Split) -> str:
-    """Return the question: excerpts of the uncertain and preceding pages, and the findings of the rules."""
+    """Return the user message: excerpts from uncertain and preceding pages, and the rules' findings."""
     question_pages = [boundary.page for boundary in split.uncertain_boundaries]
     shown_pages = sorted({number for page in question_pages for number in (page - 1, page)})
     case = {
@@ -122,7 +122,7 @@ def _excerpt(page: Page) -> dict[str, Any]:
 
 
 def answer_schema(question_pages: Iterable[int]) -> type[Choices]:
-    """Return the schema of an answer about these pages: one choice for each, and none for others."""
+    """Return an answer schema that requires exactly one choice for each of these pages."""
     expected = sorted(question_pages)
 
     class Choosing(Choices):

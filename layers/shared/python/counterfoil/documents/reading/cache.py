@@ -1,7 +1,7 @@
-"""Cached answers of OCR and language models about a document, so that each is paid for only once.
+"""Cached answers from OCR and language models about a document, so that each is paid for only once.
 
-The key of a model's answer consists of the provider, the model, the prompt version and the input. Another model or
-version requires a new answer.
+The key of a model's answer consists of the provider, the model, the prompt version and the user message. Another model
+or prompt version requires a new call.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,13 +41,16 @@ class AnswerCache:
         """Number of answers added, which the next attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
-        """Return the stored answers to these questions. Raises the same errors as `Database.tenant`."""
+        """Return the stored answers by cache key. Raises the same errors as `Database.tenant`."""
         with self._database.tenant(self._tenant_id) as connection:
             cursor = connection.execute(_FIND, {"id": self._document_id, "questions": list(questions)})
             return dict(cursor.fetchall())
 
     def store(self, question: bytes, answer: Any, by: str) -> None:
-        """Store an answer, unless the question has one. Raises the same errors as `Database.tenant`."""
+        """Store an answer, unless its cache key has one. `by` is the service or model that gave it.
+
+        Raises the same errors as `Database.tenant`.
+        """
         values = {
             "tenant": self._tenant_id,
             "id": self._document_id,
@@ -68,13 +71,13 @@ class CachedLlm:
     """Language model with stored answers about one document."""
 
     def __init__(self, make: Callable[[], Llm], cache: AnswerCache, tenant_id: UUID, document_id: UUID) -> None:
-        """`make` creates the configured model. Its calls count for the tenant and the document."""
+        """`make` creates the configured model. Its calls are attributed to the tenant and the document."""
         self._make = make
         self._cache = cache
         self._tenant_id = tenant_id
         self._document_id = document_id
         self.skip_reason: str | None = None
-        """Sentence for people: why the model was not called, because the daily budget is spent."""
+        """Sentence for users if the model was not called because the daily budget is spent, else None."""
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return a cached answer, or call the model like `Llm.complete_json`, outside any transaction."""

@@ -1,8 +1,8 @@
-"""Search of the pages for the values of a model's answer. Pure.
+"""Searches pages for the values in a model's answer. Pure.
 
-A value is searched in every common notation: amounts with points, commas, spaces or apostrophes, dates with the month
-as a number or word. If a notation is ambiguous (1.234, 01/02/2026), each interpretation counts as stated, because the
-model has chosen one and arithmetic verifies it.
+Each value is searched for in every common notation: amounts with points, commas, spaces or apostrophes, and dates with
+the month as a number or word. If a notation is ambiguous (1.234, 01/02/2026), each interpretation counts as stated,
+because the model has chosen one and arithmetic verifies it.
 """
 
 import datetime as dt
@@ -30,7 +30,7 @@ _SIGNED = (
 )
 """A minus sign or parenthesis before or after an amount, with its currency in between."""
 _LONGEST = 24
-"""Maximum digits and blanks of a number."""
+"""Maximum number of digits and blanks in a number."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _LABEL = re.compile(r"[:;,()\[\]=#*\"|]|(?<=[^\W\d_])\.")
 """Characters that end a label or number without a blank: `No.4711`, `PO:4711,4712`."""
@@ -45,7 +45,7 @@ _MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:[a-z]{2}\b)?[,.
 _MONTHS: Mapping[str, int] = {
     beginning: number
     for number, beginnings in enumerate(
-        # English, German, French, Italian, Spanish, Dutch, Danish, abbreviated as far as they stay distinct
+        # English, German, French, Italian, Spanish, Dutch and Danish, as prefixes that are still distinct
         (
             "jan gen ene", "feb fev", "mar mae maa mrz", "apr avr abr", "may mai mag mei maj", "jun juin giu",
             "jul juil lug", "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic",
@@ -71,13 +71,13 @@ _SYMBOLS: Mapping[str, tuple[str, ...]] = {
 
 
 class Grounding:
-    """Text of the pages. Each lookup returns the page, from 1, or None if no page states the value."""
+    """The pages' text. Each lookup returns the first page that states a value, from 1, or None."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self._texts = [unicodedata.normalize("NFKC", page.text) for page in pages]
 
     def number(self, value: str) -> int | None:
-        """Return the page with an amount, a quantity or a rate, whatever its sign."""
+        """Return the page with an amount, a quantity or a rate, regardless of its sign."""
         try:
             return self._numbers.get(abs(Decimal(value)))
         except InvalidOperation:
@@ -92,7 +92,7 @@ class Grounding:
         return self._dates.get(value)
 
     def identifier(self, value: str) -> int | None:
-        """Return the page with a complete number of a document, an article or a company.
+        """Return the page with the complete number of a document, article or company.
 
         Blanks and punctuation are ignored.
         """

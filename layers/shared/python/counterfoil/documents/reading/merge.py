@@ -1,7 +1,7 @@
-"""Merges fields found by rules with those of a model, and checks the result. Pure.
+"""Merges fields found by rules with a model's fields, and checks the result. Pure.
 
-Certain fields of the rules stay, and the model fills the others. Totals are chosen together so that they add up. All
-line items come from one source, preferably the one whose items add up to the net total.
+Fields that the rules are certain of stay, and the model supplies the other fields. Totals are chosen together so that
+they add up. All line items come from one source, preferably the source whose line items add up to the net total.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,11 @@ class ReadFields:
 
 
 def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> ReadFields:
-    """Return the merged fields. If the rules are certain of the number, their type counts."""
+    """Return the merged fields. If the types differ, only the fields of one source are returned.
+
+    These are the rules' fields if the rules are certain of the document number or the model's type is `other`, and
+    otherwise the model's fields.
+    """
     model = ReadFields(by_model.type, by_model.fields, by_model.evidence, by_model.warnings)
     if by_rules is None:
         return model
@@ -58,7 +62,7 @@ def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> R
 
 
 def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
-    """Return the model's fields without parties that differ from those of which the rules are certain.
+    """Return the model's fields without parties that contradict a party that the rules are certain of.
 
     The model's data about one company must not fill the gaps of another.
     """
@@ -106,7 +110,7 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
-    """Return the consistent totals with the fewest gaps; those of the rules if undecided."""
+    """Return the consistent totals with the fewest gaps; the rules' totals in case of a tie."""
     rule_totals, model_totals = (
         {name: source.fields[name] for name in _TOTALS if name in source.fields} for source in (rules, model)
     )
@@ -118,14 +122,17 @@ def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
 
 
 def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
-    """Return the line items that add up to the net total, or else those of the rules."""
+    """Return the source whose line items add up to the net total, by default the rules.
+
+    Returns None if neither source has line items.
+    """
     ranks = {True: 2, None: 1, False: 0}
     candidates = [source for source in (rules, model) if source.fields.get(_LINES)]
     return max(candidates, key=lambda source: ranks[lines_agree(source.fields[_LINES], fields)], default=None)
 
 
 def _evidence(fields: Mapping[str, Any], rules: ReadFields, model: ReadFields) -> Iterator[tuple[str, Evidence]]:
-    """Yield the evidence for each field from its origin. If both agree, they confirm each other."""
+    """Yield the evidence for each field from its source. If both agree, their confidences add up."""
     rule_values, model_values = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
         origin = rules if path in rule_values and rule_values[path] == value else model
@@ -179,7 +186,7 @@ class Completeness:
 def check_completeness(
     type_: DocumentType, fields: Mapping[str, Any], evidence: Mapping[str, Evidence]
 ) -> Completeness:
-    """Check the required fields of a document. The type `other` has none."""
+    """Check a document's required fields. The type `other` has none."""
     paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _value_at(fields, path))
     uncertain = tuple(path for path in paths if path in evidence and evidence[path].confidence < MIN_CONFIDENCE)
@@ -187,7 +194,7 @@ def check_completeness(
 
 
 def required_fields(type_: DocumentType) -> Iterator[str]:
-    """Yield the paths of required fields of a type."""
+    """Yield the paths of a type's required fields."""
     roles = ROLES.get(type_)
     if roles is not None:
         yield from (roles.number, roles.date, f"{roles.seller}.name", f"{roles.buyer}.name")

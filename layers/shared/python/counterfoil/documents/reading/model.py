@@ -1,8 +1,8 @@
-"""Extraction by a language model, verified against the text of the pages.
+"""Extraction by a language model, verified against the pages' text.
 
-Document text is untrusted and is part of the question as data. Only values that occur on the pages in some notation
-(`grounding`) are accepted. If an essential value does not occur, the answer is rejected and the question is repeated.
-Other values that do not occur are omitted with a warning.
+Document text is untrusted and is sent as data. Only values that occur on the pages in some notation (`grounding`) are
+accepted. If an essential value is not on the pages, the answer is rejected and the model is called again. Other values
+that are not on the pages are omitted with a warning.
 """
 
 import json
@@ -32,9 +32,9 @@ from counterfoil.documents.text.page import Evidence, Line, Page
 from counterfoil.llm import LlmRequest
 
 MAX_CHARACTERS = 60_000
-"""Maximum size of the pages in a question: about 20,000 tokens."""
+"""Maximum characters of page text in a request: about 20,000 tokens."""
 _WIDE_GAP = 0.9
-"""In line heights. Wider gaps separate columns."""
+"""Minimum gap between columns, in line heights."""
 _NOT_ON_THE_PAGES: Final = "not_on_the_pages"
 
 PROMPT_VERSION = "reading-2"
@@ -75,7 +75,7 @@ Add "line_items", a list of the document's lines, each with the fields that it s
 
 
 class PartyFields(Record):
-    """A company or person as named by a model."""
+    """A company or person in a model's answer."""
 
     name: Text | None = None
     vat_id: Text | None = None
@@ -92,7 +92,7 @@ Currency = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[A
 
 
 class LlmExtraction(Record):
-    """A model's answer, in terms that are the same for every document type."""
+    """A model's answer, with the same field names for every document type."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -118,7 +118,7 @@ class LlmExtraction(Record):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, fields: Any) -> Any:
-        """Models return numbers as JSON numbers, and absent fields as null or empty, despite the schema."""
+        """Convert JSON numbers to strings and drop empty fields. Models return both, despite the schema."""
         return _without_numbers(fields) if isinstance(fields, Mapping) else fields
 
 
@@ -134,7 +134,7 @@ def _without_numbers(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class GroundedExtraction:
-    """Verified fields by their names in `structured`, with the evidence of each by path.
+    """Verified fields by their names in `structured`, and their evidence by path.
 
     `warnings` contains a sentence for each omitted field.
     """
@@ -145,11 +145,11 @@ class GroundedExtraction:
     warnings: tuple[str, ...] = ()
 
 
-# -- asking ---------------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
-    """Return the question about the pages of a document, with its line items or without."""
+    """Return the request to extract a document from its pages. `lines` includes the line items."""
     shown_pages, omitted = _select_pages(pages)
     content: dict[str, Any] = {"pages": shown_pages}
     if omitted:
@@ -163,9 +163,9 @@ def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
 
 
 def _select_pages(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the pages within the size limit and the omitted ones.
+    """Return the pages within the size limit, and the numbers of omitted pages.
 
-    The last page has priority for its totals.
+    The last page has priority because it usually has the totals.
     """
     texts = {number: _page_text(page) for number, page in enumerate(pages, 1)}
     room, chosen_texts = MAX_CHARACTERS, dict[int, str]()
@@ -193,7 +193,7 @@ def _line_text(line: Line) -> str:
 
 
 def answer_schema(grounding: Grounding) -> type[LlmExtraction]:
-    """Return the schema of an answer whose number, date and total, if given, occur on the pages."""
+    """Return an answer schema that rejects a number, date or gross total that is not on the pages."""
 
     class Grounded(LlmExtraction):
         @model_validator(mode="after")
@@ -234,7 +234,7 @@ _CERTAIN, _LIKELY, _INVALID_FORM = 0.8, 0.7, 0.4
 
 
 def grounded_fields(extraction: LlmExtraction, grounding: Grounding) -> GroundedExtraction:
-    """Return the verified part of an answer: each field that occurs on the pages."""
+    """Return the verified part of an answer: the fields that occur on the pages."""
     roles = ROLES.get(extraction.type, _OTHER_ROLES)
     names = {"number": roles.number, "date": roles.date, "seller": roles.seller, "buyer": roles.buyer}
     verifier = _Verifier(grounding)
@@ -265,7 +265,7 @@ class _Verifier:
     def verify(self, name: str, path: str, value: Any) -> Any:
         """Return the verified part of a value; None if nothing is verified.
 
-        `path` is its path in the result.
+        `path` is the path of the value in the result.
         """
         if isinstance(value, Mapping):
             parts = {part: self.verify(part, f"{path}.{part}", part_value) for part, part_value in value.items()}

@@ -24,7 +24,7 @@ from counterfoil.validation import validate
 CALL_TIMEOUT_SECONDS = 45.0
 """Timeout of a call; most take one to three seconds."""
 MIN_SECONDS_LEFT = 5.0
-"""Minimum remaining time to start a call. A shorter one would be aborted, but still billed."""
+"""Minimum seconds left to start a call. With less time, the call would be aborted but still billed."""
 
 _PAGE_ERRORS = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
@@ -43,7 +43,7 @@ class Breakers(Protocol):
 
 @dataclass(frozen=True)
 class OcrPage:
-    """Words of a page after OCR, and their mean confidence: 0 to 1."""
+    """A page's words from OCR, and their mean confidence: 0 to 1."""
 
     page: Page
     confidence: float
@@ -54,18 +54,19 @@ class Ocr(Protocol):
 
     @property
     def name(self) -> str:
-        """Name for stored answers."""
+        """Name of the service, which is part of the cache key."""
 
     def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
-        """Return the words of one page of `width` and `height` in points, a PDF page or an image.
+        """Return the words of one page, which is a PDF with one page or an image.
 
-        None if the page is rejected because of its content. A sideways page is turned upright.
+        `width` and `height` are in points. Returns None if the service rejects the page because of its content. A
+        sideways page is turned upright.
 
         Raises:
             ServiceUnavailableError: throttled, failed or timed out.
             RejectedRequestError: permanently rejected, for a reason that applies to every page.
             BreakerOpenError: the circuit breaker is open, and no call was made.
-            CancelledError: not enough time is left.
+            CancelledError: not enough time is left, or it ran out.
         """
 
 
@@ -88,7 +89,7 @@ def pack(recognized: OcrPage | None) -> Any:
 
 
 def unpack(stored: Any) -> OcrPage | None:
-    """Parse the JSON of `packed`."""
+    """Parse the output of `pack`."""
     if stored is None:
         return None
     words = tuple(Word(*word) for word in stored["words"])
@@ -126,7 +127,7 @@ class _Quad(NamedTuple):
 
 
 class Textract:
-    """Amazon Textract's DetectDocumentText, with the permissions of the function."""
+    """Amazon Textract's DetectDocumentText, with the function's permissions."""
 
     name = "textract"
 
@@ -139,14 +140,14 @@ class Textract:
             return None
         seconds = min(CALL_TIMEOUT_SECONDS, time_left())
         if seconds < MIN_SECONDS_LEFT:
-            raise CancelledError("Not enough time is left for the OCR of a page")
+            raise CancelledError("Not enough time is left for OCR of a page")
         with self._breakers.guard("ocr:textract"):
             try:
                 response = http.run_with_deadline(seconds, lambda: _detect(image))
             except TimeoutError:
                 if seconds < CALL_TIMEOUT_SECONDS and time_left() <= 0:
-                    # The function's own lack of time must not open the breaker of the service.
-                    raise CancelledError("Time ran out during the OCR of a page") from None
+                    # The function's own timeout must not open the service's breaker.
+                    raise CancelledError("Time ran out during OCR of a page") from None
                 message = f"Textract did not answer within {seconds:g} seconds"
                 raise ServiceUnavailableError(message) from None
             if response is None:
@@ -158,7 +159,7 @@ class Textract:
 
 
 def _detect(image: bytes) -> Any:
-    """Make one call; None if the page is rejected."""
+    """Call Textract. Returns None if it rejects the page."""
     with aws.translate_errors():
         try:
             return aws.client("textract").detect_document_text(Document={"Bytes": image})
@@ -221,7 +222,7 @@ def _rotate_back(
 
 
 MAX_SCANNED_PAGES = 200
-"""Limit per file, for cost and time."""
+"""Maximum number of scanned pages per file, to limit cost and time."""
 OCR_DISABLED = "OCR is off"
 _MAX_LISTED = 5
 _LONG_SIDE = 842.0
@@ -230,17 +231,17 @@ _LONG_SIDE = 842.0
 
 @dataclass(frozen=True)
 class Recognition:
-    """Readable pages of a file. Pages count from 1."""
+    """A file's pages after OCR. Pages count from 1."""
 
     pages: Sequence[Page]
     confidences: Mapping[int, float] = field(default_factory=dict)
     """Mean OCR confidence by page: 0 to 1."""
     unread: tuple[int, ...] = ()
-    """Scanned pages, and pages with an illegible text layer, without OCR."""
+    """Scanned pages, and pages with an illegible text layer, for which OCR failed or was not run."""
     noise: frozenset[int] = frozenset()
     """Pages with an illegible text layer."""
     reason: str | None = None
-    """Reason for missing OCR: half a sentence for people."""
+    """Reason why pages are unread: a clause for users, without a period."""
 
     @property
     def has_words(self) -> bool:
@@ -263,7 +264,7 @@ class Recognition:
 
     @property
     def empty_reason(self) -> str:
-        """Sentences about a document without words, for people."""
+        """Reason why a document has no words, in sentences for users."""
         return self.warning or "The pages contain no text."
 
 
@@ -280,9 +281,9 @@ class CachedOcr:
     ocr: Ocr
     cache: AnswerCache
     content_hash: bytes
-    """Hash of the file. A part of a file has the hash of the whole file."""
+    """Hash of the whole file, even if only a part of it is processed."""
     first_page: int
-    """First page in that file, from 1."""
+    """Number of the first page within the whole file, from 1."""
 
     def recognize(
         self, sizes: Mapping[int, tuple[float, float]], render: "PageRenderer", deadline: Deadline
@@ -310,7 +311,7 @@ PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 
 
 def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on the scanned pages of a PDF. Without OCR, a page whose text is noise has no words.
+    """Run OCR on a PDF's scanned pages. If OCR fails, a page with an illegible text layer has no words.
 
     Raises:
         CounterfoilError: see `CachedOcr.recognize` and `parsers.extract_pages`.

@@ -1,1 +1,1 @@
-"""Parsers of untrusted files, each call in a child process with limits of memory and time."""
+"""Parsers for untrusted files. Each call runs in a child process with memory and time limits."""

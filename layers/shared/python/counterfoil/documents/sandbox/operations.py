@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
-    """Yield the extraction of a file's XML, then the pages and scan sizes of a PDF without XML."""
+    """Yield the extraction from a file's XML, then the pages and scan sizes of a PDF without XML."""
     from counterfoil.documents.einvoice.extract import extract_xml
     from counterfoil.documents.filetype import FileKind, recognize
 

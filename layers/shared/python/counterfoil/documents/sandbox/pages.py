@@ -8,13 +8,13 @@ from typing import Any
 from counterfoil.documents.text.page import Page, Word
 
 _EDGES = 4
-"""Number of coordinates of a word's box."""
+"""Number of coordinates in a word's box."""
 
 
 def pack(pages: Sequence[Page]) -> tuple[Any, bytes]:
     """Return a list of numbers for each page, and the bytes of all words.
 
-    The numbers are width, height, lost characters, words and lost words.
+    The numbers are width and height in points, and the counts of lost characters, words and lost words.
     """
     head = [[page.width, page.height, page.lost_characters, len(page.words), len(page.lost_words)] for page in pages]
     words = [word for page in pages for word in (*page.words, *page.lost_words)]

@@ -1,6 +1,6 @@
-"""Parsing of untrusted files in child processes, within limits of memory and time. Parent side.
+"""Parsing of untrusted files in child processes, with memory and time limits. Parent side.
 
-The rules that read pages run there as well, because their run time depends on the words of untrusted files.
+The rules that read pages also run in a child, because their run time depends on the words in untrusted files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from counterfoil.documents.text.reading import Reading
 _MEBIBYTE = 1024 * 1024
 READ_LIMITS = Limits(cpu_seconds=90, seconds=180, answer_bytes=64 * _MEBIBYTE)
 SPLIT_LIMITS = Limits(cpu_seconds=90, seconds=180, answer_bytes=4096 * _MEBIBYTE)
-"""Large, because each part has its own copy of shared fonts and images. Only one part is in memory at a time."""
+"""Large limits, because each part has a copy of shared fonts and images. Only one part is in memory at a time."""
 UNPACK_LIMITS = Limits(cpu_seconds=60, seconds=110, answer_bytes=256 * _MEBIBYTE)
-"""For mails and archives."""
+"""Limits for emails and archives."""
 
 Check = Callable[[], None]
 
@@ -102,9 +102,9 @@ def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check)
 
 
 def unpack_mail(content: bytes, check: Check = _no_check) -> tuple[Envelope, SenderAuthentication, Iterator[MailPart]]:
-    """Return the envelope of a mail, the authentication results of its sender, and its files.
+    """Return an email's envelope, its sender's authentication results, and its files.
 
-    The files are those of `attachments.mail_attachments`; a refused mail has none. Raises the same errors as
+    `attachments.mail_attachments` yields the files; a refused email has none. Raises the same errors as
     `process.run`, also during iteration of the files.
     """
     frames = run("mail", content, {}, UNPACK_LIMITS, check)
@@ -115,7 +115,7 @@ def unpack_mail(content: bytes, check: Check = _no_check) -> tuple[Envelope, Sen
 
 
 def unpack_archive(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
-    """Return the files of an archive as `archive_attachments` yields them; None for an office document.
+    """Return the files that `archive_attachments` yields for an archive; None for an office document.
 
     Raises the same errors as `process.run`, also during iteration of the files.
     """

@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 from counterfoil.errors import InvalidDocumentError, ParserError
 
 MEMORY_BYTES = 700 * 1024 * 1024
-"""Address space of a child. Two children and their parent fit into the 2048 MB of a function."""
+"""Maximum address space of a child. Two children and their parent fit into the 2048 MB of a function."""
 MAX_IDLE = 2
 START_SECONDS = 30.0
 FRAME = struct.Struct(">IQ")
 """Lengths of a frame's JSON and of its bytes."""
 MAX_JSON_BYTES = 8 * 1024 * 1024
 MAX_FRAME_BYTES = 128 * 1024 * 1024
-"""Large enough for a document of `MAX_FILE_BYTES` after pypdf has rewritten it."""
+"""Maximum size of a frame, large enough for a document of `MAX_FILE_BYTES` after pypdf has rewritten it."""
 _CHECK_SECONDS = 0.5
 _CHUNK_BYTES = 1024 * 1024
 
@@ -51,14 +51,14 @@ class Limits:
     seconds: float
     """Wall-clock time spent waiting for the child, including time when other processes use the CPU."""
     answer_bytes: int
-    """Total size of all frames."""
+    """Maximum total size of the frames' bytes."""
 
 
 class Frame(NamedTuple):
     """A part of an answer."""
 
     value: Any
-    """JSON."""
+    """Parsed JSON."""
     content: bytes
 
 
@@ -75,7 +75,7 @@ def run(
     twice a second and may stop the call by raising.
 
     Raises:
-        InvalidDocumentError: the operation rejected the file, or exceeded a limit, or crashed.
+        InvalidDocumentError: the operation rejected the file, exceeded a limit, or crashed.
         ParserError: the child did not start, was killed from outside, or failed unexpectedly.
     """
     delivered = 0
@@ -136,7 +136,7 @@ class _ChildFailedError(Exception):
         super().__init__()
         self.error = error
         self.may_be_earlier = may_be_earlier
-        """Whether an earlier file may be the cause."""
+        """Whether an earlier file in the same process may be the cause."""
 
 
 class _Child:
@@ -228,7 +228,7 @@ class _Child:
                 pipe.close()
 
     def _await_start(self, check: Callable[[], None]) -> None:
-        """Wait for the byte that reports a successful start. If it is missing, the file is not the cause."""
+        """Wait for the byte that reports a successful start. A failure to start is not the file's fault."""
         try:
             self._read(1, _Clock(START_SECONDS, check))
         except (_PipeClosedError, TimeoutError):
@@ -315,7 +315,7 @@ class _PipeClosedError(Exception):
 
 
 class _Clock:
-    """Time left for a call. Only waiting for the child counts, not the caller's work between frames."""
+    """The remaining time of a call. Only time spent waiting for the child counts."""
 
     def __init__(self, seconds: float, check: Callable[[], None]) -> None:
         self._left = seconds
@@ -342,7 +342,7 @@ class _Clock:
 
 
 def _library_path() -> dict[str, str]:
-    """Return the search path of shared libraries, which Lambda's interpreter requires."""
+    """Return the environment variable for the library search path, which Lambda's interpreter requires."""
     path = os.environ.get("LD_LIBRARY_PATH")
     return {} if path is None else {"LD_LIBRARY_PATH": path}
 

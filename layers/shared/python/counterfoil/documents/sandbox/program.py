@@ -15,10 +15,10 @@ from counterfoil.documents.sandbox.process import FRAME, MEMORY_BYTES
 from counterfoil.errors import InvalidDocumentError, safe_message
 
 RETIRE_CPU_SECONDS = 300
-"""CPU time after which the process is replaced."""
+"""CPU seconds after which the process is replaced."""
 MAX_CPU_SECONDS = 600
 RETIRE_BYTES = MEMORY_BYTES // 2
-"""Address space after a file above which the process is replaced. It could run out of memory on an ordinary file."""
+"""Address space at the end of a request above which the process is replaced. It could otherwise run out of memory."""
 
 _ANSWER_BUFFER_BYTES = 64 * 1024
 

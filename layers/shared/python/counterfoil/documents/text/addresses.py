@@ -87,7 +87,7 @@ class Town:
 
 @dataclass(frozen=True)
 class Address:
-    """Name, street and town, with the cells they were read from, top to bottom.
+    """Name, street and town, with their cells from top to bottom.
 
     An `inline` address is on one line. `to_person` is true if a label such as "Attention" names a person.
     """
@@ -165,7 +165,7 @@ def find(layout: Layout) -> list[Address]:
 
 
 def _town_of(layout: Layout, cell: Cell) -> Town | None:
-    """Return the town in a cell. British addresses may have the code on the line below the town."""
+    """Return the town in a cell. British addresses may have the postal code on the line below the town."""
     if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
         return town(cell.text)
     cell_above = _nearest_over(layout, cell)
@@ -221,7 +221,7 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 
 def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
-    """Return the address with the company in the cell above, if the line only names its owner."""
+    """Return the address with the company name from the cell above, if the line has an owner or place."""
     if inline is None:
         return None
     name, street = inline.name or "", inline.street or ""
@@ -294,7 +294,7 @@ _ADDRESS = READER.pattern("labels.address_label")
 _TITLES = re.compile(
     "|".join(term for kind, terms in READER.meanings("titles.title").items() for term in terms if kind != "statement")
 )
-"""Complete titles of documents."""
+"""Document titles, matched against whole lines."""
 
 
 def _label_of(layout: Layout, cell: Cell) -> str | None:
@@ -385,7 +385,7 @@ def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cel
 
 
 def _name(lines: Sequence[str]) -> str:
-    """Return the first line, followed by the next if the first is a salutation or lacks the legal form."""
+    """Return the first line, plus the second if the first is a salutation or lacks the legal form."""
     first, *rest = lines
     if rest and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {rest[0]}"
@@ -414,7 +414,7 @@ _LONGEST = 120
 
 
 def labeled(layout: Layout) -> dict[str, Address]:
-    """Return labeled addresses by the roles of their headings, if they have a name and a town."""
+    """Return addresses with labeled lines, by the role in their heading; name and town are required."""
     by_role: dict[str, Address] = {}
     for cell in layout.cells:
         role = heading(cell)

@@ -1,4 +1,4 @@
-"""Type, number, date, references and currency of a document, from its title and labels. Pure.
+"""A document's type, number, date, references and currency, from its title and labels. Pure.
 
 The title decides the type: the largest line that only names a type, optionally with a number and a date. Without a
 title, the label of a type-specific number decides.
@@ -64,10 +64,10 @@ _EUROPEAN = re.compile(
 
 
 def date_order(texts: Iterable[str]) -> DateOrder | None:
-    """Return whether a document puts the day or the month first in dates; None if unknown.
+    """Return the order of day and month in a document's dates; None if unknown.
 
-    A date with a number over 12 decides. Otherwise the language does: only English puts the month first, but not in
-    documents of European companies, which state a VAT id.
+    A date with a number over 12 decides. Otherwise, the day is first in languages other than English, and in documents
+    with a European VAT id. English text alone leaves the order unknown.
     """
     orders: set[DateOrder] = set()
     languages: Counter[str] = Counter()
@@ -98,7 +98,7 @@ def find_dates(text: str, order: DateOrder | None) -> Iterator[tuple[int, int, s
 
 
 def parse_date(text: str, order: DateOrder | None) -> str | None:
-    """Return the date of a text that is a date, perhaps with a weekday or time; None for other texts."""
+    """Return the ISO form of a text that is only a date, or a date with a weekday or time; else None."""
     for start, end, day in find_dates(text, order):
         before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
         if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
@@ -146,7 +146,7 @@ _MAX_REFERENCE = 40
 _MARKS_BEFORE = " .:#-\u2013"
 
 CHECKED_CONFIDENCE, LABELED_CONFIDENCE = 1.0, 0.7
-"""Confidence with valid check digits, and with a label alone."""
+"""Confidence in a number with valid check digits, and in a number with only a label."""
 
 
 def vat_id(text: str) -> tuple[str, float] | None:
@@ -162,7 +162,7 @@ def vat_id(text: str) -> tuple[str, float] | None:
 
 
 def _shortened_variants(text: str) -> list[str]:
-    """Return the text without marks, and variants without its last parts."""
+    """Return the text without separators, followed by variants without its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
@@ -241,7 +241,7 @@ _TALL_RATIO = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 _PREPOSITIONS = frozenset(READER.terms("titles.preposition"))
-"""A preposition before a type, or between type and number, refers to another document."""
+"""Prepositions before a type, or between type and number, in references to other documents."""
 _NUMBER_OF = READER.patterns("labels.number")
 OWN_NUMBER = {
     kind: pattern((*labels, *READER.terms("labels.own_number")))
@@ -250,7 +250,7 @@ OWN_NUMBER = {
 _ORDER_NUMBER = READER.pattern("labels.order_number")
 _BARE_NUMBER = READER.pattern("labels.bare_number")
 _REMINDER = READER.pattern("titles.title", "statement")
-"""Reminders and statements name other documents."""
+"""Titles of reminders and statements, which name other documents."""
 _UPPER_PART = 0.45
 _NEAR_TITLE = 8.0  # in heights of the title
 _FEWEST_BELOW = 4  # characters of a number below its label; shorter ones may be line numbers
@@ -263,15 +263,15 @@ _BY_NUMBER = (
     DocumentType.PURCHASE_ORDER,
     DocumentType.CONTRACT,
 )
-"""Order of types to look for by labeled number in documents without a title.
+"""Types in the order in which a document without a title is searched for their labeled numbers.
 
-Documents of a type may cite the later types, and rarely the earlier ones.
+A document may cite later types in this list, but rarely cites earlier ones.
 """
 
 
 @dataclass(frozen=True)
 class Title:
-    """A line that names a type, with the number and date in it, if any."""
+    """A line that names a type, with its number and date if it contains them."""
 
     type: DocumentType
     cell: Cell
@@ -282,7 +282,7 @@ class Title:
 
 
 def title(layout: Layout, order: DateOrder | None) -> Title | None:
-    """Return the title of a document: the largest candidate, or the first of these."""
+    """Return a document's title: the topmost of the largest candidates on the earliest page."""
     usual_height = median([cell.height for cell in layout.cells] or [0.0])
     candidates = list(_titles(layout, order, usual_height))
     return min(
@@ -386,9 +386,10 @@ def _with_tail(
 
 
 def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, LabeledValue] | None:
-    """Return the type and number of a labeled number, if there is no title.
+    """Return a document's type and number from the label of the number; None if there is no such label.
 
-    An invoice number also overrides a title that it may cite. Generic labels do not override titles.
+    If there is a title, only a labeled invoice number overrides it, because invoices cite documents of most other
+    types.
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
@@ -404,9 +405,9 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
 
 
 def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
-    """Return the type whose name precedes a number on the first page, if no other type is named.
+    """Return the first type whose name precedes a number high on the first page, with the number.
 
-    Pages that request payment are skipped, because a reminder names invoices.
+    Returns None for reminders and statements, because they name invoices.
     """
     first_page_cells = [cell for cell in layout.cells if cell.page == 1]
     if any(_REMINDER.search(cell.plain) for cell in first_page_cells):
@@ -421,7 +422,7 @@ def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledVa
 
 
 def _labeled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
-    """Yield the numbers of a type by their labels, then those after its name."""
+    """Yield a type's labeled numbers, then the numbers after its name."""
     yield from find(layout, _NUMBER_OF[kind], parse)
     yield from named_numbers(layout, kind, parse)
 
@@ -438,7 +439,7 @@ def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[
 
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[LabeledValue]:
-    """Return the numbers beside labels of the type's own number, in page order."""
+    """Return the numbers labeled as the number of a document of this type, in page order."""
     candidates = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
         return list(candidates)  # suppliers write `Ihre Rechnung Nr. 4711`
@@ -499,7 +500,7 @@ _PAY_UNTIL = re.compile(
     rf"(?:{READER.alternatives('labels.pay')})\b(?P<between>[^;]{{0,60}}?)\b"
     rf"(?:{READER.alternatives('labels.until')})\s*:?\s*$"
 )
-"""Words of a payment request before the due date."""
+"""Words before the due date in a payment request."""
 _DISCOUNT = re.compile(READER.alternatives("labels.discount"))
 _CURRENCY_LABEL = READER.pattern("labels.currency")
 _CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
@@ -526,9 +527,9 @@ Fields = dict[str, str | list[str]]
 
 
 def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) -> tuple[str, float] | None:
-    """Return the document number at the start of a text.
+    """Return the document number at the start of a text, and its confidence; None if absent.
 
-    `strict` permits only a date, a line or further numbers after it.
+    With `strict`, only a date, an order line or further numbers may follow it.
     """
     if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in find_dates(text, order)):
         return None
@@ -562,7 +563,7 @@ def date_after(labeled: LabeledValue, order: DateOrder | None) -> tuple[str, Evi
 
 
 class LabeledFields:
-    """Reads the labeled fields of a document of a known type, with their evidence."""
+    """Reads a document's labeled fields and their evidence. The document type is known."""
 
     def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own_number: str | None) -> None:
         self._layout, self._kind, self._order, self._own_number = layout, kind, order, own_number
@@ -598,7 +599,7 @@ class LabeledFields:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
 
     def _matching(self, pattern: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[LabeledValue]:
-        """Yield values of unspecific labels, such as `Reference`, that look like the wanted number."""
+        """Yield values of generic labels, such as `Reference`, that match `pattern`."""
         for label in labels:
             for labeled in find(self._layout, label, self._reference):
                 if pattern.fullmatch(labeled.value):
@@ -659,7 +660,7 @@ class LabeledFields:
     def _read_lone_date(self, name: str, due: str | None) -> None:
         """Read the only date without a label at the top of the first page, apart from the due date.
 
-        A date after a town is the document's own: `Cully, le 23 août 2024`.
+        A date after a town takes precedence: `Cully, le 23 août 2024`.
         """
         days: dict[str, Cell] = {}
         days_after_town: dict[str, Cell] = {}

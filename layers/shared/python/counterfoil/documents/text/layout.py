@@ -1,4 +1,4 @@
-"""Cells in the lines of a page, their neighbors, and values beside or below labels. Pure.
+"""Cells in a page's lines, their neighbors, and values beside or below labels. Pure.
 
 Words separated by single blanks form a cell. A wider gap separates a label from its value, or two columns. The value of
 a label follows in the same cell, in the next cell on the line, or directly below.
@@ -21,7 +21,7 @@ _REACH_BELOW = 2.2  # in text heights, from a label to the value below it
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Adjacent words on a line. Pages count from 1, lines of a page from 0."""
+    """Adjacent words on a line. Pages count from 1, and lines on a page from 0."""
 
     words: tuple[Word, ...]
     page: int
@@ -59,7 +59,7 @@ class Cell:
 
     @cached_property
     def plain(self) -> str:
-        """Folded text of the same length."""
+        """Text after `fold_letters`, which keeps its length."""
         return fold_letters(self.text)
 
 
@@ -89,16 +89,19 @@ class Layout:
         return cells
 
     def over(self, cell: Cell, distance: float) -> list[Cell]:
-        """Return the cells that end within `distance` points above the middle of a cell, downwards."""
+        """Return the cells above a cell, from top to bottom.
+
+        Their bottom edges are at most `distance` points above the cell's top edge, and not below its middle.
+        """
         limit, middle = cell.top - distance, (cell.top + cell.bottom) / 2
         return [other for other in self._pages[cell.page] if limit <= other.bottom <= middle]
 
     def line(self, cell: Cell) -> list[Cell]:
-        """Return all cells on the line of a cell, left to right."""
+        """Return all cells on a cell's line, left to right."""
         return self._line_of[cell.page, cell.line]
 
     def right_of(self, cell: Cell) -> Cell | None:
-        """Return the next cell on the same line."""
+        """Return the next cell on the same line, or None."""
         line = self.line(cell)
         following = line[line.index(cell) + 1 :]
         return following[0] if following else None
@@ -122,7 +125,7 @@ class Layout:
         return None
 
     def under(self, cell: Cell) -> Iterator[Cell]:
-        """Yield all cells below on the same page that overlap this one horizontally, downwards."""
+        """Yield the cells below on the same page that overlap this one horizontally, from top to bottom."""
         index = cell.line + 1
         while (line := self._line_of.get((cell.page, index))) is not None:
             index += 1
@@ -149,9 +152,9 @@ _FEWEST_IN_A_ROW = 3
 BUYER_LABEL = re.compile(
     rf"^(?:{READER.alternatives('labels.yours_before')})\b|\b(?:{READER.alternatives('labels.yours_behind')})\W*$"
 )
-"""Words next to an id that make it the buyer's."""
+"""Words that mark an adjacent number as the buyer's."""
 SUPPLIER_LABEL = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
-"""Words before an order number that make it the supplier's own."""
+"""Words that mark the order number after them as the supplier's own."""
 _COLUMN_KINDS = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(
@@ -159,18 +162,18 @@ _MARKS_BEFORE = re.compile(
     r"|jeres|deres|vores)\b\.?\s*)?"
 )
 _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
-"""The part of a label that announces a date after the number: `Rechnungs-Nr./Datum`."""
+"""End of a label for a number that is followed by a date: `Rechnungs-Nr./Datum`."""
 NUMBER_WORD = re.compile(rf"\s*(?<![a-z0-9])(?:{READER.alternatives('labels.number_word')})(?![a-z])[\s.:#]*")
 TRANSLATION_SEPARATOR = re.compile(r"[\s.:]*[/|]\s*")
 """Separator between a label and its translation."""
 _OTHER_LABEL = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
-"""Text before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
+"""Text before a label that is not at the start of its cell: `30 days net - Due date: 1 March`."""
 _WORD_CONTINUES = re.compile(r"[-/_]\w")
 
 
 @dataclass(frozen=True)
 class LabeledValue:
-    """A value with the cell of its label and its own cell."""
+    """A value, the cell of its label and the cell of the value itself."""
 
     value: str
     confidence: float
@@ -188,8 +191,9 @@ def find(
 ) -> Iterator[LabeledValue]:
     """Yield the values that `parse` reads beside each label, page by page.
 
-    A label starts its cell, or is `anywhere` in it. `parse` receives the text after the label, or the text of a
-    neighboring cell, and returns the value and its own confidence from 0 to 1.
+    A label must start its cell, unless `anywhere` is true. `below` also permits a value below its label. `parse`
+    receives the text after the label or a neighboring cell's text, and returns None or the value with the confidence
+    in its form, from 0 to 1.
     """
     for cell in layout.cells:
         for match in label.finditer(cell.plain):
@@ -217,18 +221,24 @@ def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
 
 
 def starts_at(cell: Cell, start: int) -> bool:
-    """Return whether only marks or a possessive precede a position in a cell."""
+    """Return whether a label at a position can start a cell.
+
+    Only marks, a possessive, or other text with a separator may precede it.
+    """
     prefix = cell.plain[:start]
     return _MARKS_BEFORE.fullmatch(prefix) is not None or _OTHER_LABEL.fullmatch(prefix) is not None
 
 
 def _may_be_above_value(layout: Layout, cell: Cell, *, below: bool) -> bool:
-    """Return whether the value of a label may be below it. `below` is the rule for single labels."""
+    """Return whether a label's value may be below it.
+
+    `below` permits that for labels that are not column headers.
+    """
     return (below and not is_line_item_header(layout, cell)) or is_column_header(layout, cell)
 
 
 def is_column_header(layout: Layout, cell: Cell) -> bool:
-    """Return whether a cell is in a row of labels: at least three, no digits, values below most of them."""
+    """Return whether a cell is in a row of at least three labels without digits, most with a value below."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False
@@ -238,7 +248,7 @@ def is_column_header(layout: Layout, cell: Cell) -> bool:
 
 
 def is_line_item_header(layout: Layout, cell: Cell) -> bool:
-    """Return whether a cell is in the heading of a table of line items."""
+    """Return whether a cell is in the heading of a line item table."""
     kinds = {kind for other in layout.line(cell) for kind in heading_kinds(other.text)}
     return Kind.DESCRIPTION in kinds and not _COLUMN_KINDS.isdisjoint(kinds)
 
@@ -258,7 +268,7 @@ def _value_beside(
     if right is not None and _ONLY_MARKS.fullmatch(right.text):
         right = layout.right_of(right)
         if right is None:
-            return None  # a label with a colon and without a value
+            return None  # a label with a colon but no value
     if right is not None and (parsed := parse(right.text)) is not None:
         return LabeledValue(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
     under = layout.below(cell) if below else None

@@ -1,6 +1,6 @@
-"""Words of a page with their boxes, the lines that they form, and whether its text layer is legible.
+"""Words of a page with their boxes, their lines, and a check whether the text layer is legible.
 
-A page comes from a PDF's text layer (`pages`) or from OCR. Both have the same form.
+Pages come from a PDF's text layer (`pages`) or from OCR, and have the same form.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from counterfoil.errors import InvalidDocumentError
 class Evidence:
     """Source, confidence (0 to 1) and page (from 1) of a field's value.
 
-    `source` is how the value was found ("label", "title", "address", ...), never text of the document.
+    `source` is how the value was found ("label", "title", "address", ...), never document text.
     """
 
     source: str
@@ -31,21 +31,21 @@ class Evidence:
 
 
 MAX_CHARACTERS = 5_000_000
-"""Text of about 2,000 full pages."""
+"""Maximum characters in a PDF: about 2,000 full pages."""
 MAX_WORDS = 300_000
-"""Words of about 1,500 pages, in about 100 MiB. The longest of 169 real files has 6,122."""
+"""Maximum words in a PDF: about 1,500 pages, which take about 100 MiB. The longest of 169 real files has 6,122."""
 MAX_CHARACTERS_OF_PAGE = 200_000
-"""The densest of 282 real pages has 21,601."""
+"""Maximum characters on a page. The densest of 282 real pages has 21,601."""
 
 _SMALLEST_PRINT = 1.0  # points; smaller text is for machines, not for readers
 _SPACE = 0x20
-_GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of it, and kerning much less
-_SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
-_STRAIGHT = 0.02  # of a quarter turn: about two degrees
+_GAP_BETWEEN_WORDS = 0.125  # in text heights; a blank has about 0.25, kerning much less
+_SAME_LINE_OVERLAP = 0.5  # minimum vertical overlap of two boxes, as a share of the shorter one
+_STRAIGHT = 0.02  # maximum deviation from upright, in quarter turns: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
 _NON_LETTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
-"""Categories of code points that are not letters: controls, unassigned, private use, halves of pairs."""
-# pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
+"""Unicode categories without printable letters: control, unassigned, private use and surrogate."""
+# pdfium represents a hyphen at the end of a line as U+0002. In some fonts, a ligature is a single character.
 _PRINTED = {
     "\x02": "-",
     "\u00ad": "-",
@@ -58,7 +58,7 @@ _PRINTED = {
 
 
 class Word(NamedTuple):
-    """A word and its box, in points from the top left corner of the page as it is shown."""
+    """A word and its box, in points from the top left corner of the displayed page."""
 
     text: str
     left: float
@@ -101,10 +101,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: width and height in points, and its words in the reading order of the file.
+    """A page: width and height in points, and its words in the file's order.
 
-    `lost_characters` is the number of characters that the fonts do not map to letters. `lost_words` has their boxes,
-    with a replacement character (U+FFFD) for each.
+    `lost_characters` is the number of characters that the fonts do not map to letters. `lost_words` contains them as
+    words with boxes, with U+FFFD in place of each character.
     """
 
     width: float
@@ -114,7 +114,7 @@ class Page:
     lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
-        """Return the words as lines, from top to bottom, whatever their order in the file."""
+        """Return the lines from top to bottom, regardless of the order of words in the file."""
         return list(self._lines)
 
     @cached_property
@@ -128,9 +128,9 @@ class Page:
 
 
 def _lines(words: Sequence[Word]) -> Iterator[Line]:
-    """Group words whose boxes overlap vertically by half.
+    """Group words whose boxes overlap vertically by at least half.
 
-    A line is as high as its first word, so that it does not grow downwards.
+    Each word is compared with the first word of a line only, so that lines do not drift downwards.
     """
     rows: list[list[Word]] = []
     open_rows: list[list[Word]] = []
@@ -147,7 +147,7 @@ def _lines(words: Sequence[Word]) -> Iterator[Line]:
 
 
 def _overlap(a: Word, b: Word) -> float:
-    """Return the share of the lower box that is at the height of the other: 0 or less to 1."""
+    """Return the vertical overlap as a share of the shorter box: at most 1, negative for a gap."""
     shared = min(a.bottom, b.bottom) - max(a.top, b.top)
     return shared / max(min(a.bottom - a.top, b.bottom - b.top), 0.1)
 
@@ -155,8 +155,8 @@ def _overlap(a: Word, b: Word) -> float:
 def pages(content: bytes) -> list[Page]:
     """Return the text layer of each page of a PDF. A page without text has no words.
 
-    The invisible text of a scan after OCR counts. Text at another angle than most of its page is ignored, as well as
-    text outside the page and text too small to be visible. A page with sideways text is turned upright.
+    Includes the invisible text that OCR adds to a scan. Excludes text outside the page, text too small to be visible,
+    and text at a different angle than most of the page. A page with sideways text is turned upright.
 
     Raises `InvalidDocumentError` for damaged files, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS`
     characters or `MAX_WORDS` words.
@@ -172,17 +172,17 @@ def pages(content: bytes) -> list[Page]:
                 count = max(text_page.count_chars(), 0)
                 characters += count
                 if characters > MAX_CHARACTERS:
-                    message = f"The PDF holds more than {MAX_CHARACTERS} characters; send it in smaller parts."
+                    message = f"The PDF contains more than {MAX_CHARACTERS} characters; send it in smaller parts."
                     raise InvalidDocumentError(message, code="pdf_too_large")
                 if count > MAX_CHARACTERS_OF_PAGE:
                     message = (
-                        f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it to a new PDF."
+                        f"Page {number + 1} has more than {MAX_CHARACTERS_OF_PAGE} characters; print it to a new PDF."
                     )
                     raise InvalidDocumentError(message, code="pdf_too_large")
                 parsed.append(_page(page, text_page))
                 words += len(parsed[-1].words) + len(parsed[-1].lost_words)
                 if words > MAX_WORDS:
-                    message = f"The PDF holds more than {MAX_WORDS} words; send it in smaller parts."
+                    message = f"The PDF contains more than {MAX_WORDS} words; send it in smaller parts."
                     raise InvalidDocumentError(message, code="pdf_too_large")
             finally:
                 text_page.close()
@@ -191,7 +191,7 @@ def pages(content: bytes) -> list[Page]:
 
 
 class _Character(NamedTuple):
-    """A character and its box in the page's own coordinates, which grow to the right and upwards."""
+    """A character and its box in PDF coordinates: x increases to the right, y upwards."""
 
     text: str
     left: float
@@ -201,7 +201,7 @@ class _Character(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Characters without a blank between them in the file.
+    """Consecutive characters in the file, without a blank between them.
 
     `turns` counts clockwise quarter turns; None for a slanted run.
     """
@@ -239,7 +239,7 @@ def _page(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage) -> Page:
 
 
 def _lost_indexes(text_page: ctypes.c_void_p, count: int) -> list[int]:
-    """Return the indexes of characters that have a shape on the page and no letter."""
+    """Return the indexes of characters whose glyphs map to no letter."""
     return [index for index in range(count) if _is_lost(raw.FPDFText_GetUnicode(text_page, index))]
 
 
@@ -256,7 +256,7 @@ def _is_lost(code: int) -> bool:
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
-    """Return the turns of most of the page's text, relative to the page's own rotation.
+    """Return the clockwise quarter turns of most text, relative to the page's own rotation.
 
     A rotated page with text rotated the other way is displayed upright, like a page that was scanned sideways.
     """
@@ -268,7 +268,7 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
-    """Split characters at blanks in the file. Blanks guessed by pdfium are unreliable because of kerning."""
+    """Split characters at blanks in the file. Blanks inserted by pdfium are unreliable due to kerning."""
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()
@@ -287,7 +287,7 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 
 
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
-    """Return whether a blank before a lowercase letter is a guess of pdfium, so that the gap must decide."""
+    """Return whether pdfium inserted this blank before a lowercase letter, so that the gap decides."""
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
     return guessed and _visible_text(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
@@ -302,7 +302,7 @@ def _visible_text(code: int) -> str:
 
 
 def _turns(angle: float) -> int | None:
-    """Return the clockwise quarter turns of an angle in radians, as stated by pdfium; None if slanted."""
+    """Convert pdfium's angle in radians to clockwise quarter turns; None if slanted."""
     quarters = angle / (math.pi / 2)
     return round(quarters) % 4 if abs(quarters - round(quarters)) < _STRAIGHT else None
 
@@ -353,13 +353,14 @@ def _join(characters: Sequence[Word]) -> Word:
 MIN_JUDGED_CHARACTERS = 40
 """Minimum number of characters to judge whether a page is legible."""
 MAX_LOST_SHARE = 0.3
-"""Maximum share of a page's characters without a letter."""
+"""Maximum share of a legible page's characters that map to no letter."""
 MIN_LETTER_SHARE = 0.6
-"""Minimum share of letters and digits on a page. Pages of real invoices have 0.9; noise consists of signs."""
+"""Minimum share of letters and digits on a legible page. Real invoices have 0.9; noise is mostly symbols."""
 MIN_VOWEL_SHARE = 0.24
-"""Share of vowels in at least 100 Latin letters of words, without codes that contain digits.
+"""Minimum share of vowels among the Latin letters of a legible page.
 
-Languages have a third or more, and misnamed letters a random share.
+Checked only if the page has at least 100 Latin letters, not counting words with digits. Real text has a third or more;
+wrongly mapped letters have a random share.
 """
 
 _FEWEST_LATIN = 100
@@ -367,14 +368,14 @@ _SHORTEST_WORD = 3
 _VOWELS = frozenset("aeiouyæøœ")
 _PUNCTUATION = ".,:;()!?'\"/-"
 _RULES = frozenset("._-=*|/\\•·")
-"""Characters that are used to draw lines."""
+"""Characters used to draw lines."""
 
 
 def is_legible(page: Page) -> bool:
-    """Return whether the words of a page are words; a page with hardly any text counts as legible.
+    """Return whether a page's text layer contains real words.
 
-    A font may map its shapes to no letters or to wrong ones. Then the page looks right, but its text is noise, and it
-    needs OCR like a scan.
+    A page with hardly any text counts as legible. A font may map its glyphs to no letters or to wrong ones. Such a page
+    looks right, but its text is noise, and it needs OCR like a scan.
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
     count = len(characters) + page.lost_characters

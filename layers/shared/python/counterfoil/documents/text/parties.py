@@ -1,4 +1,4 @@
-"""Supplier and buyer of a document: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
+"""A document's supplier and buyer: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
 
 The heading above an address states its role. Without a heading, the layout of letters decides: the sender is on one
 line above the address window or in the letterhead, and the addressee is in the window. Addresses that match neither are
@@ -49,7 +49,7 @@ class Party:
 
 @dataclass(frozen=True)
 class _Id:
-    """A number that identifies a party. `side` is set if its position or label shows the owner."""
+    """A number or e-mail address of a party. `side` is set if its position or label shows the owner."""
 
     field: str
     value: str
@@ -60,7 +60,7 @@ class _Id:
 
 
 def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
-    """Return seller and buyer, by the role names of the document type; a side without a name is absent."""
+    """Return seller and buyer by the document type's role names. A party without a name is omitted."""
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
     sides = _sides(layout, kind, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
@@ -97,7 +97,7 @@ def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[A
 
 
 def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[Address]]:
-    """Return the addresses by the roles in their headings, and those without a heading."""
+    """Return addresses by the role in their heading, and addresses without a heading."""
     headed: dict[str, Address] = {}
     unheaded: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
@@ -143,7 +143,7 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
 def _sender(layout: Layout, unheaded: Iterable[Address]) -> Address | None:
     """Return the sender: the line above the window, the letterhead, or the foot of the first page.
 
-    A sender's line with a post office box is replaced by an address of the same company with a street.
+    If the line above the window has a post office box, another address of the same company replaces it.
     """
     first_page = [address for address in unheaded if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
@@ -175,7 +175,8 @@ def _writer_without_letterhead(
 ) -> Address | None:
     """Return the sender of a document without a letterhead.
 
-    It is the only address without a heading, or the one followed by a telephone, a registration or an account.
+    If a heading names another party, the sender has the only address without a heading. Otherwise, it has the only
+    address followed by a telephone, registration or account number.
     """
     bottom = _WINDOW_BOTTOM * layout.pages[0].height
     upper = [
@@ -194,7 +195,7 @@ def _writer_without_letterhead(
 
 
 def _letterhead(layout: Layout, known_addresses: Iterable[Address]) -> str | None:
-    """Return the only company at the top of the first page apart from addresses, by its legal form."""
+    """Return the only company name with a legal form at the top of the first page, outside addresses."""
     address_cells = {cell for address in known_addresses for cell in address.cells}
     names = {
         cell.text
@@ -228,7 +229,7 @@ def _same_place(a: Address, b: Address) -> bool:
 
 
 def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
-    """Return the cells of each side's address and of the block below it, mapped to the side."""
+    """Return the side of each cell in a party's address or in the block below it."""
     blocks = {cell: side for side, address in sides.items() if not address.inline for cell in address.cells}
     for side, address in sides.items():
         if not address.inline:
@@ -237,7 +238,7 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
 
 
 def _block(layout: Layout, address: Address, used_cells: Container[Cell]) -> list[Cell]:
-    """Return the cells between the lines of an address, and those close below it about the same party."""
+    """Return the cells between an address's lines, and the cells right below it about the same party."""
     top, bottom = address.cells[0], address.cells[-1]
     cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_left_aligned(cell, bottom)]
     previous = bottom
@@ -295,7 +296,7 @@ def _tax_number(text: str) -> tuple[str, float] | None:
 
 
 def _registration(text: str) -> tuple[str, float] | None:
-    """Return a registration number, after the town of the register if stated."""
+    """Return a registration number and its confidence. The register's town may precede the number."""
     match = _REGISTRATION.match(text.strip(" .:#"))
     return (match["number"].replace(" ", ""), 1.0) if match else None
 
@@ -340,7 +341,8 @@ def _assign_by_domain(id_: _Id, names: Mapping[str, str]) -> _Id:
 def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
     """Return numbers by side.
 
-    A number without a label or heading belongs to the sender, unless another side has it or there are several.
+    A number without a label or heading belongs to the sender, unless the sender already has a number of that kind,
+    another party has the same number, or the choice is unclear.
     """
     by_side: dict[str, list[_Id]] = {"seller": [], "buyer": []}
     without_side: dict[str, list[_Id]] = {}
@@ -362,7 +364,7 @@ def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str,
 
 
 def _choose(candidates: list[_Id], layout: Layout, field: str) -> _Id | None:
-    """Return the only value; of several, the one at the foot of a page, or the first bank account."""
+    """Return the only value, the first bank account, or the only value at the foot of a page; else None."""
     if not candidates or len({id_.value for id_ in candidates}) == 1 or field == "iban":
         return candidates[0] if candidates else None
     at_foot = [id_ for id_ in candidates if id_.cell.top > _FOOTER * layout.pages[id_.cell.page - 1].height]
@@ -397,7 +399,7 @@ def _party(layout: Layout, side: str, located: tuple[Address, float, str] | None
 
 
 def _name_under_heading(layout: Layout, side: str) -> Cell | None:
-    """Return the first line below the heading of a side that has no address."""
+    """Return the first line below a party's heading, for a party without an address."""
     for cell in layout.cells:
         if addresses.heading(cell) == side:
             below = layout.below(cell)

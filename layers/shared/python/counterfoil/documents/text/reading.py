@@ -1,4 +1,4 @@
-"""Extracts structured data from the pages of a document by labels, layout and sums. Pure.
+"""Extracts structured data from a document's pages by labels, layout and sums. Pure.
 
 Every field has evidence. Ambiguous values, and values without a label or a meaningful position, are omitted.
 """
@@ -29,7 +29,7 @@ _TOTALS = ("total_net", "total_tax", "total_gross")
 
 @dataclass(frozen=True)
 class Reading:
-    """Stated values of a document, as input of `structured.to_structured_data`.
+    """Values that a document states, as input for `structured.to_structured_data`.
 
     `evidence` has an entry for each field by its path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
     """
@@ -69,7 +69,7 @@ _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
 
 
 def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
-    """Return type, number, evidence of the number, and the date in the title if present."""
+    """Return the type, the number, its evidence, and the date beside the number if present."""
 
     def parse(text: str) -> tuple[str, float] | None:
         return parse_reference(text, order)
@@ -123,7 +123,7 @@ def _read_lines(
 
 
 def _credit(fields: dict[str, Any]) -> None:
-    """Make amounts of a credit note positive, because some print them with a minus sign."""
+    """Make a credit note's totals positive, because some are printed with a minus sign."""
     amounts = [Decimal(fields[name]) for name in _TOTALS if name in fields]
     if not any(amounts) or any(amount > 0 for amount in amounts):
         return

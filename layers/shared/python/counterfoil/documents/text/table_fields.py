@@ -1,4 +1,4 @@
-"""Reads the fields of a line item from its cells, with their confidence. Pure."""
+"""Reads a line item's fields from its cells, with their confidence. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _CONTRADICTED = 0.3
 arithmetic."""
 _HIGHEST_RATE = 40
 _BLANK_ROW = 0.6
-"""In text heights, between paragraphs of a cell."""
+"""Minimum gap between paragraphs of a cell, in text heights."""
 _BASES = (Decimal(1000), Decimal(100), Decimal(10))
 
 _BASIS = re.compile(
@@ -85,7 +85,10 @@ _CODE = re.compile(r"(?=.*\w).{1,40}")
 
 @dataclass
 class LineFields:
-    """Fields of a line item by their structured data names, with confidence and, if not the cell, source."""
+    """A line item's fields by their names in structured data, with their confidence.
+
+    `sources` has an entry for each field that does not come from its own cell.
+    """
 
     fields: dict[str, str] = field(default_factory=dict)
     confidence: dict[str, float] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class LineFields:
     has_unknown_unit: bool = False
 
     def put(self, name: str, text: str | None, confidence: float, source: str | None = None) -> None:
-        """Set a field if `text` is not empty and the field is not set."""
+        """Set a field if `text` is not empty and the field is not set yet."""
         if text and name not in self.fields:
             self.fields[name] = text
             self.confidence[name] = confidence
@@ -111,7 +114,10 @@ def format_number(number: Decimal) -> str:
 
 
 def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> LineFields:
-    """Read a line item. `collapsed` cells with several values have no blank row if a value is missing."""
+    """Read a line item's fields.
+
+    If `collapsed` is true, cells with several values have no blank row for a missing value.
+    """
     item = LineFields()
     cells = _by_kind(line, heading, collapsed=collapsed)
     _put_texts(item, cells)
@@ -149,7 +155,7 @@ def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, 
 def _split_rows(
     names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
 ) -> Iterator[tuple[Kind, Piece]]:
-    """Yield the kind of each row in a cell, by its position. Rows below the last name belong to it."""
+    """Yield each row of a cell with its kind, by position. Further rows have the last kind."""
     rows = [piece for piece in pieces if not _is_known_code(piece.text)]
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
@@ -253,7 +259,7 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
 def description_of(rows: Sequence[str]) -> str:
     """Return the description in these rows, without labeled codes, gross prices and discounts.
 
-    Rows below such labels are remarks and not part of the description.
+    Rows below these labels are remarks and not part of the description.
     """
     parts: list[str] = []
     for row in rows:
@@ -347,7 +353,7 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
-    """Set the unit C62 (one) for quantities without a unit in a table where others have one."""
+    """Set the unit C62 (one) for quantities without a unit in a table whose other line items have a unit."""
     if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
         for item in lines:
             if "quantity" in item.fields and not item.has_unknown_unit:
@@ -355,7 +361,7 @@ def count_pieces(lines: Sequence[LineFields]) -> None:
 
 
 def make_positive(lines: Sequence[LineFields]) -> None:
-    """Make the amounts of a credit note positive if all are negative, along with negative quantities."""
+    """Make a credit note's net amounts and quantities positive if all net amounts are negative."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(item.number(name) or Decimal(0) for name in names) for item in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):
@@ -365,7 +371,10 @@ def make_positive(lines: Sequence[LineFields]) -> None:
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:
-    """Return the power of ten that the price is for; None if the net amount is zero, which fits any basis."""
+    """Return the price basis (10, 100 or 1000) that explains the net amount, or None.
+
+    A net amount of zero fits any basis, so the result is None.
+    """
     if not net:
         return None
     return next((basis for basis in _BASES if totals.line_agrees(quantity, price, net, basis)), None)

@@ -78,7 +78,7 @@ _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 
 @lru_cache(maxsize=4096)
 def heading_kinds(text: str) -> tuple[Kind, ...]:
-    """Return the kinds of column that a heading may name, the most likely first; empty if it names none."""
+    """Return the kinds of column that a heading may name, the most likely first; empty if unknown."""
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
@@ -116,7 +116,7 @@ def _amount_kinds(plain: str) -> tuple[Kind, ...]:
 
 
 def basis(text: str) -> int:
-    """Return how many units prices below a heading are for: `Preis/100`, `Price per 1000`; 1 by default."""
+    """Return the price basis that a heading states: `Preis/100`, `Price per 1000`; 1 by default."""
     match = _WITH_BASIS.fullmatch(plain_heading(text))
     return int(match["basis"]) if match and Kind.PRICE in heading_kinds(match["price"]) else 1
 
@@ -132,7 +132,7 @@ def plain_heading(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_heading_word(word: str) -> bool:
-    """Return whether a word occurs in headings; words without letters do."""
+    """Return whether a word occurs in headings. Also true for punctuation."""
     return all(part in _HEADING_WORDS for part in plain_heading(word).split())
 
 
@@ -149,7 +149,7 @@ _NO_TOTAL = re.compile(
     r"(?!(?:betrag|summe|satz|gesamt|total|bedrag|amount|rate|bel\u00f8b|basis)\b)[^\W\d]{3,}",
     re.IGNORECASE,
 )
-"""Services that have a tax in their name: `Umsatzsteuer-Voranmeldung`."""
+"""Services with a tax in their name: `Umsatzsteuer-Voranmeldung`."""
 _CARRY = re.compile(rf"(?:{READER.alternatives('tables.carried')})(?: .*)?")
 _SECTION = re.compile(rf"(?:{READER.alternatives('tables.section')})(?: .*)?")
 
@@ -178,12 +178,12 @@ def is_section(text: str) -> bool:
 
 
 _WITHIN_A_NAME = 0.95
-"""Largest gap between the words of a column's name, in heights of the text."""
+"""Maximum gap between words of a column name, in text heights."""
 _SAME_COLUMN = 0.3
 _SURELY_SAME_COLUMN = 0.6
-"""Share of the narrower of two names that must be below the other."""
+"""Minimum share of the narrower of two names that must be below the other."""
 _NEXT_LINE = 0.9
-"""Largest gap between the lines of a heading, in heights of the text."""
+"""Maximum gap between the lines of a heading, in text heights."""
 _MAX_WORDS = 40
 _MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
@@ -194,10 +194,10 @@ _NAME_KINDS = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kin
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its heading: its position in points, and the kinds of its values.
+    """A column: its heading's position in points, and the kinds of its values.
 
-    `names` are the names in its heading from top to bottom, each with its possible kinds, the most likely first.
-    `basis` is the number of units that its prices are for, if the heading states it.
+    `names` are the names in the heading from top to bottom, each with its possible kinds, the most likely first.
+    `basis` is the number of units that the prices are for, or 1 if the heading does not state it.
     """
 
     left: float
@@ -207,7 +207,7 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """Kind of the column. If it has several, the topmost in its cells."""
+        """Kind of the column; for several kinds, the topmost in its cells."""
         return self.names[0][0]
 
     def holds(self, kind: Kind) -> bool:
@@ -242,7 +242,7 @@ class Heading:
     def readings(self) -> Iterator["Heading"]:
         """Yield the interpretations of ambiguous names, the most likely first; at most 12.
 
-        No interpretation has the same kind twice.
+        No interpretation has the same kind twice, except for kinds in `_REPEATED`.
         """
         count = 0
         for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
@@ -268,7 +268,10 @@ class Heading:
 
 
 def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
-    """Yield each choice of the line's amount among several; the last one first if a discount precedes it."""
+    """Yield one variant for each NET column, in which the other NET columns are OTHER.
+
+    The first column comes first, or the last if a discount is between them.
+    """
     places = [place for place, kind in enumerate(kinds) if kind is Kind.NET]
     if places and Kind.DISCOUNT in kinds[places[0] : places[-1]]:
         places.reverse()
@@ -277,7 +280,7 @@ def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
 
 
 def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:
-    """Keep the kind of the first column of a kind, and treat repeats as other columns."""
+    """Return the kinds with OTHER for repeats, except for DESCRIPTION."""
     repeated = {kind for index, kind in enumerate(kinds) if kind in kinds[:index]} - {Kind.DESCRIPTION}
     return [Kind.OTHER if kind in repeated and kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
 
@@ -319,7 +322,8 @@ def _may_begin(line: Line) -> bool:
 def _is_mostly_known(cells: Sequence[_Cell]) -> bool:
     """Return whether most cells are known heading names.
 
-    A line of prose may contain two such words. In a heading at most one name, or a third of them, is unknown.
+    A line of prose may contain two heading words. In a heading, at most one name or a third of the names is unknown,
+    and unknown names have no digits.
     """
     unknown = sum(1 for cell in cells if not cell.kinds and plain_heading(cell.text))
     has_number = any(letter.isdigit() for cell in cells for letter in cell.text if not cell.kinds)
@@ -351,7 +355,7 @@ def _extends(line: Line, neighbor: Line, lower: Line) -> bool:
 
 
 def _cells(line: Line) -> list[_Cell]:
-    """Split a line into names: as many named words as possible, in as few names as possible."""
+    """Split a line into names: as many known words as possible, in as few names as possible."""
     words = line.words
     best: list[tuple[tuple[int, int], list[_Cell]]] = [((0, 0), [])]
     for end in range(1, len(words) + 1):

@@ -1,8 +1,8 @@
 """Numbers, rows and cells of line item tables. Pure.
 
 `1.234,56`, `1,234.56`, `1 234,56` and `1'234.56` are the same amount; `1.234` alone is ambiguous. Unambiguous numbers
-decide the decimal mark for the whole document. Without them the language decides, because a delivery note may contain
-only whole quantities. If the language does not decide either, only whole numbers without marks are read.
+decide the decimal mark for the whole document. If it has none, the language decides, because a delivery note may
+contain only whole quantities. If the language is unclear too, only whole numbers without marks are read.
 
 Each amount below an amount heading starts a line item, together with the numbers beside it. Other words belong to the
 nearest line item above them, and to the column in which they start. Cells may therefore have several rows, rows may be
@@ -39,7 +39,7 @@ _SIGNS = "-\N{MINUS SIGN}\N{EN DASH}"
 _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}`"
 _MAX_DIGITS = 15
 _BLANK_IN_NUMBER = 0.58
-"""Largest gap of a blank within a number, in heights of the text; columns are further apart."""
+"""Maximum width of a blank within a number, in text heights. Columns are further apart."""
 
 _CURRENCY = r"(?:€|£|\$|EUR|CHF|GBP|USD|DKK|SEK|NOK|PLN|CZK|HUF|DEM|US\$|[Kk]r\.?|Fr\.|SFr\.?)"
 _PRINTED = re.compile(
@@ -55,7 +55,7 @@ _FRACTION = re.compile(r"(?:\d{1,4}([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+)")
 _LONG_FRACTION = re.compile(r"\d{5,}([.,])\d{1,2}")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 _SURE = 5
-"""Weight of a number with both marks. A number with only a fraction counts once, because it may be a date or a time."""
+"""Votes of a number that has both marks. With only one mark it has one vote, because it may be a date or a time."""
 
 _COMMA_WORDS = frozenset(READER.terms("languages.decimal_comma"))
 _DOT_WORDS = frozenset(READER.terms("languages.decimal_dot"))
@@ -67,9 +67,9 @@ Mark = Literal[",", "."]
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Number format of a document: its decimal mark, None if unknown, and whether blanks group digits.
+    """A document's number format: the decimal mark, or None if unknown, and whether blanks group digits.
 
-    `by_language` is true if only the language of the document shows the mark.
+    `by_language` is true if the mark was derived from the document's language.
     """
 
     mark: Mark | None
@@ -80,7 +80,7 @@ class NumberFormat:
 class Token(NamedTuple):
     """A word, or several words that form one number, with its box in points.
 
-    `value` is None for words and for ambiguous numbers, which have two readings.
+    `value` is None for words and for ambiguous numbers, which have two interpretations.
     """
 
     text: str
@@ -139,7 +139,10 @@ def _winner(votes: "Counter[Mark]") -> Mark | None:
 
 
 def _mark_of_language(texts: Iterable[str], ambiguous_groups: "Counter[str]") -> Mark | None:
-    """Return the decimal mark of a document's language. Text in English may use either mark."""
+    """Return the decimal mark of a document's language; None if unclear.
+
+    It is unclear in Swiss documents, and in English documents with numbers such as `1.234`.
+    """
     commas = dots = 0
     for text in texts:
         if _SWISS.fullmatch(text):
@@ -212,7 +215,7 @@ def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
 
 
 def _continues(previous: Token, word: Word) -> bool:
-    """Return whether a word holds the next three digits of a number grouped with blanks."""
+    """Return whether a word contains the next three digits of a number grouped with blanks."""
     if word.left - previous.right > _BLANK_IN_NUMBER * (word.bottom - word.top) or word.left < previous.right - 1:
         return False
     starts_group = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
@@ -232,9 +235,9 @@ def _without_currencies(tokens: Sequence[Token]) -> list[Token]:
 _LONGEST_LABEL = 200
 _MIN_WORDS = 3
 _RUN_GAP = 2.0
-"""Minimum number of words in a row with a sum at its end and other text to the left.
+"""Minimum number of words in a row that ends in a labeled sum, and minimum blank to the left of the label.
 
-The second value is the smallest blank between them, in text heights.
+The blank is in text heights.
 """
 
 
@@ -366,8 +369,10 @@ def is_position(text: str) -> bool:
 
 
 _ALIGNED = 5.0
-"""Alignment tolerance in points, about the width of a trailing minus. Numbers in a column share their left edge, right
-edge or middle."""
+"""Alignment tolerance in points, about the width of a trailing minus.
+
+Numbers in a column share their left edge, right edge or middle.
+"""
 _SAME_ROW = 0.6
 _NEAR_ROW = 1.4
 _LARGE_GAP = 2.2
@@ -376,12 +381,12 @@ _CELL_GAP = 0.9
 _BESIDE = 2.0
 _SAME_RUN = 0.6
 _WIDE_BLANK = 3.0
-"""Distances in text heights, within a line item, within its cells, and from a table to other text."""
+"""Maximum distances within line items and cells, and between a table and other text, in text heights."""
 _RATE_KINDS = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
-"""Share of a run of words that must be below a heading."""
+"""Shares of a run of words that are below a heading: the first is a maximum, the second a minimum."""
 _SAME_EDGE = 2.5
 _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 
@@ -389,7 +394,7 @@ _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 def split_rows(stretches: Sequence[Stretch]) -> list[RawLine]:
     """Read the line items of a table, page by page.
 
-    A line item continues on the next page if that page starts with words and without a number.
+    Words above the first line item of a page belong to the last line item of the previous page.
     """
     lines: list[RawLine] = []
     is_closed = False
@@ -414,7 +419,7 @@ class _Reader:
         self.taken: set[Token] = set()
 
     def read(self, open_line: RawLine | None) -> list[RawLine]:
-        """Read the page. Words above its first line item are added to `open_line`, if given."""
+        """Read the page. Words above the first line item are added to `open_line`, if given."""
         numbers = self._column_numbers()
         lines = self._anchor_lines(numbers)
         self._set_bounds(lines)
@@ -445,7 +450,7 @@ class _Reader:
         return numbers
 
     def _has_companions(self, row: Row) -> bool:
-        """Return whether a row has a quantity, a price and an amount, whatever its first word is."""
+        """Return whether a row has a quantity, a price and an amount, regardless of its first word."""
         kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
@@ -537,7 +542,7 @@ class _Reader:
         return sum(1 for bound in self.bounds if left >= bound)
 
     def _pull_up(self, lines: Sequence[RawLine]) -> None:
-        """Move the start of each line item up to its position number if all positions are above their numbers."""
+        """Move the start of each line item up to its position, if every position is above the other numbers."""
         position_column = next(
             (index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None
         )
@@ -623,7 +628,10 @@ class _Reader:
         return row.top - bottom > _LARGE_GAP * row.height
 
     def _attached_above(self, pending: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
-        """Return the words close above a line item. They belong to it if its text is taller than its numbers."""
+        """Return the description right above a line item's numbers.
+
+        It belongs to the line item, because a cell with several rows may be vertically centered on the numbers.
+        """
         attached: list[tuple[int, Piece]] = []
         top = line.top
         for index, piece in reversed(pending):
@@ -635,7 +643,7 @@ class _Reader:
         return attached[::-1]
 
     def _move_to_next(self, lines: Sequence[RawLine]) -> None:
-        """Move words to the next line item if a blank separates them from their own but not from the next."""
+        """Move description rows to the next line item if a gap separates them only from the rows above."""
         for line, next_line in pairwise(lines):
             for index, pieces in line.cells.items():
                 if not self.columns[index].holds(Kind.DESCRIPTION):
@@ -674,7 +682,7 @@ class _Reader:
             yield self._nearest_column(run), Piece(self.page, tuple(run))
 
     def _nearest_column(self, run: Sequence[Token]) -> int:
-        """Return the column in which words start, or the next one if they are only below its heading."""
+        """Return the index of the column in which words start, or of the next if they are mostly below it."""
         left, right = run[0].left, run[-1].right
         index = self._column_at(left)
         if index + 1 < len(self.columns):
@@ -722,7 +730,7 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
 
 
 def _best_aligned(tokens: Sequence[Token], extended: Sequence[Token]) -> list[Token]:
-    """Return the numbers with the most common alignment in a column, alone or with attached words.
+    """Return a column's numbers with the most common alignment, measured with or without attached words.
 
     Returns all numbers if no two are aligned.
     """

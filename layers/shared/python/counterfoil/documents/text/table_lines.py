@@ -1,9 +1,9 @@
-"""Reads the line items from the pages of a document. Pure.
+"""Reads line items from a document's pages. Pure.
 
 Tables are found by their headings, and read by the positions of the words below. Without a heading, arithmetic
 identifies the columns: rows in which quantity * price = amount in the same columns form a table, as do rows with one
 amount each that add up to the row below. Values proven by such products and sums have a higher confidence than stated
-values, and contradictions a low one. Values that the page does not state are never completed.
+values, and contradictions a low one. Values that the document neither states nor implies are omitted.
 """
 
 import re
@@ -40,16 +40,16 @@ from counterfoil.documents.text.totals import Charge, charges, reconcile, tax_co
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
 _NEAR = 1.6
-"""Two distances in points, and in text heights the blank between rows that are added up."""
+"""Alignment tolerances in points, and the maximum gap between rows that are added up, in text heights."""
 _MAX_NUMBERS = 6
 _MOST_PRODUCTS = 1000
 _FIRST_POSITION = 100
-"""Exclusive maximum of the first position in a table."""
+"""Maximum number of the first position in a table."""
 
 
 @dataclass(frozen=True)
 class _Product:
-    """A row with two factors and their product. `is_telling` is true unless a factor is one or zero."""
+    """A row with two factors and their product. `is_telling` is true if neither factor is 1."""
 
     row: Row
     quantity: Token
@@ -59,7 +59,10 @@ class _Product:
 
 
 def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
-    """Return the table whose rows multiply, by page; empty if fewer than two rows share columns."""
+    """Return the table in which quantity times price equals the amount, split by page.
+
+    Empty if fewer than two rows share columns, or if every row has a factor of 1.
+    """
     candidates = (product for rows in pages for row in rows if not is_sum_or_title(row) for product in _products(row))
     products = list(islice(candidates, _MOST_PRODUCTS))
     best: list[_Product] = []
@@ -101,7 +104,7 @@ def _decimal_places(token: Token) -> int:
 
 
 def _aligned_products(product: _Product, products: Sequence[_Product]) -> list[_Product]:
-    """Return the rows with numbers in the same columns, one each."""
+    """Return the products whose numbers are in the same columns, at most one per row."""
     by_row: dict[int, _Product] = {}
     for other in products:
         pairs = ((product.net, other.net), (product.price, other.price), (product.quantity, other.quantity))
@@ -119,7 +122,7 @@ def _are_aligned(a: Token, b: Token) -> bool:
 
 
 def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
-    """Return columns for the numbers, for tax rates, and for the words before them."""
+    """Return columns for the products' numbers, tax rates, texts, positions and article numbers."""
     columns = [
         _column(Kind.QUANTITY, [product.quantity for product in products]),
         _column(Kind.PRICE, [product.price for product in products]),
@@ -175,10 +178,10 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
-    """Return rows of words and one amount each that add up to the row below: words, amount, row.
+    """Return rows with one amount each that add up to the row below, as (words, amount, row).
 
-    Sums, taxes and rows after a table are excluded. Requires two rows with an amount, or a row below that is labeled as
-    a sum.
+    Sums, taxes and rows after a table are excluded. Requires two amounts other than zero, or one if the row below is
+    labeled as a sum.
     """
     for index, row in enumerate(rows):
         total = _amount(row)
@@ -202,7 +205,7 @@ def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
 
 
 def _amount(row: Row) -> Token | None:
-    """Return the only amount, at the end of a row after words; None for other rows."""
+    """Return the amount that ends a row after words or a wide gap; None for other rows."""
     last = row.tokens[-1]
     if last.value is None or last.is_percent or "." not in str(last.value) or len(row.tokens) < 2:
         return None
@@ -215,7 +218,7 @@ def _words(row: Row) -> str:
 
 
 _MARGIN = 0.14
-"""Share of the page height with running titles and page numbers, at top and bottom."""
+"""Height of the margins with running titles and page numbers, as a share of the page height."""
 _PAGE_NUMBER = re.compile(
     r"\b(?:seite|page|pagina|página|blad|blatt|side|p\.)\s*:?\s*\d+|^\W*\d+\s*(?:/|von|of|de|di|van|af)\s*\d+\W*$|^\W*\d+\W*$",
     re.IGNORECASE,
@@ -223,9 +226,9 @@ _PAGE_NUMBER = re.compile(
 _MOST_ROWS = 400
 _MOST_WORDS = 150
 _LONGEST_WORD = 200
-"""Limits per page, per row and per word. Documents for people do not exceed them."""
+"""Maximum rows per page, words per row and characters per word. Real documents have fewer."""
 _PAGES_WEIGHED = 3
-"""Number of pages on which the interpretation of a heading is decided."""
+"""Number of a table's pages that decide the interpretation of its heading."""
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
@@ -233,14 +236,14 @@ _PERCENT = 0.9
 _IN_SUM = 0.97
 _FROM_SUM = 0.75
 _FROM_TABLE = 0.6
-"""Confidence of the amount of a line item in a stated sum, of one known only from a sum, and of a charge in a table."""
+"""Confidence of an amount that is part of a stated sum, known only from a sum, and of a charge in a table."""
 
 
 @dataclass(frozen=True)
 class LineItem:
-    """A line item: its fields by structured data names, their evidence, and its position.
+    """A line item: its fields by their names in structured data, their evidence, and its place.
 
-    Pages count from 1. `box` is left, top, right and bottom of its text in points.
+    Pages count from 1. `box` is the left, top, right and bottom edge of its text in points.
     """
 
     fields: dict[str, str]
@@ -251,9 +254,9 @@ class LineItem:
 
 @dataclass(frozen=True)
 class Lines:
-    """Line items of a document in page order; empty if no table was found.
+    """A document's line items in page order; empty if no table was found.
 
-    `net` is the sum of their net amounts, None if one is missing. `is_proven` is true if a page states this sum.
+    `net` is the sum of the net amounts, or None if an amount is missing. `is_proven` is true if a page states this sum.
     """
 
     items: tuple[LineItem, ...] = ()
@@ -268,12 +271,12 @@ def read_lines(
     total_net: Decimal | None = None,
     total_gross: Decimal | None = None,
 ) -> Lines:
-    """Read the line items of a document, with the evidence for each field.
+    """Read a document's line items, with the evidence for each field.
 
-    Discounts and charges of the whole document become line items with a description and an amount; discounts are
-    negative. Amounts of a credit note are positive, as in e-invoices, even if printed as negative. The document's
-    totals show whether line amounts include tax. Such amounts are omitted along with their prices, because they are not
-    net amounts. Ambiguous values are omitted. Never raises because of page content.
+    Discounts and charges on the whole document become line items with a description and an amount; discounts are
+    negative. A credit note's amounts are positive, as in e-invoices, even if printed as negative. `total_net` and
+    `total_gross` show whether line amounts include tax. Such amounts are omitted along with their prices, because they
+    are not net amounts. Ambiguous values are omitted. Never raises because of page content.
     """
     pages = [_drop_long_words(page) for page in pages]
     form = number_format(word for page in pages for word in page.words)
@@ -302,10 +305,10 @@ def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
 
 
 def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
-    """Return repeated titles and page numbers at page edges, as (page, index of the row).
+    """Return running titles and page numbers at the page edges, as (page, row index).
 
-    Only page numbers may differ, because rows of a table that differ in a single number may be at the same position
-    too.
+    They repeat the same text on several pages. Only page numbers may differ, because table rows at the same position
+    may also differ in a single number.
     """
     pages_by_key: dict[tuple[str, int], set[int]] = {}
     keys: dict[tuple[int, int], tuple[str, int]] = {}
@@ -324,7 +327,7 @@ def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[t
 def _tables(
     pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
 ) -> Iterator[list[Stretch]]:
-    """Yield the tables of line items, split by page: from a heading to the next one or the end."""
+    """Yield the line item tables, split by page. Each ends at the next heading or at the end."""
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
         page_rows = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
@@ -356,7 +359,7 @@ def _tables(
 
 
 def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """Return the rows below a sum carried over from the previous page, without the page header above."""
+    """Return the rows below a sum carried over from the previous page, or all rows if it is missing."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
@@ -385,7 +388,7 @@ def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> 
 
 
 def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
-    """Return a page of a table with its heading interpreted as on the first page."""
+    """Return a page of a table, with its heading interpreted as on the table's first page."""
     kinds = iter(name for column in reading.columns for name in column.names)
     if len(stretch.heading.columns) != len(reading.columns):
         return Stretch(stretch.page, reading, stretch.rows)
@@ -402,7 +405,7 @@ def _score(item: LineFields) -> int:
 
 
 def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
-    """Return how many positions exceed the previous one. Real positions increase from a small number."""
+    """Return how many positions exceed the previous one; negative if the first is too large."""
     positions = [item.fields.get("position", "") for _, item in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
         return -len(positions)
@@ -412,7 +415,8 @@ def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
 def _is_line(line: RawLine, item: LineFields) -> bool:
     """Return whether a row is a line item. Below a sum, arithmetic must prove it.
 
-    A line item has a name or a quantity.
+    A line item has a quantity or amount, and a name or several other fields. With an ambiguous number, a name is
+    enough.
     """
     names = {"description", "article_number", "buyer_article_number"} & item.fields.keys()
     counts = {"quantity", "net_amount"} & item.fields.keys()
@@ -423,7 +427,7 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Return line items of a document without a heading: words and amounts that add up to a sum below."""
+    """Return line items found without a table heading: rows that add up to a sum below."""
     entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
     for words, amount, row in entries:
@@ -483,7 +487,7 @@ def _reconcile(
 
 
 def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
-    """Add a discount to the line item above it if another one follows. Return True if added."""
+    """Add a charge's amount to the line item above if another line item follows. Return True if added."""
     position = charge.row.page, charge.row.top
     items_above = [item for line, item in lines if (line.page, line.top) < position]
     if (
@@ -499,7 +503,7 @@ def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[Ra
 
 
 def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], rows: Sequence[Row]) -> None:
-    """Set the tax rates that line items do not state, from the taxes of the document."""
+    """Set the tax rates that line items do not state, from the document's taxes."""
     _put_rates_of_codes(lines, rows)
     if any("tax_rate" in item.fields for item in lines):
         return
@@ -509,10 +513,7 @@ def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], r
 
 
 def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
-    """Replace tax codes by the rates in a table of taxes.
-
-    Without one, omit values that cannot be rates.
-    """
+    """Replace tax codes with the rates from a tax table. Remove codes that no tax table explains."""
     coded_items = [
         item
         for item in lines
@@ -551,7 +552,10 @@ def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineIte
 
 
 def _raise_confidence(item: LineItem) -> LineItem:
-    """Return a line item of a stated sum with higher confidence, unless its own numbers contradict it."""
+    """Return a line item from a stated sum with higher confidence in its amount.
+
+    If its own numbers contradict the amount, it stays unchanged.
+    """
     amount = item.evidence.get("net_amount")
     if amount is None or amount.confidence < _FROM_TABLE:
         return item

@@ -1,12 +1,12 @@
 """Document totals, charges and tax rates, verified by their arithmetic. Pure.
 
 Totals are found by their labels and verified: net plus tax equals gross. A discount, freight or packaging charge next
-to the line items becomes a separate line item if line items and charges add up to a stated sum. Charges in a table of
-charges always count.
+to the line items becomes a separate line item if line items and charges add up to a stated sum. If nothing adds up,
+only charges in a table of charges become line items.
 
 Printed amounts are rounded. Two amounts agree if rounding explains their difference: half a unit in the last place of
-each printed number, propagated through the formula. Prices have at least two decimal places. Amounts are decimals;
-rates and discounts are percentages.
+each printed number, propagated through the formula. Numbers with fewer than two decimal places count as exact to two.
+Amounts are decimals; rates and discounts are percentages.
 """
 
 import re
@@ -42,7 +42,10 @@ def line_agrees(
     basis: Decimal = _ONE,
     discount: Decimal = Decimal(0),
 ) -> bool:
-    """Return whether quantity * price / basis equals the net amount, apart from rounding."""
+    """Return whether quantity * price / basis, less a discount in percent, equals the net amount.
+
+    Allows for rounding.
+    """
     if basis <= 0:
         return False
     tolerance = _half_place(unit_price) * abs(quantity) / basis + _half_place(net)
@@ -50,14 +53,17 @@ def line_agrees(
 
 
 def sum_agrees(amounts: Iterable[Decimal], total: Decimal) -> bool:
-    """Return whether amounts add up to a total. Each may be rounded by less than half a cent."""
+    """Return whether amounts add up to a total.
+
+    Each amount with more than two decimal places adds half a cent of tolerance.
+    """
     amounts = tuple(amounts)
     finer = sum(1 for amount in amounts if _decimal_place(amount) < _CENT)
     return abs(sum(amounts, Decimal(0)) - total) <= (_CENT * _HALF * finer if finer else Decimal(0))
 
 
 def tax_agrees(base: Decimal, rate: Decimal, tax: Decimal, parts: int = 1) -> bool:
-    """Return whether `rate` percent of `base` equals the tax, rounded once or in each of `parts` lines."""
+    """Return whether `rate` percent of `base` equals the tax, rounded once or for each of `parts` parts."""
     return abs(base * rate / _HUNDRED - tax) <= _CENT * _HALF * max(parts, 1)
 
 
@@ -67,9 +73,9 @@ def gross_agrees(net: Decimal, tax: Decimal, gross: Decimal) -> bool:
 
 
 def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...] | None:
-    """Return the only subset of amounts that adds up to a total; None if none or several do.
+    """Return the indices of the only subset that adds up to a total; None if no subset or several do.
 
-    Searches all subsets of at most 14 amounts. Returns None for more.
+    Also returns None for more than 14 amounts.
     """
     if len(amounts) > _SEARCHED_LINES:
         return None
@@ -84,7 +90,7 @@ def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...
 
 
 def _decimal_place(amount: Decimal) -> Decimal:
-    """Return the unit of the last decimal place of a printed number, at most 0.01."""
+    """Return the unit of a printed number's last decimal place, at most 0.01."""
     exponent = amount.as_tuple().exponent
     return Decimal(1).scaleb(min(exponent, -2)) if isinstance(exponent, int) else _CENT
 
@@ -95,7 +101,7 @@ def _half_place(amount: Decimal) -> Decimal:
 
 _ALIGNED = 5.0  # in points
 _WITHIN_A_NAME = 0.8  # in text heights
-_HIGHEST_RATE = 40  # tax in percent
+_HIGHEST_RATE = 40  # tax rate in percent
 _MOST_NUMBERS, _MOST_CODES = 8, 100
 
 _ALLOWANCES = (
@@ -126,9 +132,10 @@ _REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
 
 @dataclass(frozen=True)
 class Charge:
-    """A discount or charge in a row, with the amount as printed.
+    """A discount or charge that one row states.
 
-    `is_aligned` is true if the amount is below those of the line items, `is_in_table` if it is in a table of charges.
+    `is_aligned` is true if the amount is in the column of the line items' amounts, `is_in_table` if the row is in a
+    table of charges.
     """
 
     description: str
@@ -140,15 +147,16 @@ class Charge:
 
     @property
     def amount(self) -> Decimal:
-        """Amount as printed."""
+        """Printed amount, with its sign."""
         return self.token.value or Decimal(0)
 
 
 @dataclass(frozen=True)
 class TotalReconciliation:
-    """Line items and charges that add up to a stated sum.
+    """Line items and charges that make up the net total.
 
-    `lines` contains the indices of counted line items, `charges` the counted charges with their signed amounts.
+    `lines` contains the indices of the line items, `charges` the charges with their signed amounts. `is_proven` is true
+    if they add up to a stated sum.
     """
 
     lines: tuple[int, ...]
@@ -157,8 +165,9 @@ class TotalReconciliation:
 
 
 def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
-    """Yield the discounts and charges in rows. `right` is the right edge of the line amounts, in points.
+    """Yield the discounts and charges in rows.
 
+    `right` is the right edge of the line items' amounts in points, or None if unknown.
     A table of charges starts with its heading and ends at the first row that is not a charge.
     """
     is_in_table, last_name = False, ""
@@ -180,7 +189,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
 
 
 def is_charge(text: str) -> bool:
-    """Return whether a text names a discount or charge, and not a sum or a payment term."""
+    """Return whether a text names a discount or charge, rather than a sum or a payment term."""
     plain = plain_heading(text)
     return _CHARGE.fullmatch(plain) is not None and not (_NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain))
 
@@ -191,7 +200,7 @@ def _has_cents(token: Token) -> bool:
 
 
 def _is_heading(row: Row) -> bool:
-    """Return whether a row is the heading of a table of charges, with their bases and amounts."""
+    """Return whether a row is the heading of a table of charges, with columns for bases and amounts."""
     words = set(plain_heading(_words(row)).split())
     return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
 
@@ -207,9 +216,10 @@ def _words(row: Row) -> str:
 
 
 def _name(row: Row) -> str:
-    """Return the name of a charge: its words before numbers and bases, and a short number beside them.
+    """Return a charge's name: the words before the first number or basis.
 
-    Empty if the row only says "discount" or "charge", as in the second row of a cell.
+    Numbers of one or two digits right after a word are part of the name. Returns an empty string if the row only says
+    "discount" or "charge", as in the second row of a cell.
     """
     words: list[str] = []
     for previous, token in pairwise((None, *row.tokens)):
@@ -225,10 +235,10 @@ def _name(row: Row) -> str:
 
 
 def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
-    """Return the tax rate of each amount, as far as stated taxes determine it.
+    """Return each amount's tax rate, or only None if the stated taxes do not determine the rates.
 
-    Stated taxes look like `19 % of 100.00 is 19.00`. A single rate for the sum of all amounts applies to each. Several
-    rates need unique, disjoint sets of amounts that add up to their bases and cover all amounts.
+    Stated taxes look like `19 % of 100.00 is 19.00`. A single rate whose base is the sum of all amounts applies to each
+    amount. Several rates require unique, disjoint sets of amounts that add up to the bases and cover all amounts.
     """
     unknown: list[Decimal | None] = [None] * len(nets)
     amounts = [net for net in nets if net is not None]
@@ -250,7 +260,7 @@ def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decim
 
 
 def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
-    """Return the rates by tax code from a table of taxes: `1 | 1 134,56 | 20,00 | 226,91`."""
+    """Return tax rates by tax code, from a tax table with rows like `1 | 1 134,56 | 20,00 | 226,91`."""
     codes: dict[Decimal, Decimal] = {}
     coded = (row for row in rows if (first := row.tokens[0].value) is not None and first == first.to_integral_value())
     for row in islice(coded, _MOST_CODES):
@@ -291,10 +301,10 @@ def reconcile(
 ) -> TotalReconciliation:
     """Choose line items and charges that add up to a stated sum; all of them if possible.
 
-    Line items are optional if `is_optional`. Charges are tried together, first as printed and then with negative
-    discounts. Then only those aligned with the line amounts, those in a table of charges, and all but one are tried.
-    The number of combinations is small so that a match is rarely a coincidence. If no combination matches, all line
-    items and the charges in tables of charges count.
+    Line items marked in `is_optional` may be omitted. These sets of charges are tried in order: all charges, the
+    charges aligned with the line items' amounts, the charges in tables of charges, all charges but one, and none. Each
+    set is tried with the printed signs and then with negative discounts. Few combinations are tried, so that a match is
+    rarely a coincidence. If none matches, the result has all line items and the charges in tables of charges.
     """
     all_lines = tuple(range(len(nets)))
     certain_lines = tuple(index for index in all_lines if not is_optional[index])
@@ -324,7 +334,7 @@ def _as_printed(charge: Charge) -> Decimal:
 
 
 def _as_discount(charge: Charge) -> Decimal:
-    """Return the signed amount of a charge if discounts are printed without a sign."""
+    """Return a charge's amount. A discount printed without a sign becomes negative."""
     return -charge.amount if charge.is_allowance and charge.amount > 0 else charge.amount
 
 
@@ -357,7 +367,7 @@ _LONGEST = 60  # characters between a label and its amount
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount beside or below a label of its kind. The weight is the strength of the label."""
+    """An amount beside or below its label. `weight` is the strength of the label."""
 
     value: Decimal
     weight: float
@@ -373,7 +383,7 @@ class Totals:
 
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
-    """Choose net, tax and gross amounts: those that add up, otherwise those with the best labels."""
+    """Choose net, tax and gross amounts that add up, or else the amounts with the best labels."""
     candidates: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for index, cell in enumerate(layout.cells):
         kind, end = label(cell)
@@ -403,7 +413,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 
 def label(cell: Cell) -> tuple[str | None, int]:
-    """Return the kind of amount that a cell's label names, and the end of the longest label."""
+    """Return the kind and end position of the longest amount label in a cell; (None, 0) if it has none."""
     rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
@@ -459,7 +469,7 @@ def _is_beside(cell: Cell) -> bool:
 
 
 def _last_below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
-    """Yield the last number in the column below a label, which may be the sum of the others."""
+    """Yield the last number in the column below a label, which may be the column's sum."""
     bottom, column = cell.bottom, []
     for other in layout.under(cell):
         number = _last_number(other.words, form) if _is_beside(other) else None
@@ -535,7 +545,7 @@ def _best_sum(
 
 
 def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]) -> Totals | None:
-    """Return net and gross amounts whose difference equals the sum of the stated taxes per rate."""
+    """Return totals whose net and gross amounts differ by the sum of the taxes stated per rate."""
     distinct = list({part.cell: part for part in parts}.values())
     if len(distinct) < 2:
         return None
@@ -587,16 +597,16 @@ _FIELD_OF_LABEL = {
     "total_net": "total_net",
     "total_tax": "total_tax",
 }
-"""Fields by the kind of their label."""
+"""Structured data fields by kind of label."""
 MIN_LOST_CHARACTERS = 3
-"""Fewer characters are more likely a bullet or a symbol than an amount."""
+"""Minimum characters of an unreadable amount. Shorter text is more likely a bullet or a symbol."""
 
 
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
     """Return a sentence that names the unreadable amounts; None if every amount is readable.
 
-    The amounts are visible, but the text layer has no letters for them. Other fonts of the page may be usable, so that
-    the page as a whole is legible.
+    The amounts are visible, but their font does not map to letters. Other fonts on the page may be usable, so that the
+    page as a whole is legible.
     """
     missing = unreadable_amounts(pages, fields)
     if not missing:
@@ -604,13 +614,13 @@ def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str 
     numbers = sorted(set(missing.values()))
     location = f"page {numbers[0]}" if len(numbers) == 1 else f"pages {', '.join(map(str, numbers))}"
     return (
-        f"Printed on {location} in a font without usable characters, so not read: {', '.join(sorted(missing))}. "
+        f"These fields are printed on {location} in a font without usable characters: {', '.join(sorted(missing))}. "
         "Print the document to a new PDF and send that."
     )
 
 
 def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict[str, int]:
-    """Return the page of each amount that is printed without usable characters and missing from `fields`.
+    """Return, by field name, the page of each amount that is unreadable and missing from `fields`.
 
     Pages count from 1.
     """
@@ -628,7 +638,7 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
 
 
 def _lost_fields(layout: Layout, lost_words: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
-    """Yield field and page of unreadable words to the right of a label, or in a row of a table."""
+    """Yield the field and page of unreadable words to the right of a label or in a table row."""
     for line in layout.lines:
         if not line:
             continue
