@@ -75,7 +75,7 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case_folder: Path) -
     slug = f"t-{uuid4().hex[:12]}"
     added = run("tenants", "add", slug, "--address", f"in@{slug}.example", "--s3", "files=monthly/in")
     assert (added["is_new"], added["addresses"]) == (True, [f"in@{slug}.example"])
-    assert [item["name"] for item in run("tenants", "destinations", slug)] == ["files"]
+    assert [item["name"] for item in run("tenants", "destinations", "list", slug)] == ["files"]
     run("tenants", "tolerances", slug, "--set", "price", "--within", "3%")
     assert {item["key"] for item in run("tenants", "tolerances", slug) if item["upper_percent"] == "3"} == {"price"}
 

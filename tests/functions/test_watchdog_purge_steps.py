@@ -117,7 +117,7 @@ def test_unpurgeable_table_does_not_block_others(maintenance_database: Database,
     add_llm_calls(admin, LONG_AGO)
     admin.execute("REVOKE DELETE ON outbox FROM counterfoil_maintenance, counterfoil_delivery")
 
-    with pytest.raises(StepsFailedError, match=r"Failed parts: outbox$"):
+    with pytest.raises(StepsFailedError, match=r"Failed steps: outbox$"):
         purge(maintenance_database, lambda: datetime.now(UTC))
 
     assert row_counts(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
@@ -129,7 +129,7 @@ def test_failed_deletion_of_operations_does_not_block_others(
     assert everything_due
     monkeypatch.setattr(store, "delete_expired", raising(ConflictError("A deadlock")))
 
-    with pytest.raises(StepsFailedError, match=r"Failed parts: operation$"):
+    with pytest.raises(StepsFailedError, match=r"Failed steps: operation$"):
         maintain_dead_letters(maintenance_database, lambda: NOW, timedelta(days=30))
 
     assert row_counts(admin, "dead_letter") == {"dead_letter": 0}
@@ -147,7 +147,7 @@ def test_unavailable_database_stops_further_queries() -> None:
         executed.append("once more")
         return 1
 
-    with pytest.raises(StepsFailedError, match=r"Failed parts: a, c$"):  # one failure stops no other step
+    with pytest.raises(StepsFailedError, match=r"Failed steps: a, c$"):  # one failure stops no other step
         run_all({"a": fail_unavailable, "b": runs, "c": fail_unavailable, "d": runs})
     assert len(executed) == 2
 

@@ -93,7 +93,7 @@ def test_resolving_requires_and_stores_a_note(
     page.goto(f"{console.url}/audit?tenant={tenant.slug}")
     expect(rows(page, "Entries")).to_have_count(2)
     expect(rows(page, "Entries").first).to_contain_text("Resolved")
-    expect(rows(page, "Entries").last).to_contain_text("tenant added")
+    expect(rows(page, "Entries").last).to_contain_text("Tenant added")
     check_page(page, "audit")
 
 
