@@ -161,7 +161,7 @@ def test_missing_secret_sends_no_unsigned_request(output: OutputHarness, server:
     output.result()
     output.run()
     assert (server.requests, output.job()["status"]) == ([], "failed")
-    assert "Rotate it" in output.job()["error"]
+    assert "Rotate the secret" in output.job()["error"]
 
 
 def test_no_call_is_made_without_time_left(output: OutputHarness, server: Server):
