@@ -28,7 +28,7 @@ Run = Callable[[], DeliveryStats]
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier]) -> Run:
-    """Run a notifier with e-mail only."""
+    """Run a notifier with email as its only channel."""
     notifier = make_notifier(email_from=SENDER, alert_emails=["ops@example.com"])
     return lambda: notifier.run(lambda: 60)
 

@@ -90,7 +90,10 @@ class Egress:
     """Client for calls to URLs that tenants choose."""
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
-        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`), which may be internal and use plain HTTP."""
+        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`).
+
+        They may be internal, and may also be called over HTTP.
+        """
         self._endpoints = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
@@ -166,7 +169,10 @@ class Egress:
         raise RejectedRequestError(_not_public_message(host))
 
     def rejection_reason(self, url: str) -> str | None:
-        """Return the reason why a URL can never be called, or None if none is known without resolving the name."""
+        """Return the reason why a URL can never be called, or None if it may be permitted.
+
+        Does not resolve the name.
+        """
         try:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port or http.PORTS.get(parts.scheme, 0)

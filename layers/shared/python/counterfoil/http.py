@@ -192,7 +192,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the Retry-After header's delay in seconds, or None if there is no valid header.
 
     Header names must be in lower case. If the header is a date, the delay counts from the response's Date header, or
-    from the local clock if there is none.
+    from the local time if that header is missing.
     """
     value = headers.get("retry-after", "").strip()
     try:
@@ -350,5 +350,5 @@ def _url_host(url: str) -> str:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the system's certificates, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
+    """Return a TLS context that trusts the system's certificates or SSL_CERT_FILE and SSL_CERT_DIR."""
     return ssl.create_default_context()

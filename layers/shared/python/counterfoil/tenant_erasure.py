@@ -173,7 +173,10 @@ def _erase(
 def _erase_rows(
     database: Database, id_: UUID, next_table: str | None, time_left: Callable[[], float], at_once: int
 ) -> bool:
-    """Delete the tenant's rows, then the tenant. Returns False if too little time was left or rows were locked."""
+    """Delete the tenant's rows, then the tenant.
+
+    Returns False if too little time was left or rows were locked.
+    """
     with maintenance_connection(database) as connection:
         tables = [table for (table,) in connection.execute(_TABLES)]
     if next_table in tables:

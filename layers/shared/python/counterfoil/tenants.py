@@ -187,7 +187,7 @@ def change_addresses(
 def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
     for address in added:
         if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > MAX_EMAIL_CHARS:
-            raise RejectedRequestError(f"'{address}' is not an e-mail address: use one like ann@example.com.")
+            raise RejectedRequestError(f"'{address}' is not an email address: use one like ann@example.com.")
     return [address for address in added if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount]
 
 
