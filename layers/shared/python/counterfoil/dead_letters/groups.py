@@ -138,10 +138,10 @@ FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum
 
 
 def roll_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of up to `groups` changed groups, and delete old hours. Runs as counterfoil_maintenance.
+    """Add up the counts of up to `groups` changed groups, and delete old hours.
 
-    Rows from concurrent writers are added up by the next run. No writer waits, and no count is lost. Returns the number
-    of rows written for these groups.
+    Runs as counterfoil_maintenance. Rows from concurrent writers are added up by the next run. No writer waits, and no
+    count is lost. Returns the number of rows written for these groups.
     """
     connection.execute(_DELETE_OLD, [now - TREND_RETENTION])
     return connection.execute(_ROLL_UP, [groups]).rowcount

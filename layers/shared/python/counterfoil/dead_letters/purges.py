@@ -1,4 +1,4 @@
-"""Retention of dead letters. Closed ones are deleted after DLQ_RETENTION_DAYS, purged ones after a week.
+"""Retention of dead letters: closed ones are deleted after DLQ_RETENTION_DAYS, purged ones in a week.
 
 A purge is an operation on the dead letters that were closed when it was requested. It hides them in steps. A
 restore is another operation, which shows them again. Pending dead letters are never purged.
@@ -52,9 +52,9 @@ WHERE id = %(id)s
 
 
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
-    """Store an operation that restores a purge. Except for their version, the dead letters are restored unchanged.
+    """Store an operation that restores a purge.
 
-    A purge that is not complete is canceled.
+    Except for their version, the dead letters are restored unchanged. A purge that is not complete is canceled.
 
     Raises:
         OperationNotFoundError: the tenant has no such purge.
@@ -127,8 +127,8 @@ class PurgeSteps(Definition):
         return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
 
-# While a purge is being restored, its dead letters are not deleted, regardless of how long that takes, and `retain_until`
-# protects them for a week after the request. Each branch has its own index.
+# Dead letters are not deleted while their purge is being restored, even if that takes long. After that, `retain_until`
+# protects them for the rest of a week. Each branch has its own index.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d

@@ -120,8 +120,8 @@ _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 def _secret_members(value: Mapping[str, Any]) -> set[str]:
     """Return the names of members that are secrets because of other members of the object.
 
-    These are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values next to a member that
-    contains the name of a secret, or a list that ends with one.
+    These are the private parts of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
+    contains the name of a secret, or a list that ends with one, they are its values.
     """
     if isinstance(value.get("kty"), str):
         return _JWK

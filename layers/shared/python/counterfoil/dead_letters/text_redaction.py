@@ -134,7 +134,7 @@ _FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{1,4}")
 
 
 def looks_random(text: str) -> bool:
-    """Return True for letters mixed with digits, but not for a file name, a UUID or a number like ERP-2291."""
+    """Return True for letters mixed with digits, except for file names, UUIDs and numbers like ERP-2291."""
     is_mixed = bool(_RANDOM.fullmatch(text)) and not _NUMBERED.fullmatch(text)
     return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
 
@@ -252,7 +252,7 @@ _KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidd
 
 
 def _redact_basic(match: re.Match[str]) -> str:
-    """Hide credentials after the word `basic` if they are the Base64 form of a name, a colon and a password."""
+    """Hide credentials after the word `basic`: the Base64 form of a name, a colon and a password."""
     try:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
     except ValueError:
@@ -556,7 +556,7 @@ _ANOTHER_ASSIGNMENT = re.compile(r"\s[\w.-]{1,40}[=:]")
 
 
 def _redact_assignments(text: str, pattern: re.Pattern[str]) -> str:
-    """Hide the values that a pattern matches. Its first group is a name, and its second group is the value."""
+    """Hide the values that a pattern matches. Its groups are a name and the value."""
     parts: list[str] = []
     position = 0
     while (match := pattern.search(text, position)) is not None:
@@ -615,7 +615,7 @@ def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
 
 
 def _end_of_setting(text: str, match: re.Match[str], line_start: str) -> int:
-    """Find the end of `name=value`: before the `;` or `&` that precedes the next setting, or at the end of the line."""
+    """Find the end of `name=value`: before the `;` or `&` and the next setting, or at the end of the line."""
     earlier, semicolon, setting = line_start.rpartition(";")
     if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(setting):
         return _match_end(_REST_OF_SETTING, text, match.start(2))

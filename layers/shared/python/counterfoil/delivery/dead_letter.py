@@ -84,10 +84,7 @@ class DeadLetter:
 
     @property
     def search_words(self) -> list[str]:
-        """Search words that are not in the group: from the file name, and numbers and quoted names in the error.
-
-        At most MAX_EXTRA_WORDS.
-        """
+        """Other search words: from the file name, and from numbers and quoted names in the error."""
         file = self.payload.get("file") or {}
         variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
         return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_EXTRA_WORDS]
@@ -114,8 +111,8 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
 def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
     """Write a dead letter, or reopen an existing one with its history.
 
-    Also writes an audit entry and a notification. A second call for the same revision or unreadable message changes nothing, because an operator may have closed the
-    dead letter in between.
+    Also writes an audit entry and a notification. A second call for the same revision or unreadable message changes
+    nothing, because an operator may have closed the dead letter in between.
     """
     failure = dead_letter.failure
     context = {"worker": dead_letter.worker, "attempt": dead_letter.attempts}
@@ -295,7 +292,8 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 def attach_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
     """Store a failed work item's message in its pending dead letter.
 
-    Returns False if there is no such dead letter. `body` is the result of `strip_payload` for a readable body, so PostgreSQL can store it.
+    Returns False if there is no such dead letter. `body` is the result of `strip_payload` for a readable body, so
+    PostgreSQL can store it.
     """
     cursor = connection.execute(
         _ATTACH_MESSAGE, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body}

@@ -117,7 +117,10 @@ class Outbox:
             yield from by_queue.items()
 
     def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the ids of due rows of parked work items without an attempt. Raises like `_load_bodies`."""
+        """Return the ids of due rows for parked work items that had no attempt.
+
+        Raises the same errors as `_load_bodies`.
+        """
         parked = [row for row in messages if row.message.send_number > 0 and row.scheduled_at <= now]
         if not parked:
             return set()
@@ -247,7 +250,7 @@ _REJECTED_CHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 
 
 def _encode_body(content: Mapping[str, Any]) -> str:
-    """Return JSON with only characters that SQS accepts, and with as few escapes as possible to save space."""
+    """Return JSON with only characters that SQS accepts, and as few escapes as possible to save space."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(_REJECTED_CHARACTERS)
 
 

@@ -338,7 +338,8 @@ def park_unclaimed(
 ) -> list[OutboxMessage]:
     """Park a work item that `claim` only read (`read_only`) in this transaction.
 
-    A new message is enqueued for `due`. If the last attempt is unsettled, the row still shows this. Raises the same errors as `succeed`.
+    A new message is enqueued for `due`. If the last attempt is unsettled, the row still shows this. Raises the same
+    errors as `succeed`.
     """
     row = connection.execute(
         kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
@@ -499,8 +500,8 @@ def return_to_queue(
 ) -> list[OutboxMessage]:
     """Return a work item whose message is in the dead-letter queue to its own queue.
 
-    A new message is enqueued for `due`. The result is empty if the claim is stale, or if this revision was already returned `max_returns` times. Returns
-    before the first attempt do not count.
+    A new message is enqueued for `due`. The result is empty if the claim is stale, or if this revision was already
+    returned `max_returns` times. Returns before the first attempt do not count.
     """
     row = connection.execute(
         kind.sql(_RETURN_TO_QUEUE),
