@@ -56,7 +56,7 @@ def expected_request(recipient: str, text: Any = ANY) -> dict[str, Any]:
         "Content": {
             "Simple": {
                 "Subject": {
-                    "Data": "Counterfoil: A document of acme failed in matching",
+                    "Data": "Counterfoil: A document for acme failed in matching",
                     "Charset": "UTF-8",
                 },
                 "Body": {"Text": {"Data": text, "Charset": "UTF-8"}},

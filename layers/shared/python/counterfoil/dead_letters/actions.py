@@ -372,8 +372,7 @@ def changed_fields(before: Payload, after: Payload) -> list[str]:
         for name in sorted({*before, *after})
         if name not in before
         or name not in after
-        or payloads.to_canonical_json(before[name])
-        != payloads.to_canonical_json(after[name])  # True == 1 in Python
+        or payloads.to_canonical_json(before[name]) != payloads.to_canonical_json(after[name])  # True == 1 in Python
     ]
 
 

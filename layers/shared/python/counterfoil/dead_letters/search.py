@@ -521,8 +521,8 @@ def find_by_partial_id(
     """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.
 
     Runs as the delivery role. Groups are found by the start of their fingerprint. `part` must have at least
-    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched. Unassigned
-    ones have no slug. Purged dead letters are not found.
+    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched, and
+    unassigned ones have no slug. Purged dead letters are not found.
     """
     reversed_end = part[::-1][:_INDEXED_CHARS]
     values = {"part": part, "first": reversed_end, "last": f"{reversed_end}~", "slugs": slugs and [*slugs]}
