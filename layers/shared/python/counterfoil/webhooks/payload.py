@@ -142,7 +142,7 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def to_csv_cell(value: Any) -> str:
-    """Return the text of a cell, with an apostrophe before each part whose first character may be unsafe.
+    """Return a cell's text, with an apostrophe before each part that may be unsafe at its start.
 
     Safe characters are listed, because spreadsheets treat more characters than those in OWASP's list (= + - @, tab,
     carriage return) as the start of a formula or a command. Numbers are unchanged.
@@ -174,7 +174,7 @@ def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
 
 
 PREFIX = "exports/"
-"""Prefix of all exports: exports/{tenant}/{destination's prefix}/{clusters, documents or offers}/{id}.json or .csv."""
+"""Prefix of all exports: exports/{tenant}/{destination's prefix}/{clusters|documents|offers}/{id}.{json|csv}."""
 _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
 """Metadata keys of an exported object. They identify the revision that it was written from."""
 
