@@ -185,7 +185,7 @@ def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) ->
 
 
 def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
-    """Write a job's files unless newer ones exist. There is no CSV file for offers, which have no documents.
+    """Write a job's files unless newer files exist. For offers, no CSV file is written.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
