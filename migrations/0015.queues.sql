@@ -21,7 +21,7 @@ CREATE TABLE queue_minute_stats (
     pending        integer,  -- the watchdog measures this and the next three columns; NULL: not measured
     oldest_seconds integer,  -- seconds since the oldest pending work item became due; NULL: none is due
     dead_letters   integer,  -- pending dead letters
-    depth          integer,  -- messages in the worker's queues, including in-flight and delayed ones (estimate from SQS)
+    depth          integer,  -- SQS's estimate of all messages in the worker's queues
     UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute)
 );
 CREATE INDEX queue_minute_stats_by_age ON queue_minute_stats (minute);
