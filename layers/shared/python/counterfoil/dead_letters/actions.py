@@ -338,15 +338,10 @@ class PayloadEdit:
     by: str
     at: datetime
     note: str | None
-    before: Annotated[
-        Mapping[str, JsonValue], Field(description="Original values of the fields that differ from the original.")
-    ]
+    before: Annotated[Mapping[str, JsonValue], Field(description="Original values of the changed fields.")]
     after: Annotated[
         Mapping[str, JsonValue],
-        Field(
-            description="Edited values of these fields. If `before` and `after` are empty, this edit undid all earlier "
-            "edits."
-        ),
+        Field(description="Edited values of the changed fields. If both are empty, the edit undid all earlier edits."),
     ]
 
 
