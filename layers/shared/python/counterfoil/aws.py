@@ -146,7 +146,7 @@ _secret_cache_lock = Lock()
 
 
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
-    """Return a secret by name; None if neither the environment nor SECRETS_ARN has it.
+    """Return a secret by name, or None if neither the environment nor SECRETS_ARN contains it.
 
     A value is cached for SECRET_CACHE_SECONDS. `clock` measures this time, and must advance while the process is
     frozen. A missing or empty value is not cached. The previous value is used while Secrets Manager is unavailable.

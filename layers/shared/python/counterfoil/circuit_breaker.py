@@ -228,7 +228,7 @@ class Breakers:
         return state if state is not None and timedelta() <= now - state.read_at < STATE_CACHE_SECONDS else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
-        """Return the state, and whether the caller's call is the probe of a half-open breaker."""
+        """Return the state, and True if the caller's call is the probe of a half-open breaker."""
         with self._database.delivery() as connection:
             state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
             if not _is_half_open(state, now):
@@ -269,7 +269,7 @@ class Breakers:
             self._write(name, state, _RELEASE_PROBE, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
-        """Apply a transition. Return whether the breaker is open; None if the transition was not applied.
+        """Apply a transition. Returns whether the breaker is open, or None if the transition was not applied.
 
         If the database is unavailable, only the transition is lost: an unfinished probe expires, and a failure is not
         counted.

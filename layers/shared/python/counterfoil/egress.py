@@ -49,7 +49,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public.
+    """Return True if an IP address is public.
 
     Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not
     public. IPv6 forms that contain an IPv4 address are not public either: mapped, compatible, NAT64, 6to4, Teredo.
@@ -192,7 +192,7 @@ class Egress:
         )
 
     def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
-        """Return whether the allowlist contains this address."""
+        """Return True if the allowlist contains this address."""
         if f"{host}:{port}" in self._endpoints:
             return True
         return ip is not None and any(ip_address(ip) in network for network in self._networks)

@@ -229,7 +229,8 @@ class Settings(BaseModel):
     offers_max_candidates: int = Field(default=1000, ge=1, le=100_000)
     """Maximum candidates per user: the nearest users of a suitable gender."""
     offers_max_exposure: int | None = Field(default=None, ge=1)
-    """Exposure cap: to how many users per day the same user is offered. None: no cap. A capped pool has one shard."""
+    """Exposure cap: maximum number of users per day who are offered the same user, or None for no cap. A capped pool has
+    one shard per 50,000 users."""
     offers_repeat_interval_days: int = Field(default=30, ge=0, le=3650)
     """Days before the same user can be offered to a user again."""
     offers_shard_size: int = Field(default=10_000, ge=1, le=100_000)

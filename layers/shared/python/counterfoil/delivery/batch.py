@@ -369,7 +369,7 @@ class Batch(BatchProcessor):
             self._run_separately(unsettled)
 
     def _run_separately(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Run attempts concurrently: the first on this thread, each other one on its own thread."""
+        """Run attempts concurrently: the first on this thread, and every other attempt on its own thread."""
         for message in messages[1:]:
             self._start_thread([message], self._run_separately)
         for message in messages[:1]:

@@ -1,4 +1,4 @@
-"""Settlement: commits the outcome of an attempt, then decides the disposition of its message."""
+"""Settlement: commits an attempt's outcome, then decides the disposition of its message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ class Operation:
     rate: int | None
     """Dead letters per second, or documents per minute. None if unlimited."""
     canary: int | None
-    """Number of items that are retried first. The operation waits for their outcome. None: there is no canary."""
+    """Number of items that are retried first. The operation waits for their outcome. None if there is no canary."""
     requested_by: str
     requested_at: datetime
     state: State
