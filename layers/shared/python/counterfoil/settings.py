@@ -115,7 +115,7 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_interval_seconds: float = Field(default=30, gt=0)
     redelivery_max_attempts: int = Field(default=3, ge=1)
-    """Maximum number of attempts of a document."""
+    """Maximum number of attempts at a document."""
     retry_max_attempts: int = Field(default=5, ge=0, le=20)
     """Maximum number of retries of a task that sets no limit."""
     redelivery_delays_seconds: Annotated[
@@ -229,8 +229,8 @@ class Settings(BaseModel):
     offers_max_candidates: int = Field(default=1000, ge=1, le=100_000)
     """Maximum candidates per user: the nearest users of a suitable gender."""
     offers_max_exposure: int | None = Field(default=None, ge=1)
-    """Exposure cap: maximum number of users per day who are offered the same user, or None for no cap. A capped pool has
-    one shard per 50,000 users."""
+    """Exposure cap: maximum number of users per day who are offered the same user. None: no cap. A capped pool has one
+    shard per 50,000 users."""
     offers_repeat_interval_days: int = Field(default=30, ge=0, le=3650)
     """Days before the same user can be offered to a user again."""
     offers_shard_size: int = Field(default=10_000, ge=1, le=100_000)

@@ -27,7 +27,7 @@ _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant."""
+    """A tenant, with the name of its organization."""
 
     id: UUID
     slug: str

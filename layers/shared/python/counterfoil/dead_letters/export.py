@@ -428,7 +428,7 @@ class ExportSteps(Definition):
     def apply(
         self, connection: Connection, operation: Operation, _limit: int, _schedule: Schedule, prepared: _Part | None
     ) -> ApplyResult | None:
-        """Store the uploaded part."""
+        """Record the uploaded part and the progress of the export."""
         if prepared is None:
             return None
         if operation.last_step_at != prepared.lease:

@@ -242,7 +242,7 @@ _OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
 
 
 class Breakers(Protocol):
-    """The circuit breakers."""
+    """Circuit breakers, see `circuit_breaker.Breakers`."""
 
     def guard(self, name: str) -> AbstractContextManager[None]:
         """Return a context for one call to a service."""
