@@ -16,7 +16,7 @@ CREATE TABLE outbox (
     scheduled_at timestamptz NOT NULL,
     created_at   timestamptz NOT NULL,
     sent_at      timestamptz,
-    raw_body     text,  -- retried message without a work item, sent unchanged; work_id is its dead letter
+    raw_body     text,  -- unreadable message that is sent again unchanged; work_id is then its dead letter's id
     UNIQUE (worker, work_id, revision, send_number)
 );
 CREATE INDEX outbox_pending ON outbox (worker, scheduled_at) WHERE sent_at IS NULL;
@@ -31,7 +31,7 @@ CREATE TABLE work_attempt (
     worker          text NOT NULL,
     work_id         uuid NOT NULL,
     revision        integer NOT NULL,
-    number          integer NOT NULL,  -- a deferred attempt and the next one have the same number
+    number          integer NOT NULL,  -- a deferred attempt has the same number as the next attempt
     started_at      timestamptz NOT NULL,
     ended_at        timestamptz NOT NULL,
     outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'skipped', 'retry', 'deferred', 'failed', 'worker_lost')),
@@ -44,15 +44,15 @@ CREATE INDEX work_attempt_by_work ON work_attempt (work_id, worker, ended_at);
 CREATE INDEX work_attempt_by_age ON work_attempt (ended_at);
 CREATE INDEX work_attempt_by_tenant ON work_attempt (tenant_id);
 
--- A circuit breaker belongs to no tenant, because a service is unavailable for all of them. Processes read and change
--- it in transactions of the delivery role. A worker's own role cannot see it.
+-- A circuit breaker belongs to no tenant, because an unavailable service affects all tenants. Processes read and change
+-- it in transactions of the delivery role. The worker role cannot see it.
 CREATE TABLE breaker (
     name       text PRIMARY KEY,                -- llm:<provider>, ocr:textract, webhook:<host>, destination:<id>
     generation bigint NOT NULL DEFAULT 0,       -- increases with each transition, so results of older calls are ignored
     failures   integer NOT NULL DEFAULT 0,      -- consecutive failures while closed
     open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each lasts twice as long as the previous one
     opened_at  timestamptz,                     -- NULL: closed
-    open_until timestamptz,                     -- next call or, while is_probing, next probe not before this time
+    open_until timestamptz,                     -- no call before this time; while is_probing, no other probe
     is_probing boolean NOT NULL DEFAULT false,
     CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (open_count = 0)),
     CHECK (opened_at IS NOT NULL OR NOT is_probing)
@@ -61,13 +61,13 @@ GRANT SELECT, INSERT, UPDATE ON breaker TO counterfoil_delivery;
 
 -- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has no tenant.
 -- pausing: the watchdog is about to disable the mapping, or crashed after it did.   paused: the watchdog disabled the
--- mapping and must enable it again.   released: the watchdog must not enable the mapping. It already did, or a person
--- took over.
+-- mapping and must enable it again.   released: the watchdog must not enable the mapping, because it already did, or
+-- because an operator took over.
 CREATE TABLE breaker_mapping_pause (
     mapping           uuid PRIMARY KEY,
     status            text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
-    breaker_opened_at timestamptz NOT NULL,           -- the outage that caused it: opened_at of the breaker
-    intended_at       timestamptz NOT NULL            -- when the watchdog last intended to disable the mapping
+    breaker_opened_at timestamptz NOT NULL,           -- opened_at of the breaker in the outage that caused the pause
+    intended_at       timestamptz NOT NULL            -- when the watchdog last decided to disable the mapping
 );
 GRANT SELECT, INSERT, UPDATE ON breaker_mapping_pause TO counterfoil_delivery;
 
@@ -85,25 +85,25 @@ BEGIN
 END
 $security$;
 
--- A worker enqueues messages; delivery sends them.
+-- Workers enqueue messages, and the delivery role sends them.
 CREATE POLICY delivery ON outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT ON outbox TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (sent_at, scheduled_at), DELETE ON outbox TO counterfoil_delivery;
 
 GRANT SELECT, INSERT ON work_attempt TO counterfoil_worker;
--- Delivery writes attempts whose worker was lost.
+-- The delivery role records attempts whose worker was lost.
 CREATE POLICY delivery ON work_attempt FOR INSERT TO counterfoil_delivery WITH CHECK (true);
 GRANT INSERT ON work_attempt TO counterfoil_delivery;
 -- The watchdog deletes attempts after their retention.
 CREATE POLICY retention ON work_attempt TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_maintenance;
--- Delivery sees the outcomes of all tenants' attempts, but no errors.
+-- The delivery role sees the outcomes of all tenants' attempts, but not their errors.
 CREATE POLICY delivery_select ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
 
--- The timeline of an unassigned dead letter shows the attempts of its work item. The delivery role may not read errors
--- of attempts, because those of a tenant can quote its documents. This function returns attempts without a tenant only.
+-- The timeline of an unassigned dead letter shows the attempts at its work item. The delivery role must not read
+-- attempts' errors, because they can quote a tenant's documents. This function returns only attempts without a tenant.
 CREATE POLICY owner_select ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer)
 RETURNS TABLE (revision integer, number integer, started_at timestamptz, ended_at timestamptz, outcome text,

@@ -1,7 +1,7 @@
 -- The audit trail: a hash chain that shows whether an entry was changed or removed.
 
--- Append-only, with ids and hashes instead of content. Each entry contains the hash of the previous entry, and its own
--- hash of all its fields (counterfoil.audit).
+-- Append-only, with ids and hashes instead of content. Each entry contains the previous entry's hash, and a hash of all
+-- its own fields (counterfoil.audit).
 CREATE TABLE audit_entry (
     tenant_id      uuid,  -- NULL: the entry is about an unassigned dead letter, a queue or an erased tenant
     number         bigint NOT NULL CHECK (number >= 1),
@@ -26,7 +26,7 @@ CREATE TABLE audit_head (
     hash      bytea NOT NULL
 );
 
--- Key for the hashes in the unassigned chain. The delivery role, which writes that chain, reads it.
+-- Key for the hashes in the unassigned chain. The delivery role reads it, because it writes that chain.
 CREATE TABLE audit_salt_global (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     salt    bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
@@ -34,10 +34,10 @@ CREATE TABLE audit_salt_global (
 INSERT INTO audit_salt_global DEFAULT VALUES;
 GRANT SELECT ON audit_salt_global TO counterfoil_delivery;
 
--- E-mail addresses of people who changed something through the API, for display. Other tables identify people by the
--- subject of their token.
+-- Email addresses of callers who changed something through the API, for display. Other tables identify callers by the
+-- subject of their tokens.
 CREATE TABLE person (
-    tenant_id uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the change concerned several tenants
+    tenant_id uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the change affected several tenants
     subject   text NOT NULL CHECK (length(subject) BETWEEN 1 AND 254),
     email     text NOT NULL CHECK (length(email) BETWEEN 3 AND 254),
     UNIQUE NULLS NOT DISTINCT (tenant_id, subject)
@@ -48,7 +48,7 @@ ALTER TABLE person FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON person TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
 GRANT SELECT ON person TO counterfoil_worker;
--- The API finds addresses in several tenants. Workers cannot, because they process files from outside senders.
+-- The API looks up addresses in several tenants. Workers must not, because they process files from outside senders.
 CREATE POLICY api ON person TO counterfoil_api
     USING (nullif(current_setting('counterfoil.tenant', true), '') IS NULL)
     WITH CHECK (nullif(current_setting('counterfoil.tenant', true), '') IS NULL);
@@ -79,7 +79,7 @@ BEGIN
 END
 $security$;
 GRANT INSERT ON audit_entry TO counterfoil_worker, counterfoil_delivery;
--- The owner role changes tenants, destinations and tolerances. It writes the audit entry in the same transaction.
+-- The owner role changes tenants, destinations and tolerances, and writes the audit entry in the same transaction.
 CREATE POLICY owner_insert ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
 -- Moves the chain head to an entry that row-level security has accepted. The function runs as the owner.
@@ -104,7 +104,7 @@ $body$;
 REVOKE ALL ON FUNCTION append_audit_head FROM PUBLIC;
 CREATE TRIGGER append_head AFTER INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION append_audit_head();
 
--- Only the audit trail of a tenant that is being erased may be deleted.
+-- An audit trail may be deleted only while its tenant is being erased.
 CREATE FUNCTION reject_audit_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $body$

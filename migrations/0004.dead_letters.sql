@@ -1,8 +1,8 @@
 -- Dead letters: groups, counts and search words. Operations on dead letters and documents.
 
--- Requests that run in steps: bulk operations on dead letters, purges of closed ones and their restoration, exports,
--- and reprocessing of documents. A purge hides dead letters immediately, and can be undone within a week. The file of an export
--- is in S3, and a lifecycle rule of the bucket deletes it.
+-- Requests that run in steps: bulk operations on dead letters, purges of closed dead letters and their restores,
+-- exports, and reprocessing of documents. A purge hides dead letters, and can be undone within a week. An export's file
+-- is in S3, and the bucket's lifecycle rule deletes it.
 CREATE TABLE operation (
     id                 uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id          uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -12,18 +12,18 @@ CREATE TABLE operation (
     filter             jsonb,  -- NULL: the caller listed the items
     note               text CHECK (length(note) BETWEEN 1 AND 2000),
     rate               integer CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
-    canary             integer CHECK (canary >= 1),  -- number of items to retry first and wait for
+    canary             integer CHECK (canary >= 1),  -- number of items that are retried first; NULL: no canary
     requested_by       text NOT NULL CHECK (requested_by <> ''),
-    requested_at       timestamptz NOT NULL,  -- later items are excluded
+    requested_at       timestamptz NOT NULL,  -- dead letters that failed later are excluded
     state              text NOT NULL DEFAULT 'selecting'
                      CHECK (state IN ('selecting', 'canary', 'running', 'paused', 'done', 'canceled', 'halted')),
-    version            integer NOT NULL DEFAULT 1,  -- increases with each change of the state
-    reason             text,  -- why it was stopped
+    version            integer NOT NULL DEFAULT 1,  -- increases with each change of state or rate
+    reason             text,  -- why it halted or paused automatically
     ended_at           timestamptz,
     -- Position of the last selected item, or of the last started item if items are not listed.
     cursor_at          timestamptz,
     cursor_id          uuid,
-    selection_complete boolean NOT NULL DEFAULT false,  -- whether all items are selected
+    selection_complete boolean NOT NULL DEFAULT false,  -- whether all items have been selected
     selected           integer NOT NULL DEFAULT 0,
     processed          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
     succeeded          integer NOT NULL DEFAULT 0,
@@ -32,8 +32,8 @@ CREATE TABLE operation (
     canary_started_at  timestamptz,  -- when the wait for the canary began
     canary_passed_at   timestamptz,
     last_step_at       timestamptz NOT NULL,  -- the rate limit is used up until this time
-    restored_at        timestamptz,  -- when the restoration of a purge was requested
-    file               jsonb,  -- of an export: format, size and parts of the upload, and the callers who got a link
+    restored_at        timestamptz,  -- when the restore of a purge was requested
+    file               jsonb,  -- an export's file: format, size, uploaded parts, and callers who received a link
     UNIQUE (tenant_id, id),
     CHECK ((ended_at IS NULL) = (state IN ('selecting', 'canary', 'running', 'paused'))),
     CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
@@ -50,7 +50,7 @@ CREATE INDEX operation_active ON operation (requested_at, id)
 CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
 CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
--- Permanently failed work items. A job_id always belongs to the same work item: another failure reopens its row.
+-- Permanently failed work items. A job_id always identifies the same work item: if it fails again, its row is reopened.
 CREATE TABLE dead_letter (
     job_id            uuid PRIMARY KEY,
     tenant_id         uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -69,12 +69,12 @@ CREATE TABLE dead_letter (
     resolution        jsonb,
     resolved_at       timestamptz,
     resolved_by       text,
-    version           integer NOT NULL DEFAULT 1,  -- increases with each change; callers send the version that they read
-    purged_at         timestamptz,  -- hidden; deleted permanently a week later
+    version           integer NOT NULL DEFAULT 1,  -- increases with each change; callers send what they read
+    purged_at         timestamptz,  -- when it was hidden; it is deleted permanently a week later
     edited_payload    jsonb,  -- corrected payload of a failed task, used when the task is retried
     edit_metadata     jsonb,  -- author, time, and the old and new values
     purge_id          uuid,
-    retain_until      timestamptz,  -- an undone purge extends the retention by a week
+    retain_until      timestamptz,  -- after a purge was undone, it is retained until this time
     CHECK ((work_id IS NULL) = (revision IS NULL)),
     CHECK ((edited_payload IS NULL) = (edit_metadata IS NULL)),
     FOREIGN KEY (tenant_id, purge_id) REFERENCES operation (tenant_id, id) ON DELETE SET NULL (purge_id)
@@ -82,7 +82,7 @@ CREATE TABLE dead_letter (
 CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
 CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
 CREATE INDEX dead_letter_by_tenant ON dead_letter (tenant_id);
--- The order of pages. A page of several statuses is merged from the pages of each.
+-- Order of pages. A page with several statuses is merged from one page per status.
 CREATE INDEX dead_letter_page ON dead_letter (tenant_id, status, dlq_timestamp DESC,
     job_id DESC) WHERE purged_at IS NULL;
 CREATE INDEX dead_letter_page_of_type ON dead_letter (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC)
@@ -94,13 +94,13 @@ CREATE INDEX dead_letter_by_purge ON dead_letter (purge_id) WHERE purge_id IS NO
 CREATE INDEX dead_letter_by_resolved_at ON dead_letter (resolved_at)
     WHERE status <> 'pending' AND purged_at IS NULL AND retain_until IS NULL;
 CREATE INDEX dead_letter_by_retention ON dead_letter (retain_until, resolved_at) WHERE retain_until IS NOT NULL;
--- People name a dead letter by the end of its id, as tables show it. This index finds it among ten million.
+-- Operators enter the end of a dead letter's id, as tables show it. This index finds it among ten million rows.
 CREATE INDEX dead_letter_by_id_suffix ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C")
     WHERE purged_at IS NULL;
 -- The document list includes files that failed before they became a document.
 CREATE INDEX dead_letter_of_file ON dead_letter (work_id) WHERE worker = 'acquisition' AND purged_at IS NULL;
 
--- Append-only: no role may change or delete a row. Ids and hashes only, no payload.
+-- Append-only: no role may change or delete a row. It contains only ids and hashes, and no payloads.
 CREATE TABLE dead_letter_audit (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid,
@@ -112,7 +112,7 @@ CREATE TABLE dead_letter_audit (
 );
 CREATE INDEX dead_letter_audit_by_job ON dead_letter_audit (job_id, recorded_at);
 
--- Fields that all dead letters of a fingerprint share, written with the first of them.
+-- Fields that all dead letters with the same fingerprint share. The row is written with the first dead letter.
 CREATE TABLE dead_letter_group (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
@@ -127,7 +127,7 @@ CREATE TABLE dead_letter_group (
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
 
--- Search words that a dead letter has in addition to its group: from its file name and the varying parts of its error.
+-- A dead letter's search words in addition to those of its group: from its file name and its error's varying parts.
 CREATE TABLE dead_letter_word (
     job_id        uuid NOT NULL REFERENCES dead_letter (job_id) ON DELETE CASCADE,
     tenant_id     uuid,
@@ -137,8 +137,8 @@ CREATE TABLE dead_letter_word (
 );
 CREATE INDEX dead_letter_word_page ON dead_letter_word (tenant_id, word, dlq_timestamp DESC, job_id DESC);
 
--- Number of dead letters of a group and a type in each status (hour NULL), and new ones in each hour (status NULL).
--- A change inserts rows, so that no transaction waits for another. The watchdog adds them up.
+-- Number of dead letters by group, type and status (hour NULL), and of new dead letters by group, type and hour (status
+-- NULL). A change inserts rows, so that no transaction waits for another. The watchdog adds the rows up.
 CREATE TABLE dead_letter_count (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
@@ -157,7 +157,7 @@ CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerpr
 CREATE INDEX dead_letter_count_pending_rollup ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_rollup;
 CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
 
--- The dead letters of a bulk operation, in the order of processing. They outlive the dead letters themselves.
+-- A bulk operation's dead letters, in the order of processing. The rows remain when the dead letters are deleted.
 CREATE TABLE operation_item (
     operation_id uuid NOT NULL,
     number       integer NOT NULL,
@@ -165,8 +165,8 @@ CREATE TABLE operation_item (
     job_id       uuid NOT NULL,
     result       text CHECK (result IN ('succeeded', 'failed', 'skipped')),  -- NULL: not processed yet
     reason       text,
-    version      integer,  -- version of the dead letter at that time
-    revision     integer,  -- revision of the work item that was started
+    version      integer,  -- version of the dead letter after the action
+    revision     integer,  -- new revision of the work item
     PRIMARY KEY (operation_id, number),
     UNIQUE (operation_id, job_id),
     FOREIGN KEY (tenant_id, operation_id) REFERENCES operation (tenant_id, id) ON DELETE CASCADE,
@@ -174,7 +174,7 @@ CREATE TABLE operation_item (
 ) WITH (fillfactor = 80);
 
 -- A statement is planned once per connection, when the size of the transition tables is unknown. A join of new and old
--- rows would use nested loops, whose time grows with the square of the rows. So the conditions use EXCEPT.
+-- rows would use nested loops, whose time grows with the square of the rows. Therefore the conditions use EXCEPT.
 CREATE FUNCTION count_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path = public, pg_temp
@@ -203,7 +203,7 @@ BEGIN
                    max(n.dlq_timestamp)
             FROM new_rows n JOIN old_rows o USING (job_id) WHERE n.dlq_timestamp > o.dlq_timestamp GROUP BY 1, 2, 3, 4;
         END IF;
-        -- An unassigned dead letter gets a tenant: copy its group and move its words.
+        -- An unassigned dead letter was assigned to a tenant: copy its group and move its words.
         IF EXISTS (SELECT job_id, tenant_id FROM new_rows EXCEPT SELECT job_id, tenant_id FROM old_rows) THEN
             INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, message, words, first_seen)
             SELECT n.tenant_id, g.fingerprint, g.worker, g.error_type, g.message, g.words, n.dlq_timestamp
@@ -252,16 +252,17 @@ BEGIN
 END
 $security$;
 
--- Workers write dead letters, and delivery those of work items whose worker crashed.
+-- Workers write dead letters. If a worker crashed, the delivery role writes them.
 GRANT SELECT, INSERT, UPDATE ON dead_letter TO counterfoil_worker, counterfoil_delivery;
 GRANT SELECT, INSERT ON dead_letter_audit, dead_letter_group, dead_letter_word, dead_letter_count
     TO counterfoil_worker, counterfoil_delivery;
 GRANT UPDATE (closed_as, closed_at) ON dead_letter_group TO counterfoil_worker;
-GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- of a dead letter that failed again
-GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- of a dead letter that gets its tenant later
+GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- for a dead letter that failed again
+GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- when it gets a tenant
 GRANT DELETE ON dead_letter_count TO counterfoil_maintenance;
--- The watchdog deletes dead letters that were purged a week ago, or are closed and past their retention. It cannot
--- delete pending ones. It has the rights of the delivery role, which sees all rows, so the policy is restrictive.
+-- The watchdog deletes dead letters that were purged a week ago, or whose retention after closing has expired. It
+-- cannot delete pending dead letters. The policy is restrictive, because the watchdog also has the rights of the
+-- delivery role, which sees all rows.
 CREATE POLICY retention ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
 GRANT DELETE ON dead_letter TO counterfoil_maintenance;
@@ -275,7 +276,8 @@ GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_it
 -- The delivery role finds the unfinished operations of all tenants, without their content.
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
--- The watchdog deletes an operation 90 days after its end. It deletes the items first, in steps: there may be millions.
+-- The watchdog deletes an operation 90 days after its end. It first deletes the items in steps, because there may be
+-- millions.
 CREATE POLICY retention ON operation FOR DELETE TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days');
 CREATE POLICY retention ON operation_item TO counterfoil_maintenance

@@ -1,12 +1,12 @@
 -- Sources and documents, and the acquisition of their files. Work items of every kind have the same life
 -- cycle columns: status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
--- next_attempt_at, send_number, dlq_returns, skip_reason. In document they have the prefix matching_.
+-- next_attempt_at, send_number, dlq_returns, skip_reason. In table document, they have the prefix matching_.
 
 -- One object in S3. The first claim inserts the row, because the event comes from S3 and not from the outbox.
--- A mail has a job without a tenant, and one job for each tenant that it is addressed to.
+-- An email has one job without a tenant, and one job for each tenant that it is addressed to.
 CREATE TABLE acquisition_job (
     id               uuid PRIMARY KEY,
-    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: a mail, or the key has no known tenant
+    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: an email, or the key names no known tenant
     bucket           text NOT NULL,
     key              text NOT NULL,
     version          text,  -- object version, if the bucket is versioned
@@ -28,14 +28,14 @@ CREATE TABLE acquisition_job (
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
--- A bucket listing has versions but no sequencers, so jobs found by it have none.
+-- A bucket listing contains versions but no sequencers, so jobs that it found have no sequencer.
 CREATE UNIQUE INDEX acquisition_job_object ON acquisition_job (bucket, key, coalesce(version, sequencer), tenant_id)
     NULLS NOT DISTINCT;
 CREATE INDEX acquisition_job_failed ON acquisition_job (tenant_id, created_at DESC, id DESC) WHERE status = 'failed';
 CREATE INDEX acquisition_job_by_arrival ON acquisition_job (tenant_id, created_at, id);
 CREATE INDEX acquisition_job_without_event ON acquisition_job (created_at) WHERE sequencer IS NULL;
 
--- Origin of documents: one upload or one mail.
+-- Origin of documents: one upload or one email.
 CREATE TABLE source (
     id               uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -47,21 +47,21 @@ CREATE TABLE source (
     sender           text,
     subject          text,
     message_id       text,   -- without its angle brackets
-    attachments      jsonb,  -- each file in a mail or archive, with its outcome
+    attachments      jsonb,  -- each file in an email or archive, with its outcome
     rejection_reason text CHECK (  -- why no file was accepted
         rejection_reason IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
     ),
-    spf              text,   -- results of RFC 8601, such as pass and fail, from Amazon SES; NULL: the mail has none
+    spf              text,   -- results from Amazon SES (RFC 8601), such as pass and fail; NULL: the email has none
     dkim             text,
     dmarc            text,
     hold             text CHECK (hold IN ('held', 'released', 'rejected')),
-    content_hash     bytea CHECK (octet_length(content_hash) = 32),  -- NULL: a mail or an archive
+    content_hash     bytea CHECK (octet_length(content_hash) = 32),  -- NULL: an email or an archive
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
 );
--- A refused mail does not reserve its Message-ID. The index is not unique: a person can declare that a mail with a
--- known Message-ID and sender is a different one. A lock serializes copies that arrive at the same time. The
--- key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
+-- A rejected email does not reserve its Message-ID. The index is not unique, because an operator can declare that an
+-- email with a known Message-ID and sender is a different one. A lock serializes copies that arrive at the same time.
+-- The key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
 CREATE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
     WHERE message_id IS NOT NULL AND rejection_reason IS NULL;
 CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE hold IS NOT NULL;
@@ -69,7 +69,7 @@ CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE h
 CREATE INDEX source_by_content ON source (tenant_id, content_hash) WHERE content_hash IS NOT NULL;
 CREATE INDEX source_by_part ON source USING gin (attachments jsonb_path_ops) WHERE attachments IS NOT NULL;
 
--- Later migrations add the columns of matching and of extraction.
+-- Later migrations add the columns for matching and extraction.
 CREATE TABLE document (
     id                uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -94,16 +94,16 @@ CREATE TABLE document (
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
--- Used by repeated mails to find their documents, and by the deletion of a source.
+-- Finds the documents of an email that arrives again, and those of a source that is deleted.
 CREATE INDEX document_by_source ON document (source_id);
 CREATE INDEX document_by_received_at ON document (tenant_id, received_at, id);
--- The same attachment of several mails is one object. People name a document by the end of its id, as tables show it.
+-- Users enter the end of a document's id, as tables show it.
 CREATE INDEX document_by_id_suffix ON document (reverse(right(id::text, 8)) COLLATE "C");
 -- Attachments with the same content share one object.
 CREATE INDEX document_by_key ON document (tenant_id, key);
 
--- Progress of listing a prefix, which finds uploads whose S3 event was lost. It continues after the markers, and starts
--- over when it is complete.
+-- Progress of the listing of a prefix, which finds uploads whose S3 event was lost. The listing continues after the
+-- markers, and starts over when it is complete.
 CREATE TABLE upload_listing (
     bucket         text NOT NULL,
     prefix         text NOT NULL,
@@ -115,8 +115,8 @@ CREATE TABLE upload_listing (
     PRIMARY KEY (bucket, prefix)
 );
 
--- Progress of reading the S3 inventories of a prefix, which replaces the listing of a large bucket. Reading continues
--- in the next file after `rows_read` rows.
+-- Progress of reading a prefix's S3 inventory, which replaces the listing of a large bucket. Reading continues in the
+-- file after `files_read` files, after `rows_read` rows.
 CREATE TABLE upload_inventory (
     bucket         text NOT NULL,
     prefix         text NOT NULL,
@@ -130,7 +130,8 @@ CREATE TABLE upload_inventory (
     PRIMARY KEY (bucket, prefix)
 );
 
--- Jobs without an event are counted up to this creation time. A job counts when its event can no longer arrive.
+-- Jobs without an event have been counted up to this creation time. A job is counted when its event can no longer
+-- arrive.
 CREATE TABLE upload_event_check (
     bucket        text PRIMARY KEY,
     counted_until timestamptz NOT NULL
@@ -150,14 +151,14 @@ BEGIN
     END LOOP;
 END
 $security$;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 GRANT SELECT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
                       next_attempt_at, send_number, dlq_returns, skip_reason) ON acquisition_job TO counterfoil_worker;
--- An S3 event creates its job, with the tenant that its key names. A file can arrive before its tenant is created:
--- the job gets the tenant when its message is sent again. A late event adds its sequencer to the job.
+-- An S3 event creates its job, with the tenant that the key names. If a file arrives before its tenant is created, the
+-- job is assigned to the tenant when its message is sent again. A late event adds its sequencer to the job.
 GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, status, error, attempts, failed_at,
               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
                   skip_reason),
@@ -166,15 +167,15 @@ GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, 
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON acquisition_job TO counterfoil_delivery;
 
--- Workers add rows and change extracted fields. They cannot change the origin of a file or delete rows. A later
--- revision of the job can find other files in the same mail.
+-- Workers add rows and change extracted fields. They cannot change a file's origin or delete rows. A later revision of
+-- the job can find other files in the same email.
 GRANT SELECT, INSERT, UPDATE (attachments, rejection_reason, hold) ON source TO counterfoil_worker;
--- Delivery may only look up the tenant of a source by id.
+-- The delivery role may only look up a source's tenant by id.
 CREATE POLICY delivery ON source FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id) ON source TO counterfoil_delivery;
 
 GRANT SELECT, INSERT, UPDATE (duplicate_uploads, last_duplicate_at, type, method, structured_data,
     cluster_id) ON document
     TO counterfoil_worker;
--- A dead letter contains the name of its file and the time of receipt.
+-- A dead letter contains the file's name and the time when it was received.
 GRANT SELECT (id, tenant_id, bucket, key, file_name, received_at) ON document TO counterfoil_delivery;

@@ -31,34 +31,35 @@ CREATE TABLE document_key (
 );
 CREATE INDEX document_key_by_key ON document_key (tenant_id, type, value) INCLUDE (document_id);
 
--- When a document of a tenant last lost keys: a running match may have found it by one of them.
+-- The last transaction in which one of a tenant's documents lost blocking keys. A matching attempt in progress may have
+-- found the document by such a key.
 CREATE TABLE key_deletion (
     tenant_id      uuid PRIMARY KEY REFERENCES tenant ON DELETE CASCADE,
     written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
--- Vectors of an embedding model, which find documents by their meaning. The first vector of a text and a model stays.
--- The signature has one bit for each of the fixed planes: the side on which the vector is. Buckets are parts of it. The
--- vector itself is stored so that other planes can be tried.
+-- Vectors from an embedding model, which find documents by meaning. For a text and a model, the first vector is never
+-- replaced. The signature has one bit for each of a fixed set of planes, which states the side of the plane that the
+-- vector is on. Buckets are parts of the signature. The vector is stored so that other planes can be tried.
 CREATE TABLE document_embedding (
     tenant_id   uuid NOT NULL,
     document_id uuid PRIMARY KEY,
     text_hash   bytea NOT NULL,    -- hash of the embedded words, which can change
-    model       text NOT NULL,     -- with the provider's name
+    model       text NOT NULL,     -- provider and model
     signature   bytea NOT NULL,
     vector      halfvec NOT NULL,  -- normalized to length 1
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_embedding_by_text ON document_embedding (tenant_id, text_hash);
 
--- A match: two documents that belong together. a < b, so that a pair has one row.
+-- A match: two documents that belong together. a < b, so that a pair has only one row.
 CREATE TABLE document_match (
     tenant_id     uuid NOT NULL,
     document_a_id uuid NOT NULL,
     document_b_id uuid NOT NULL,
     score         double precision NOT NULL,
     confidence    text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
-    evidence      jsonb NOT NULL,  -- codes of the features and levels with their bits, and how the match was found
+    evidence      jsonb NOT NULL,  -- codes of features and levels with their bits, and how the match was found
     decided_by    text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'reviewer')),
     reasoning     text NOT NULL,
     decided_at    timestamptz NOT NULL,
@@ -69,8 +70,8 @@ CREATE TABLE document_match (
 );
 CREATE INDEX document_match_by_b ON document_match (document_b_id);
 
--- Reviewers' decisions on pairs of documents. Append-only: the last row about a pair counts. By `written_by_xid`, a
--- running match detects that it has not seen a decision.
+-- Reviewers' decisions on pairs of documents. Append-only: the last row about a pair counts. `written_by_xid` shows a
+-- matching attempt in progress that there is a decision that it has not seen.
 CREATE TABLE match_decision (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id      uuid NOT NULL,
@@ -89,17 +90,17 @@ CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id
 CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
 CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by_xid);
 
--- Documents whose matches neither the rules nor a language model could decide. A document that was ever ambiguous has a
--- row, written with its matches.
+-- Documents with matches that neither the rules nor a language model could decide. A document that was ever ambiguous
+-- has a row, which is written with its matches.
 CREATE TABLE document_review (
     document_id       uuid PRIMARY KEY,
     tenant_id         uuid NOT NULL,
-    type              text NOT NULL,  -- document type at that time
+    type              text NOT NULL,  -- document type when the review was opened
     state             text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'decided', 'resolved')),
     ambiguous_matches jsonb NOT NULL,  -- candidates, each with its evidence
     -- Match probability of the best candidate.
     probability       double precision NOT NULL CHECK (probability BETWEEN 0 AND 1),
-    weights_version   text NOT NULL,  -- of the match weights
+    weights_version   text NOT NULL,  -- version of the match weights
     opened_at         timestamptz NOT NULL,
     changed_at        timestamptz NOT NULL,
     closed_at         timestamptz,
@@ -131,6 +132,6 @@ GRANT SELECT, INSERT ON match_decision TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (type, state, ambiguous_matches, probability, weights_version, opened_at, changed_at,
     closed_at) ON document_review
     TO counterfoil_worker;
--- Delivery sorts the reviews of all tenants without reading their content.
+-- The delivery role sorts the reviews of all tenants without reading their content.
 CREATE POLICY delivery ON document_review TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (document_id, tenant_id, type, state, probability, opened_at) ON document_review TO counterfoil_delivery;

@@ -1,12 +1,12 @@
 -- Extraction: split documents, fields with evidence, search words, removal and replacement.
 
 ALTER TABLE document
-    -- For a part of a split file: the document of the whole file, and the part's pages in it.
+    -- For a part of a split file: the document for the whole file, and the part's pages in it.
     ADD COLUMN parent_id  uuid,
     ADD COLUMN first_page integer,
     ADD COLUMN last_page  integer,
-    -- By field path: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. Fields that XML
-    -- states exactly have one entry for all: {"*": {"source": "xml", "confidence": 1}}.
+    -- By field path: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. If XML states all fields
+    -- exactly, there is one entry for all: {"*": {"source": "xml", "confidence": 1}}.
     ADD COLUMN evidence   jsonb,
     ADD CONSTRAINT document_child CHECK (num_nulls(parent_id, first_page, last_page) IN (0, 3)),
     ADD CONSTRAINT document_pages CHECK (first_page BETWEEN 1 AND last_page),
@@ -15,7 +15,7 @@ ALTER TABLE document
 CREATE UNIQUE INDEX document_by_parent ON document (parent_id, first_page) WHERE parent_id IS NOT NULL;
 GRANT UPDATE (evidence) ON document TO counterfoil_worker;
 
--- The extraction of a document; its id is the document's.
+-- Extraction of a document. Its id is the document's id.
 CREATE TABLE ingestion_job (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE ingestion_job (
 );
 CREATE INDEX ingestion_job_status ON ingestion_job (status) WHERE status IN ('pending', 'in-progress');
 
--- Answers about a document's pages, by a hash of the whole question: fields that a language model extracted, or words
+-- Answers about a document's pages, by a hash of the whole request: fields that a language model extracted, or words
 -- that OCR found. They are permanent, so that later attempts and extractions of the same file cost nothing.
 CREATE TABLE page_reading_cache (
     tenant_id   uuid NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE page_reading_cache (
     FOREIGN KEY (tenant_id, document_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
 
--- Search words of documents, from the names of the parties and the file. A trigger writes them whenever a document
+-- Documents' search words, from the names of the parties and the file. A trigger writes them whenever a document
 -- changes. Numbers are in document_key.
 CREATE TABLE document_word (
     tenant_id   uuid NOT NULL,
@@ -61,8 +61,8 @@ CREATE TABLE document_word (
 );
 CREATE INDEX document_word_page ON document_word (tenant_id, word, received_at DESC, document_id DESC);
 
--- Other places of a document's content: the same bytes as a part of another file, or as a separate file. A row is
--- deleted with its file, not with its document: if a person removed the document, extracting the other file again must
+-- Other files with a document's content: the same bytes are part of another file, or are a separate file. A row is
+-- deleted with its file, not with its document: if a user removed the document, extracting the other file again must
 -- not restore it.
 CREATE TABLE document_duplicate_file (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -87,8 +87,8 @@ CREATE UNIQUE INDEX document_duplicate_file_by_source ON document_duplicate_file
 CREATE INDEX document_duplicate_file_by_document ON document_duplicate_file (document_id);
 CREATE INDEX document_duplicate_file_by_key ON document_duplicate_file (tenant_id, key);
 
--- Removed documents, without content: origin, the person who removed it, and the reason. By `written_by_xid`, a running
--- match detects that it may have seen a document that no longer exists.
+-- Removed documents, without their content: the origin, the user who removed it, and the reason. `written_by_xid` shows
+-- a matching attempt in progress that it may have seen a document that no longer exists.
 CREATE TABLE document_deletion (
     document_id    uuid PRIMARY KEY,
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -151,7 +151,7 @@ $security$;
 GRANT SELECT, INSERT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
                               next_attempt_at, send_number, dlq_returns,
                                   skip_reason) ON ingestion_job TO counterfoil_worker;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON ingestion_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
@@ -160,13 +160,13 @@ GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, rev
     ON ingestion_job TO counterfoil_delivery;
 GRANT SELECT, INSERT ON page_reading_cache, document_duplicate_file TO counterfoil_worker;
 GRANT SELECT ON document_deletion TO counterfoil_worker;
--- Delivery looks up the tenants of removed documents.
+-- The delivery role looks up the tenants of removed documents.
 CREATE POLICY delivery ON document_deletion FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (document_id, tenant_id) ON document_deletion TO counterfoil_delivery;
 GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement TO counterfoil_worker;
 
--- Letters and digits of any alphabet, in lower case, independently of the database's collation. It returns the first 64
--- characters of long words, and the first 64 words in sorted order.
+-- Returns a text's words: letters and digits of any alphabet, in lower case, independently of the database's collation.
+-- Long words are truncated to 64 characters. At most 64 words are returned, the first in sorted order.
 CREATE FUNCTION tokenize(value text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp AS $words$
     SELECT DISTINCT left(word, 64) COLLATE "default"
@@ -213,8 +213,8 @@ BEGIN
 END
 $security$;
 
--- The only way for a worker to delete documents. It records the removal in the same call. Rows that reference a
--- document are deleted with it.
+-- Deletes documents, and records their removal in the same call. Workers can delete documents only with this function.
+-- Rows that reference a document are deleted with it.
 CREATE FUNCTION delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -230,7 +230,7 @@ REVOKE ALL ON FUNCTION delete_documents FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION delete_documents TO counterfoil_worker;
 
 -- Assigns the parts of a file that is being removed to another file that contains the same documents. Returns the
--- parts. The only way for a worker to change the origin of a document.
+-- parts. Workers can change a document's origin only with this function.
 CREATE FUNCTION promote_duplicate_file(removed_file_id uuid) RETURNS SETOF uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$

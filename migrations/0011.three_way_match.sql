@@ -1,7 +1,7 @@
--- Three-way match: the results of each cluster, tolerances, and reviewers' decisions on variances.
+-- Three-way match: each cluster's result, tolerances, and reviewers' decisions on variances.
 
--- The id is the cluster's id, which is the smallest id of its documents. There is no foreign key: the row of a deleted
--- cluster stays, so that its revision continues if the cluster exists again.
+-- The id is the cluster's id, which is the smallest id of its documents. There is no foreign key: the row remains when
+-- the cluster is deleted, so that its revisions continue if the cluster exists again.
 CREATE TABLE cluster_diagnostics (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -26,7 +26,7 @@ CREATE TABLE cluster_diagnostics (
     cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
                                                     'matched')),
     supplier         text,
-    supplier_key     text COLLATE "C",  -- normalized words of the name, for a search by prefix
+    supplier_key     text COLLATE "C",  -- normalized words of the supplier's name, for searches by prefix
     order_numbers    text[],
     currency         text,
     amount_ordered   numeric,
@@ -46,7 +46,8 @@ CREATE INDEX cluster_diagnostics_by_age ON cluster_diagnostics (tenant_id, clust
 CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, at_stake_order, id);
 CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, supplier_key);
 
--- NULL: no limit. If an absolute and a percent limit are set, both apply. Only the most specific row is used.
+-- A limit that is NULL does not apply. If an absolute and a percent limit are set, both apply. For each variance, only
+-- the most specific row is used.
 CREATE TABLE tolerance (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -61,12 +62,12 @@ CREATE TABLE tolerance (
     created_at     timestamptz NOT NULL DEFAULT now(),
     set_by         text CHECK (length(set_by) BETWEEN 1 AND 254),
     reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
-    evidence       jsonb,  -- the accepted suggestion; NULL: set without one
+    evidence       jsonb,  -- the accepted suggestion; NULL: set without a suggestion
     UNIQUE NULLS NOT DISTINCT (tenant_id, variance_type, supplier, article)
 );
 
--- Append-only: the last row about a variance counts. A decision applies to these figures only. If a figure changes,
--- because a document is extracted again or another one arrives, the variance is undecided again.
+-- Append-only: the last row about a variance counts. A decision applies only to these figures. If a figure changes,
+-- because a document is extracted again or another document arrives, the variance is undecided again.
 CREATE TABLE variance_decision (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id   uuid NOT NULL,
@@ -106,14 +107,14 @@ GRANT SELECT, INSERT,
               failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
               skip_reason)
     ON cluster_diagnostics TO counterfoil_worker;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON cluster_diagnostics TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, status, error, attempts, failed_at, revision, claim_token, claimed_at,
               lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
               send_number, dlq_returns, skip_reason)
     ON cluster_diagnostics TO counterfoil_delivery;
--- People of a tenant decide its tolerances. Workers cannot change them.
+-- A tenant's users set its tolerances. Workers cannot change them.
 GRANT SELECT ON tolerance TO counterfoil_worker;
 CREATE POLICY onboarding ON tolerance TO counterfoil_owner USING (true) WITH CHECK (true);
 GRANT SELECT, INSERT ON variance_decision TO counterfoil_worker;

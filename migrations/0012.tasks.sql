@@ -6,11 +6,11 @@ CREATE TABLE task (
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     task_type        text NOT NULL CHECK (length(task_type) BETWEEN 1 AND 100),
     payload          jsonb,
-    -- Object with a large payload.
+    -- Key of the S3 object with a large payload.
     payload_s3_key   text CHECK (length(payload_s3_key) BETWEEN 1 AND 1024),
     payload_hash     bytea NOT NULL CHECK (octet_length(payload_hash) = 32),
     max_retry        integer NOT NULL CHECK (max_retry BETWEEN 0 AND 20),
-    -- The API generates one if the caller sends none.
+    -- The API generates a key if the caller sends none.
     idempotency_key  text NOT NULL CHECK (length(idempotency_key) BETWEEN 1 AND 255),
     user_id          text CHECK (length(user_id) BETWEEN 1 AND 255),
     created_at       timestamptz NOT NULL,
@@ -36,14 +36,14 @@ CREATE TABLE task (
 CREATE INDEX task_status ON task (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX task_by_age ON task (tenant_id, created_at DESC, id DESC);
 CREATE INDEX task_by_status ON task (tenant_id, status, created_at DESC, id DESC);
--- People enter the end of a task's id, as tables show it.
+-- Users enter the end of a task's id, as tables show it.
 CREATE INDEX task_by_id_suffix ON task (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX task_by_type ON task (tenant_id, task_type, created_at DESC, id DESC);
 CREATE INDEX task_by_ended_at ON task (ended_at) WHERE status = 'succeeded' OR status IS NULL;
 
--- Large payloads to delete from S3: a payload is stored as long as its task. A row is inserted before the payload is
+-- Large payloads to delete from S3. A payload is stored as long as its task. A row is inserted before the payload is
 -- written, and is due a day later. The transaction that accepts the task deletes the row. The deletion of the task or
--- of its payload inserts it again. A row is not deleted with its tenant, because its object still has to be.
+-- of its payload inserts the row again. A row is not deleted with its tenant, because its object must still be deleted.
 CREATE TABLE payload_deletion (
     key       text PRIMARY KEY,
     tenant_id uuid NOT NULL,
@@ -55,7 +55,7 @@ CREATE INDEX payload_deletion_by_due ON payload_deletion (due_at);
 CREATE TABLE chat_session (
     id           uuid PRIMARY KEY,
     tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    user_id      text CHECK (length(user_id) BETWEEN 1 AND 255),  -- its only user; NULL: the command line
+    user_id      text CHECK (length(user_id) BETWEEN 1 AND 255),  -- the only user; NULL: the command line
     created_at   timestamptz NOT NULL,
     last_number  integer NOT NULL DEFAULT 0 CHECK (last_number >= 0),  -- adding a message locks this row
     last_used_at timestamptz NOT NULL DEFAULT now(),  -- time of the last message or reply
@@ -95,40 +95,40 @@ BEGIN
 END
 $security$;
 
--- Workers delete the messages of a conversation from its tasks, but not the tasks.
+-- Workers delete a conversation's messages from its tasks, but not the tasks themselves.
 GRANT SELECT, INSERT, UPDATE (result, ended_at, canceled_at, payload, payload_s3_key, status, error, attempts,
     failed_at,
                               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
                               dlq_returns, skip_reason) ON task TO counterfoil_worker;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
               claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
               send_number, dlq_returns, skip_reason)
     ON task TO counterfoil_delivery;
--- Tasks that succeeded or were canceled are stored for three months. A failed one is deleted with its dead letter. The
--- watchdog has the rights of the delivery role, which sees all rows, so the policy is restrictive.
+-- Tasks that succeeded or were canceled are stored for three months. A failed task is deleted with its dead letter. The
+-- policy is restrictive, because the watchdog also has the rights of the delivery role, which sees all rows.
 CREATE POLICY retention ON task AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
     USING (status = 'failed' OR ((status = 'succeeded' OR status IS NULL) AND ended_at < now() - interval '90 days'));
 GRANT SELECT (ended_at), DELETE ON task TO counterfoil_maintenance;
 
 GRANT SELECT, INSERT, DELETE ON payload_deletion TO counterfoil_worker;
--- The watchdog removes due payloads, by the database's clock.
+-- The watchdog deletes due payloads. The database's clock determines which are due.
 CREATE POLICY due ON payload_deletion TO counterfoil_maintenance USING (due_at < now()) WITH CHECK (false);
 GRANT SELECT (key, due_at), DELETE ON payload_deletion TO counterfoil_maintenance;
 
 GRANT SELECT, INSERT, UPDATE (last_number, last_used_at), DELETE ON chat_session TO counterfoil_worker;
 GRANT SELECT, INSERT ON chat_message TO counterfoil_worker;
--- Delivery sees which message of a conversation is next, but no content.
+-- The delivery role sees which message of a conversation is next, but no content.
 CREATE POLICY delivery ON chat_message FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (tenant_id, session_id, number, role, job_id) ON chat_message TO counterfoil_delivery;
--- The watchdog deletes conversations that were not used for three months, and sees no others.
+-- The watchdog deletes conversations that were not used for three months, and cannot see any others.
 CREATE POLICY retention ON chat_session TO counterfoil_maintenance
     USING (last_used_at < now() - interval '90 days') WITH CHECK (false);
 GRANT SELECT (id, last_used_at), DELETE ON chat_session TO counterfoil_maintenance;
 
--- Schedules the deletion of a payload when its task is deleted or no longer refers to it. It runs as the owner.
+-- Schedules the deletion of a payload when its task is deleted or no longer refers to the payload. Runs as the owner.
 CREATE POLICY owner_insert ON payload_deletion FOR INSERT TO counterfoil_owner WITH CHECK (true);
 CREATE FUNCTION enqueue_payload_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -145,9 +145,9 @@ CREATE TRIGGER enqueue_replaced_payload_deletion AFTER UPDATE OF payload_s3_key 
     WHEN (OLD.payload_s3_key IS NOT NULL AND NEW.payload_s3_key IS DISTINCT FROM OLD.payload_s3_key)
     EXECUTE FUNCTION enqueue_payload_deletion();
 
--- Deletes the messages of a deleted conversation from its tasks. It runs as the owner, because the watchdog may not
--- write payloads. It runs before the messages are deleted, because they refer to the tasks. The conversation is locked
--- by then, so no message can be added.
+-- Deletes the messages of a deleted conversation from its tasks. It runs as the owner, because the watchdog must not
+-- write payloads. It runs before the messages are deleted, because they refer to the tasks. The conversation is already
+-- locked, so no message can be added.
 CREATE POLICY owner_select ON chat_message FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY owner_update ON task FOR UPDATE TO counterfoil_owner
     USING (true) WITH CHECK (payload_s3_key IS NULL AND result IS NULL);
@@ -164,8 +164,9 @@ $body$;
 REVOKE ALL ON FUNCTION scrub_chat_tasks FROM PUBLIC;
 CREATE TRIGGER scrub_tasks BEFORE DELETE ON chat_session FOR EACH ROW EXECUTE FUNCTION scrub_chat_tasks();
 
--- Bodies of messages in the outbox, for the process that sends them. This is the only way for the delivery role to read
--- a task's payload, and only while its message is unsent: a task without an unsent outbox row has the body NULL.
+-- Returns the bodies of task messages in the outbox, for the process that sends them. The delivery role can read a
+-- task's payload only with this function, and only while its message is unsent: the body is NULL for a task without an
+-- unsent outbox row.
 CREATE POLICY owner_select ON task FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY owner_select ON outbox FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION task_messages(ids uuid[]) RETURNS TABLE (id uuid, body jsonb)

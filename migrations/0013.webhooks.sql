@@ -1,13 +1,13 @@
--- Destinations of a tenant's results, and the jobs that deliver them.
+-- Destinations for a tenant's results, and the jobs that deliver them.
 
--- A destination is disabled, not deleted, because its jobs record its deliveries.
+-- A destination is disabled, not deleted, because its jobs are the record of its deliveries.
 CREATE TABLE destination (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     name        text NOT NULL CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     kind        text NOT NULL CHECK (kind IN ('webhook', 's3')),
     url         text CHECK (length(url) <= 2048),
-    prefix      text CHECK (length(prefix) <= 200),  -- prefix of the keys after exports/{tenant}/
+    prefix      text CHECK (length(prefix) <= 200),  -- key prefix after exports/{tenant}/
     events      text[] NOT NULL CHECK (events <@ ARRAY['cluster', 'document', 'offers'] AND cardinality(events) > 0),
     created_at  timestamptz NOT NULL,
     disabled_at timestamptz,
@@ -18,14 +18,14 @@ CREATE UNIQUE INDEX destination_by_name ON destination (tenant_id, name) WHERE d
 -- Two destinations with the same prefix would write the same files.
 CREATE UNIQUE INDEX destination_by_prefix ON destination (tenant_id, prefix) WHERE disabled_at IS NULL;
 
--- Secrets that sign the calls of a webhook: the newest, and for a day the previous one.
+-- Secrets that sign calls to a webhook: the newest secret, and for a day the previous one.
 CREATE TABLE destination_secret (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL,
     destination_id uuid NOT NULL,
     secret         text NOT NULL CHECK (length(secret) >= 32),
     created_at     timestamptz NOT NULL,
-    expires_at     timestamptz,  -- NULL: the newest
+    expires_at     timestamptz,  -- NULL: the newest secret
     FOREIGN KEY (tenant_id, destination_id) REFERENCES destination (tenant_id, id) ON DELETE CASCADE
 );
 CREATE UNIQUE INDEX destination_secret_newest ON destination_secret (destination_id) WHERE expires_at IS NULL;
@@ -38,7 +38,7 @@ CREATE TABLE output_job (
     tenant_id        uuid NOT NULL,
     destination_id   uuid NOT NULL,
     subject          text NOT NULL CHECK (subject IN ('cluster', 'document', 'offers')),
-    subject_id       uuid NOT NULL,  -- no foreign key, because the removal of a subject is delivered as well
+    subject_id       uuid NOT NULL,  -- no foreign key, because a subject's removal is delivered as well
     schema_version   integer NOT NULL,  -- schema version of this revision's body
     payload          jsonb NOT NULL,
     payload_revision integer NOT NULL DEFAULT 1,  -- revision that last changed the payload
@@ -64,8 +64,8 @@ CREATE TABLE output_job (
 CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
 
--- A changed payload increments payload_revision. Sending the same payload again, such as for a retried dead letter, does
--- not.
+-- A changed payload increments payload_revision. If the same payload is sent again, such as for a retried dead letter,
+-- it stays the same.
 CREATE FUNCTION increment_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp AS $body$
 BEGIN
@@ -104,8 +104,8 @@ GRANT INSERT, UPDATE (schema_version, payload, requested_at, delivered_at, respo
                       failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number,
                       dlq_returns, skip_reason)
     ON output_job TO counterfoil_worker;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content. Dead letters
--- contain the subject and the name of the destination.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content. Dead
+-- letters contain the subject and the destination's name.
 CREATE POLICY delivery ON output_job TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, status, error, attempts, failed_at,
               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
@@ -117,10 +117,10 @@ CREATE POLICY delivery ON destination FOR SELECT TO counterfoil_delivery USING (
 GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
 
 -- The functions below enqueue a delivery when a document reaches a final state. Workers, the archiver and the watchdog
--- change states, some in roles that may not see a document's content. So triggers enqueue the delivery in the same
--- transaction: no change is missed, and a change that is rolled back is not delivered.
+-- change states, some of them in roles that cannot see a document's content. Therefore triggers enqueue the delivery in
+-- the same transaction: no change is missed, and a change that is rolled back is not delivered.
 
--- For the functions, which run as the owner with one tenant at a time.
+-- Policies for these functions, which run as the owner with one tenant at a time.
 DO $security$
 DECLARE
     table_name text;
@@ -134,10 +134,10 @@ BEGIN
 END
 $security$;
 
--- Enqueues the delivery of a document's state. The job's id depends only on destination and document
--- (counterfoil.webhooks.destinations.job_id). If the payload has changed, a new revision starts as for any work item
--- (counterfoil.delivery.work.start_revision), and the dead letter of a failed one is closed. A succeeded extraction is
--- final only for a file that was split, because other documents are still matched.
+-- Enqueues the delivery of a document's state. The job's id depends only on destination and document. If the payload
+-- has changed, a new revision starts like for any work item (counterfoil.delivery.work.start_revision), and if the job
+-- had failed, its dead letter is closed. A successful extraction is a final state only for a file that was split,
+-- because all other documents are matched after it.
 CREATE FUNCTION record_stage_change(
     changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$

@@ -1,10 +1,10 @@
--- Daily offers: users' profiles, the pools and shards of a date, and the offers of each user.
+-- Daily offers: users' profiles, pools and shards by date, and each user's offers.
 
--- A person as bytes of fixed length, most significant byte first, with the number of bytes of each value in
+-- Returns a profile as a fixed number of bytes, most significant byte first. The size of each value in bytes is in
 -- parentheses. Ids: user id (16), external id (16). Place on the unit sphere: x, y and z in units of 2^-22 (4 each).
 -- Birth date: yyyymmdd (4). Gender and genders sought, as bits: woman 1, man 2, nonbinary 4 (2 each). Minimum and
--- maximum age sought (2 each). Maximum distance in km (4). Sixteen traits in units of 1/127 (1 each): -128 stands for
--- NaN, and a missing trait is 0.
+-- maximum age sought (2 each). Maximum distance in km (4). Sixteen traits in units of 1/127 (1 each): -128 encodes NaN,
+-- and a missing trait is 0.
 CREATE FUNCTION pack_profile(user_id uuid, external_id uuid, birth_date date, gender text, seeks_genders text[],
     min_age integer,
                               max_age integer, latitude double precision, longitude double precision,
@@ -49,7 +49,7 @@ CREATE TABLE profile (
     latitude        double precision NOT NULL CHECK (latitude BETWEEN -90 AND 90),
     longitude       double precision NOT NULL CHECK (longitude BETWEEN -180 AND 180),
     max_distance_km integer NOT NULL CHECK (max_distance_km BETWEEN 1 AND 20100),
-    traits          real[] NOT NULL DEFAULT '{}' CHECK (cardinality(traits) <= 16),  -- from -1 to 1; NULL: not answered
+    traits          real[] NOT NULL DEFAULT '{}' CHECK (cardinality(traits) <= 16),  -- -1 to 1; NULL: not answered
     updated_at      timestamptz NOT NULL,
     external_id     uuid NOT NULL,  -- the tenant's id of the user
     packed_row      bytea NOT NULL GENERATED ALWAYS AS (pack_profile(
@@ -60,7 +60,7 @@ CREATE TABLE profile (
 );
 CREATE INDEX profile_by_zone ON profile (tenant_id, timezone, user_id) WHERE is_active;
 
--- A user who blocked another one. Neither is offered to the other.
+-- A user who blocked another user. Neither is offered to the other.
 CREATE TABLE user_block (
     user_id             uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
     blocked_id          uuid NOT NULL CHECK (blocked_id <> user_id),
@@ -72,19 +72,19 @@ CREATE TABLE user_block (
 CREATE INDEX user_block_by_blocked ON user_block (blocked_id);
 CREATE INDEX user_block_by_tenant ON user_block (tenant_id);
 
--- A snapshot of the users of one time zone, who are offered to each other on one date. The shards contain the users. No
--- user is in two pools of a date, because a user has one job per date.
+-- A snapshot of the users in one time zone, who are offered to each other on one date. The users are stored in the
+-- pool's shards. No user is in two pools for the same date, because a user has one job per date.
 CREATE TABLE offer_pool (
     id                uuid PRIMARY KEY,  -- UUIDv5 of tenant, date and zone
     tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     date              date NOT NULL,
     timezone          text NOT NULL,
-    offered_at        timestamptz NOT NULL,  -- 9:00 of the date in the zone
-    expires_at        timestamptz NOT NULL,  -- 9:00 of the next date
+    offered_at        timestamptz NOT NULL,  -- 9:00 on the date in the time zone
+    expires_at        timestamptz NOT NULL,  -- 9:00 on the next date
     algorithm_version integer NOT NULL,
-    rules             jsonb NOT NULL,        -- offers per user, candidates, exposure cap, days before a repetition
+    rules             jsonb NOT NULL,        -- offers and candidates per user, exposure cap, repeat interval in days
     user_count        integer NOT NULL,
-    profiles_hash     bytea NOT NULL CHECK (octet_length(profiles_hash) = 32),  -- of the profiles in its shards
+    profiles_hash     bytea NOT NULL CHECK (octet_length(profiles_hash) = 32),  -- hash of the profiles in its shards
     pinned_at         timestamptz NOT NULL,
     UNIQUE (tenant_id, date, timezone),
     CHECK (expires_at > offered_at)
@@ -92,22 +92,22 @@ CREATE TABLE offer_pool (
 CREATE INDEX offer_pool_by_age ON offer_pool (date);
 CREATE INDEX offer_pool_by_time ON offer_pool (tenant_id, offered_at, id);
 
--- Work item that computes the day's offers of some users. A shard of the pool contains a range of its users. Other
--- shards contain late or quarantined users, who are not in the pool and whose profiles are read again.
+-- Work item that computes the day's offers for some users. A shard that was pinned with the pool contains a range of
+-- the pool's users. Other shards contain late or quarantined users, whose profiles are read when the shard runs.
 CREATE TABLE offer_shard (
     id               uuid PRIMARY KEY,  -- UUIDv5 of pool and name
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     pool_id          uuid NOT NULL REFERENCES offer_pool (id) ON DELETE CASCADE,
-    name             text NOT NULL,     -- '0', '1', ... for shards of the pool
+    name             text NOT NULL,     -- '0', '1', ... for shards that were pinned with the pool
     date             date NOT NULL,
     timezone         text NOT NULL,
     created_at       timestamptz NOT NULL,
-    users            uuid[] NOT NULL CHECK (cardinality(users) > 0),  -- in order
+    users            uuid[] NOT NULL CHECK (cardinality(users) > 0),  -- sorted by id
     size             integer NOT NULL GENERATED ALWAYS AS (cardinality(users)) STORED,
     profiles         bytea CHECK (octet_length(profiles) = 76 * cardinality(users)),
-    excluded         bytea,             -- pairs that must not be offered, as of the first attempt
-    completed        integer,           -- users with offers
-    failed           integer,           -- users without offers
+    excluded         bytea,             -- excluded pairs of user and candidate, stored by the first attempt
+    completed        integer,           -- number of users with offers
+    failed           integer,           -- number of users without offers
     completed_at     timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
@@ -121,7 +121,7 @@ CREATE TABLE offer_shard (
     send_number      integer NOT NULL DEFAULT 0,
     dlq_returns      integer NOT NULL DEFAULT 0,
     skip_reason      text,
-    seconds          double precision,  -- from the claim of the last attempt to the end
+    seconds          double precision,  -- time from the last attempt's claim to the end
     UNIQUE (pool_id, name)
 );
 ALTER TABLE offer_shard ALTER profiles SET STORAGE EXTERNAL;  -- compression gains little and costs CPU time
@@ -129,7 +129,7 @@ CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pendin
 CREATE INDEX offer_shard_by_tenant ON offer_shard (tenant_id);
 CREATE INDEX offer_shard_with_profiles ON offer_shard (date) WHERE profiles IS NOT NULL OR excluded IS NOT NULL;
 
--- The offers of one user for one date in the user's time zone.
+-- One user's offers for one date in the user's time zone.
 CREATE TABLE matchmaking_jobs (
     id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     date              date NOT NULL,
@@ -145,7 +145,7 @@ CREATE TABLE matchmaking_jobs (
     shard_id          uuid NOT NULL,        -- work item that computes the offers
     algorithm_version integer,
     inputs_hash       bytea CHECK (octet_length(inputs_hash) = 32),
-    lease_expires_at  timestamptz,          -- as of the claim; heartbeats renew only the lease of the shard
+    lease_expires_at  timestamptz,          -- set by the claim; heartbeats renew only the shard's lease
     attempt           integer NOT NULL DEFAULT 0,
     UNIQUE (date, user_id),
     CHECK ((status = 'completed') = (completed_at IS NOT NULL)),
@@ -154,8 +154,8 @@ CREATE TABLE matchmaking_jobs (
 CREATE INDEX idx_matchmaking_jobs_status ON matchmaking_jobs (status);
 CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timezone);
 CREATE INDEX matchmaking_jobs_failed ON matchmaking_jobs (date, timezone, user_id) WHERE status = 'failed';
--- The jobs of a shard are found by this index and not by date and user. Statistics never include today, so the planner
--- would expect no jobs of the date and read all of them for each shard.
+-- A shard's jobs are found by this index and not by date and user. Statistics never include today, so the planner would
+-- expect no jobs for the date, and read all of the date's jobs for each shard.
 CREATE INDEX matchmaking_jobs_by_shard ON matchmaking_jobs (shard_id);
 
 CREATE TABLE offers (
@@ -198,7 +198,7 @@ GRANT SELECT, INSERT, UPDATE (status, offers, started_at, completed_at, error_me
 GRANT SELECT, INSERT, UPDATE (excluded, completed, failed, status, error, attempts, failed_at, revision, claim_token,
                               claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns, skip_reason)
     ON offer_shard TO counterfoil_worker;
--- Delivery reads and changes the life cycle columns of all tenants' work items, but sees no content.
+-- The delivery role reads and changes the life cycle columns of all tenants' work items, but sees no content.
 CREATE POLICY delivery ON offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
 GRANT SELECT (id, tenant_id, created_at, pool_id, name, date, timezone, size, completed, failed, completed_at, seconds,
               status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
@@ -243,7 +243,8 @@ $body$;
 CREATE TRIGGER reject_completed_update BEFORE UPDATE ON matchmaking_jobs FOR EACH ROW WHEN (OLD.status = 'completed')
     EXECUTE FUNCTION reject_completed_offer_update();
 
--- Copies a changed state of a shard to the jobs of its users, for every writer: worker, archiver or operator's retry.
+-- Copies a shard's changed state to its users' jobs, regardless of who changed it: a worker, the archiver or an
+-- operator's retry.
 CREATE FUNCTION sync_matchmaking_jobs() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
@@ -264,7 +265,7 @@ CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
           AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.claim_token <> NEW.claim_token))
     EXECUTE FUNCTION sync_matchmaking_jobs();
 
--- Deletes a user's offers with the job. It is not a foreign key, which would check each inserted row.
+-- Deletes a user's offers with the job. A foreign key is not used, because it would check each inserted row.
 CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
@@ -276,8 +277,9 @@ REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
 CREATE TRIGGER delete_orphaned_offers AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs
     FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
--- Number of duplicate offers, including second sets for a date, of users whose shard ended after `since`. It must be 0.
--- It searches user by user, because otherwise PostgreSQL would read months of offers every hour.
+-- Returns the number of duplicate offers, including second sets for a date, for users whose shard ended after `since`.
+-- The number must be 0. The query runs user by user, because otherwise PostgreSQL would read months of offers each
+-- hour.
 CREATE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
     SELECT coalesce(sum(per_user.duplicates), 0)::bigint FROM (
@@ -290,7 +292,7 @@ $duplicates$;
 REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
--- Deletes the pinned records of people after a week, when their offers have long been computed.
+-- Deletes users' pinned profiles after a week, long after their offers were computed.
 CREATE FUNCTION clear_expired_pools(max_rows integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
     WITH cleared AS (

@@ -1,7 +1,7 @@
--- Data of the queue pages: finished and pending work items per minute, and pauses.
+-- Data for the queue pages: finished and pending work items per minute, and pauses.
 
--- One row per finished work item, so that settlements do not wait for each other. The watchdog adds them up every
--- minute. The table is unlogged: only charts use it, so a server crash may lose the last minute.
+-- One row per finished work item, so that settlements do not wait for each other. The watchdog adds the rows up every
+-- minute. The table is unlogged, because only charts use it: a server crash may lose the last minute.
 CREATE UNLOGGED TABLE finished_work (
     worker    text NOT NULL,
     tenant_id uuid,
@@ -9,8 +9,8 @@ CREATE UNLOGGED TABLE finished_work (
     ended_at  timestamptz NOT NULL
 );
 
--- The last two hours of each worker by minute and tenant. tenant_id NULL: all work items together, including unassigned
--- ones.
+-- Figures for the last two hours by worker, minute and tenant. If tenant_id is NULL, they cover all work items,
+-- including unassigned ones.
 CREATE TABLE queue_minute_stats (
     tenant_id      uuid REFERENCES tenant (id) ON DELETE CASCADE,
     worker         text NOT NULL,
@@ -18,15 +18,15 @@ CREATE TABLE queue_minute_stats (
     succeeded      integer NOT NULL DEFAULT 0,
     skipped        integer NOT NULL DEFAULT 0,
     failed         integer NOT NULL DEFAULT 0,
-    pending        integer,  -- this and the next three are measured by the watchdog; NULL: not measured
-    oldest_seconds integer,  -- since the oldest pending work item was due; NULL: none is due
-    dead_letters   integer,  -- pending
-    depth          integer,  -- messages in its queues, including those in flight and delayed, as SQS estimates
+    pending        integer,  -- the watchdog measures this and the next three columns; NULL: not measured
+    oldest_seconds integer,  -- seconds since the oldest pending work item became due; NULL: none is due
+    dead_letters   integer,  -- pending dead letters
+    depth          integer,  -- SQS's estimate of all messages in the worker's queues
     UNIQUE NULLS NOT DISTINCT (tenant_id, worker, minute)
 );
 CREATE INDEX queue_minute_stats_by_age ON queue_minute_stats (minute);
 
--- A pause that a person requested or ended. A queue serves all tenants, so a row has no tenant.
+-- An operator's last request to pause or resume a queue. A queue serves all tenants, so a row has no tenant.
 CREATE TABLE queue_pause (
     worker     text PRIMARY KEY,
     is_paused  boolean NOT NULL,
@@ -67,7 +67,7 @@ GRANT INSERT ON finished_work TO counterfoil_worker, counterfoil_delivery;
 GRANT INSERT, UPDATE (succeeded, skipped, failed, pending, oldest_seconds, dead_letters, depth) ON queue_minute_stats
     TO counterfoil_maintenance;
 
--- Counts work items of each kind that end. A work item that is canceled before its first attempt does not count.
+-- Adds a row for each work item that ends. A work item that is canceled before its first attempt is not counted.
 CREATE FUNCTION count_finished_work() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $count$
 DECLARE
     outcome text;

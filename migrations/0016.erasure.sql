@@ -1,11 +1,11 @@
--- Erasure of documents with their files, and of tenants with all of their rows and objects, in bounded transactions.
+-- Erasure of documents with their files, and of tenants with all their rows and objects, in bounded transactions.
 
--- The erasure of a tenant. The row is written before anything is erased, and the watchdog runs the erasure in steps. A
--- finished row contains no name. Its hash identifies late messages about the tenant's uploads while a queue may still
--- contain one.
+-- Erasure of a tenant. The row is written before anything is erased, and the watchdog runs the erasure in steps. The
+-- row of a finished erasure contains no name. Its hash identifies late messages about the tenant's uploads, as long as
+-- a queue may still contain one.
 CREATE TABLE tenant_erasure (
     slug_hash    bytea PRIMARY KEY CHECK (octet_length(slug_hash) = 32),
-    id           uuid UNIQUE,  -- tenant id; NULL when finished, like slug
+    id           uuid UNIQUE,  -- tenant id; `id` and `slug` are NULL when finished
     slug         text,
     requested_at timestamptz NOT NULL,
     row_count    bigint NOT NULL DEFAULT 0,
@@ -14,19 +14,19 @@ CREATE TABLE tenant_erasure (
     finished_at  timestamptz,
     due_at       timestamptz NOT NULL,
     failures     integer NOT NULL DEFAULT 0,  -- failed runs since the last success
-    next_table   name,  -- table where the erasure continues; earlier tables have no more rows
-    next_page    bigint NOT NULL DEFAULT 0,  -- page where it continues, in a table without an index on tenant_id
+    next_table   name,  -- table where the erasure continues; earlier tables have no rows left
+    next_page    bigint NOT NULL DEFAULT 0,  -- page where it continues, if the table has no index on tenant_id
     CHECK (num_nulls(id, slug) = CASE WHEN finished_at IS NULL THEN 0 ELSE 2 END)
 );
 
--- Objects to erase from S3. A key that ends with a slash stands for every object below it.
+-- Objects to erase from S3. A key that ends with a slash denotes every object below it.
 CREATE TABLE object_erasure (
     id              uuid PRIMARY KEY DEFAULT uuidv7(),
     bucket          text NOT NULL,
     key             text NOT NULL,
-    tenant          uuid,  -- tenant whose documents may need the object; NULL: it is erased in any case
+    tenant          uuid,  -- tenant whose documents may need the object; NULL: the object is always erased
     version         text,  -- NULL: every version
-    modified_before timestamptz NOT NULL,  -- a later object with the same key is another file
+    modified_before timestamptz NOT NULL,  -- a later object with the same key is a different file
     due_at          timestamptz NOT NULL DEFAULT now(),
     failures        integer NOT NULL DEFAULT 0,  -- failed runs since the last success
     UNIQUE NULLS NOT DISTINCT (bucket, key, version)
@@ -38,7 +38,7 @@ GRANT SELECT, DELETE,
     ON tenant_erasure TO counterfoil_maintenance;
 GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_maintenance;
 
--- In every table with tenant_id, the functions below, which run as the owner, may access the rows of one tenant.
+-- The functions below, which run as the owner, can access the rows of one tenant in every table with tenant_id.
 DO $security$
 DECLARE
     table_name text;
@@ -53,13 +53,13 @@ BEGIN
     END LOOP;
 END
 $security$;
--- A mail is one object for several tenants, and stays until the last of them is erased. The job of the mail itself has
--- no tenant.
+-- An email is one object for several tenants, and is stored until the last of these tenants is erased. The email's own
+-- job has no tenant.
 CREATE POLICY erasure_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY erasure_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
     USING (tenant_id IS NULL OR skip_reason = 'The file was erased.') WITH CHECK (skip_reason = 'The file was erased.');
 
--- Salted, because slugs can be guessed.
+-- Returns a slug's hash. It is salted, because slugs can be guessed.
 CREATE FUNCTION hash_of_slug(slug text) RETURNS bytea
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$ SELECT sha256(salt || convert_to(slug, 'UTF8')) FROM audit_salt_global $body$;
@@ -104,7 +104,7 @@ $body$;
 REVOKE ALL ON FUNCTION begin_tenant_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION begin_tenant_erasure TO counterfoil_delivery;
 
--- Schedules the erasure of uploads of erased tenants whose messages arrive late, and returns their keys.
+-- Schedules the erasure of erased tenants' uploads whose messages arrive late, and returns their keys.
 CREATE FUNCTION erase_late_uploads(
     buckets text[], keys text[], slugs text[], at timestamptz
 ) RETURNS SETOF text
@@ -123,8 +123,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_late_uploads FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_late_uploads TO counterfoil_delivery;
 
--- Tables with tenant_id, each before the tables that it references. payload_deletion comes last, because the trigger
--- enqueue_payload_deletion of task inserts into it.
+-- Returns the tables with tenant_id, each before the tables that it references. payload_deletion comes last, because
+-- the trigger enqueue_payload_deletion on task inserts into it.
 CREATE FUNCTION tenant_tables() RETURNS SETOF name
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -143,8 +143,9 @@ $body$;
 REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_maintenance;
 
--- Deletes up to `max_rows` rows of a tenant being erased from one table. In a table without an index on tenant_id, it
--- reads up to `max_rows` pages. Returns whether the table is finished, or NULL if other transactions lock rows.
+-- Deletes up to `max_rows` rows of a tenant that is being erased from one table. If the table has no index on
+-- tenant_id, up to `max_rows` pages are read instead. Returns true if no rows are left, or NULL if other transactions
+-- lock rows.
 CREATE FUNCTION erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -224,7 +225,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_maintenance;
 
--- Deletes the tenant after all of its rows, and its organization with the last tenant.
+-- Deletes the tenant after all its rows were deleted, and the organization with its last tenant.
 CREATE FUNCTION erase_tenant(erased_tenant_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -249,7 +250,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_tenant FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant TO counterfoil_maintenance;
 
--- Deletes answers of the language model that quote the documents. It must be called before the documents are deleted.
+-- Deletes answers from the language model that quote the documents. It must be called before the documents are deleted.
 CREATE FUNCTION erase_llm_judgments(ids uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -260,7 +261,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_llm_judgments FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_llm_judgments TO counterfoil_worker;
 
--- Versions of a file that documents of the current tenant other than `ids` need. NULL: every version.
+-- Returns the versions of a file that the current tenant's documents, except `ids`, need. NULL means every version.
 CREATE FUNCTION needed_versions(file_bucket text, file_key text, ids uuid[]) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -276,9 +277,9 @@ AS $body$
 $body$;
 REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
 
--- Schedules the erasure of files that only the deleted documents needed, and erases the names of the documents. By
--- `stale_until`, every attempt in progress has ended. Returns the acquisition jobs whose file is erased, and the number
--- of sources that stay.
+-- Schedules the erasure of files that only the deleted documents needed, and erases the documents' names. By
+-- `stale_until`, every attempt that is now in progress has ended. Returns the acquisition jobs whose files are erased,
+-- and the number of sources that are retained.
 CREATE FUNCTION erase_documents(
     ids uuid[], at timestamptz, stale_until timestamptz, OUT jobs uuid[], OUT retained integer
 )
@@ -399,8 +400,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_dead_letters FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_dead_letters TO counterfoil_worker;
 
--- Limits of a due erasure: it erases versions modified up to `before`, except `needed` (NULL: all are needed). Returns
--- no row while an attempt in progress may have stored the same attachment but not its document yet.
+-- Returns the limits of a due erasure: versions modified up to `before` are erased, except `needed` (NULL: all are
+-- needed). Returns no row while an attempt in progress may have stored the same attachment, but not yet its document.
 CREATE FUNCTION begin_object_erasure(
     erasure_id uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
 ) RETURNS SETOF record

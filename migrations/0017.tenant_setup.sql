@@ -1,7 +1,7 @@
 -- Setup of tenants through the API. The API connects as counterfoil_api, a worker role that may also set up tenants.
--- Other workers may not, because they process files from outside senders.
+-- Other workers must not, because they process files from outside senders.
 
-ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- no new work items since then; NULL: enabled
+ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- since when new work is not accepted; NULL: enabled
 
 -- Only a transaction without a tenant may list and add tenants.
 CREATE POLICY setup_list ON tenant FOR SELECT TO counterfoil_api
@@ -28,8 +28,8 @@ $security$;
 GRANT INSERT (tenant_id, email), DELETE ON tenant_admin TO counterfoil_api;
 GRANT INSERT (tenant_id, address), DELETE ON tenant_address TO counterfoil_api;
 
--- A tenant's admins may add destinations as well, but only destinations added by admins of all tenants may call the
--- addresses on the allowlist.
+-- A tenant's admins can also add destinations. However, a destination may call allowlisted internal addresses only if
+-- an admin of all tenants added it.
 ALTER TABLE destination ADD COLUMN allows_internal boolean NOT NULL DEFAULT false;
 
 -- The row-level security policies of workers apply to these tables.

@@ -1,15 +1,15 @@
 -- The database roles. Roles belong to the whole server, not to one database, so this file is separate from the numbered
 -- migrations and runs before them each time. Every statement is idempotent.
 --
---   counterfoil_owner     owns every table; migrations run as it. Row-level security binds it too (FORCE).
---   counterfoil_delivery  cannot log in. Sees the life cycle of every tenant's work, and none of its content, with one
---                         exception: task_messages() composes messages of tasks with their payloads, because this role
---                         sends them. It and the maintenance can read a payload while an outbox row refers to its task.
---   counterfoil_worker    the functions that touch documents. Sees one tenant for each transaction, and takes the
---                         delivery role only explicitly (SET LOCAL ROLE), to claim a batch of several tenants' work.
+--   counterfoil_owner     owns every table. Migrations run as this role. Row-level security applies to it too (FORCE).
+--   counterfoil_delivery  cannot log in. Sees the states of all tenants' work items, but no content. There is one
+--                         exception: task_messages() returns task messages with their payloads, because this role
+--                         sends them. A payload can be read only while an outbox row refers to its task.
+--   counterfoil_worker    functions that process documents. A transaction sees one tenant. It switches to the delivery
+--                         role only explicitly (SET LOCAL ROLE), to claim work items of several tenants together.
 --   counterfoil_api       the API: a worker that may also set up tenants.
---   counterfoil_maintenance    the functions that maintain delivery (watchdog, dead_letters). Always has the delivery role.
---                         It may insert outbox rows, so it can read the payload of any task.
+--   counterfoil_maintenance    functions that maintain delivery (watchdog, dead_letters). Always has the delivery role.
+--                         Because it can insert outbox rows, it can read the payload of any task.
 
 DO $roles$
 DECLARE
@@ -23,7 +23,7 @@ BEGIN
                 EXECUTE format('CREATE ROLE %I NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', wanted.name);
             END IF;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;  -- another database of this server is being prepared at the same moment
+            NULL;  -- the role was created concurrently, for another database on this server
         END;
     END LOOP;
 END
@@ -43,7 +43,7 @@ GRANT counterfoil_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
 DO $grants$
 BEGIN
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO counterfoil_owner', current_database());
-    -- A temporary table would be a table of the caller's own, with triggers of its choice. No function needs one.
+    -- A caller would own a temporary table and could add any trigger to it. No function needs temporary tables.
     EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC, counterfoil_owner', current_database());
     -- On RDS, a role that holds rds_iam signs in with a short-lived IAM token and has no password.
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam') THEN

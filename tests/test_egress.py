@@ -96,7 +96,7 @@ def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), a
 )
 def test_reserved_and_translated_addresses_are_not_public(ip: str):
     assert not is_public(ip)
-    with pytest.raises(RejectedRequestError, match="leads to no public address"):
+    with pytest.raises(RejectedRequestError, match="has no public address"):
         address(ip)
 
 
@@ -120,8 +120,8 @@ def test_public_address_is_chosen_among_several():
         (("http", NAME, 443), "only https is"),
         (("ftp", NAME, 21), "must begin with https"),
         (("https", "", 443), "name a host"),
-        (("https", NAME, 22), "at port 22: only 443 and 8443 may"),
-        (("https", NAME, 5432), "at port 5432"),
+        (("https", NAME, 22), "on port 22: only 443 and 8443 are permitted"),
+        (("https", NAME, 5432), "on port 5432"),
     ],
 )
 def test_unsupported_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason: str):
@@ -199,10 +199,10 @@ def test_allowed_url_is_accepted_without_resolving(url: str):
         ("", "must begin with https"),
         ("hooks.example.com", "must begin with https"),
         ("https:///x", "name a host"),
-        ("https://[::1", "Not an address"),
-        ("https://x:99999/", "Not an address"),
+        ("https://[::1", "Not a valid URL"),
+        ("https://x:99999/", "Not a valid URL"),
         (f"http://{NAME}/", "only https is"),
-        (f"https://{NAME}:22/", "at port 22"),
+        (f"https://{NAME}:22/", "on port 22"),
         ("https://10.0.0.1/", "no public address"),
         ("https://[::ffff:8.8.8.8]/", "no public address"),
         ("https://ann:secret@x.example/", "must not have a user"),

@@ -62,7 +62,7 @@ def test_destination_without_name_is_refused(words: tuple[str, ...], admin: Conn
 
 
 def test_invalid_setup_adds_nothing(admin: Connection) -> None:
-    with pytest.raises(UsageError, match="'nowhere' is not an e-mail address"):
+    with pytest.raises(UsageError, match="'nowhere' is not an email address"):
         run("add", "acme", "--address", "in@acme.example", "--notify-email", "nowhere")
     assert rows(admin, "tenant") == []
 

@@ -62,7 +62,7 @@ def test_repeated_early_messages_fail_work_item(run: Run, task: Task, admin: Con
     message = task(attempts=1, send_number=MAX_MESSAGES_PER_REVISION, next_attempt_at=clock.now + timedelta(seconds=20))
     assert run(succeed, message, arn=RETRY_ARN) == []
     assert task_row(admin, message)["status"] == "failed"
-    assert "It was early" in task_row(admin, message)["error"]
+    assert "It was not due yet" in task_row(admin, message)["error"]
     assert sqs.sent == {}
 
 

@@ -94,7 +94,7 @@ def test_exceeded_budget_fails_messages_permanently(chat: TaskHarness, model_ser
     assert [by_id[job]["status"] for job in jobs] == ["succeeded", "succeeded", "failed", "failed"]
     assert len(model_server.requests) == 2
     assert by_id[jobs[-1]]["error"] == (
-        "The language model was not asked: today's budget of 2 questions in conversations is used up "
+        "The language model was not called: today's call budget of 2 in conversations is used up "
         f"({NOW:%Y-%m-%d}, UTC). Send the message again after midnight UTC."
     )
     assert {(row["dlq_reason"], row["attempts"]) for row in rows(admin, "dead_letter")} == {("non_retriable_error", 1)}

@@ -208,7 +208,7 @@ def test_host_resolving_to_private_address_is_rejected(output: OutputHarness, se
     output.run()
     assert (output.job()["status"], output.job()["error"]) == (
         "failed",
-        f"{NAME} may not be called: it leads to no public address",
+        f"{NAME} may not be called: it has no public address",
     )
     assert server.requests == []
 

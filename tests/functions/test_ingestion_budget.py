@@ -12,7 +12,7 @@ HALF = text_pdf((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASK
 """PDF file of the same document as `UNREAD`, but partially readable by rules."""
 
 
-SPENT = "The language model was not asked: today's budget of 0 questions is used up"
+SPENT = "The language model was not called: today's call budget of 0 is used up"
 
 
 def test_unreadable_document_names_the_exceeded_budget(ingestion: Ingestion):
@@ -48,9 +48,9 @@ def test_exceeded_budget_preserves_earlier_model_extraction(ingestion: Ingestion
     after, job = ingestion.document(id_), ingestion.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
     assert job["skip_reason"].startswith(
-        "The previous extraction is unchanged. This time: The language model was not asked: "
+        "The previous extraction is unchanged. This time: The language model was not called: "
     )
-    assert job["skip_reason"].count("was not asked") == 1
+    assert job["skip_reason"].count("was not called") == 1
 
 
 def test_cached_answer_uses_no_budget(ingestion: Ingestion):

@@ -69,7 +69,7 @@ def test_daily_budget_refuses_further_calls(
     with pytest.raises(BudgetExceededError) as error:
         ask(LLM_CALLS_PER_DAY="2")
     assert str(error.value) == (
-        f"The language model was not asked: today's budget of 2 questions is used up ({NOW:%Y-%m-%d}, UTC)."
+        f"The language model was not called: today's call budget of 2 is used up ({NOW:%Y-%m-%d}, UTC)."
     )
     assert error.value.until == datetime(NOW.year, NOW.month, NOW.day, tzinfo=UTC) + timedelta(days=1)
     assert (len(model_server.requests), call_counts(admin)) == (2, [(NOW.date(), 2)])
@@ -79,7 +79,7 @@ def test_daily_budget_refuses_further_calls(
 
 def test_documents_have_separate_budgets(ask: Ask, question: LlmRequest, admin: Connection):
     ask(LLM_CALLS_PER_DOCUMENT="1")
-    with pytest.raises(BudgetExceededError, match=r"today's budget of 1 questions for one document is used up"):
+    with pytest.raises(BudgetExceededError, match=r"today's call budget of 1 for one document is used up"):
         ask(LLM_CALLS_PER_DOCUMENT="1")
     ask(other_work(admin, question), LLM_CALLS_PER_DOCUMENT="1")
     assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call is not counted for the tenant
@@ -91,12 +91,12 @@ def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Con
     with pytest.raises(BudgetExceededError) as error:
         say(**budget)
     assert str(error.value) == (
-        "The language model was not asked: "
-        f"today's budget of 1 questions in conversations is used up ({NOW:%Y-%m-%d}, UTC)."
+        "The language model was not called: "
+        f"today's call budget of 1 in conversations is used up ({NOW:%Y-%m-%d}, UTC)."
     )
     for _ in range(2):
         ask(**budget)
-    with pytest.raises(BudgetExceededError, match="budget of 2 questions is used up"):
+    with pytest.raises(BudgetExceededError, match="budget of 2 is used up"):
         ask(**budget)
     say(CHAT_CALLS_PER_DAY="2")
     assert admin.execute("SELECT calls, chat_calls FROM llm_daily_usage").fetchall() == [(2, 2)]

@@ -15,7 +15,7 @@ from tests.notifications.harness import FakeChannel
 def test_first_failure_is_sent_immediately(fail: Fail, run: Run, channel: FakeChannel):
     (document,) = fail()
     assert run().sent == 1
-    assert channel.headlines == ["A document of acme failed in matching"]
+    assert channel.headlines == ["A document for acme failed in matching"]
     assert str(document) in [field.value for field in channel.sent[0].text.fields]
     assert run().sent == 0
 
@@ -26,8 +26,8 @@ def test_five_hundred_equal_failures_send_two_messages(fail: Fail, run: Run, cha
         run()
         clock.advance(minutes=1)
     assert channel.headlines == [
-        "A document of acme failed in matching",
-        "499 more documents of acme failed in matching",
+        "A document for acme failed in matching",
+        "499 more documents for acme failed in matching",
     ]
     digest = channel.sent[1].text
     named_documents = [field.value for field in digest.fields if field.label == "Document"]
@@ -46,8 +46,8 @@ def test_five_minutes_of_failures_send_two_messages(fail: Fail, run: Run, channe
         run()
         clock.advance(minutes=1)
     assert channel.headlines == [
-        "A document of acme failed in matching",
-        "299 more documents of acme failed in matching",
+        "A document for acme failed in matching",
+        "299 more documents for acme failed in matching",
     ]
 
 
@@ -71,10 +71,10 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
         clock.advance(minutes=1)
     assert [minute for minute, count in enumerate(counts) if count] == [0, 5, 10, 15]
     assert channel.headlines == [
-        "A document of acme failed in matching",
-        "59 more documents of acme failed in matching",
-        "50 more documents of acme failed in matching",
-        "40 more documents of acme failed in matching",
+        "A document for acme failed in matching",
+        "59 more documents for acme failed in matching",
+        "50 more documents for acme failed in matching",
+        "40 more documents for acme failed in matching",
     ]
 
 
@@ -84,10 +84,10 @@ def test_failure_after_quiet_window_is_sent_immediately(fail: Fail, run: Run, ch
     clock.advance(seconds=301)
     fail(times=30)
     run()
-    assert channel.headlines == ["A document of acme failed in matching"] * 2
+    assert channel.headlines == ["A document for acme failed in matching"] * 2
     clock.advance(seconds=300)
     run()
-    assert channel.headlines[2:] == ["29 more documents of acme failed in matching"]
+    assert channel.headlines[2:] == ["29 more documents for acme failed in matching"]
 
 
 def test_digest_of_one_failure_has_singular_wording(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
@@ -96,7 +96,7 @@ def test_digest_of_one_failure_has_singular_wording(fail: Fail, run: Run, channe
     fail()
     clock.advance(seconds=300)
     run()
-    assert channel.headlines == ["A document of acme failed in matching"] * 2
+    assert channel.headlines == ["A document for acme failed in matching"] * 2
 
 
 def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
@@ -106,8 +106,8 @@ def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run,
     clock.advance(seconds=300)
     run()
     assert channel.headlines == [
-        "A document of acme failed in matching",
-        "49 more documents of acme failed in matching",
+        "A document for acme failed in matching",
+        "49 more documents for acme failed in matching",
     ]
 
 
@@ -162,4 +162,7 @@ def test_zero_window_sends_everything_on_next_run(
     for _ in range(2):
         clock.advance(minutes=1)
         notifier.run(lambda: 60)
-    assert channel.headlines == ["A document of acme failed in matching", "2 more documents of acme failed in matching"]
+    assert channel.headlines == [
+        "A document for acme failed in matching",
+        "2 more documents for acme failed in matching",
+    ]

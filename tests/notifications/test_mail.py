@@ -56,7 +56,7 @@ def expected_request(recipient: str, text: Any = ANY) -> dict[str, Any]:
         "Content": {
             "Simple": {
                 "Subject": {
-                    "Data": "Counterfoil: A document of acme failed in matching",
+                    "Data": "Counterfoil: A document for acme failed in matching",
                     "Charset": "UTF-8",
                 },
                 "Body": {"Text": {"Data": text, "Charset": "UTF-8"}},
@@ -125,7 +125,7 @@ def test_hanging_service_times_out(fail: Fail, run: Run, admin: Connection, monk
     monkeypatch.setattr(aws, "client", lambda _: Hanging())
     fail()
     assert run().failed == 1
-    assert deliveries(admin, "error") == [("An AWS service did not answer as it should: TimeoutError",)]
+    assert deliveries(admin, "error") == [("An AWS service did not respond correctly: TimeoutError",)]
     end.set()
 
 

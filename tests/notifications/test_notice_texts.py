@@ -43,7 +43,7 @@ def mail_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) ->
 
 def test_single_failure_is_formatted_for_slack():
     assert slack_text(notice()) == (
-        "*A document of Acme GmbH failed in matching*\n"
+        "*A document for Acme GmbH failed in matching*\n"
         "Error: The sum of the lines is not the total\n"
         "Attempts: 3\n"
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
@@ -60,7 +60,7 @@ def test_halted_bulk_operation_is_reported_on_both_channels():
     reason = "1 of the first 2 retries failed again."
     halted = notice(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
     assert slack_text(halted) == (
-        "*An operation on dead letters of Acme GmbH was halted*\n"
+        "*An operation on dead letters for Acme GmbH was halted*\n"
         "Reason: 1 of the first 2 retries failed again.\n"
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
         "Halted at: 2026-01-02 03:04:05 UTC\n"
@@ -74,19 +74,19 @@ def test_digest_is_formatted_as_mail():
     first = [failure(number) for number in range(1, 6)]
     pages = "https://console.example.com/documents/0198c0de-0000-7000-8000-"
     assert mail_text(notice(*first, count=499)) == (
-        "499 more documents of Acme GmbH failed in matching.\n"
+        "499 more documents for Acme GmbH failed in matching.\n"
         "\n"
-        "Error of the first:    The sum of the lines is not the total\n"
-        "Attempts of the first: 3\n"
-        "Tenant:                Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
-        "Worker:                matching\n"
-        "Failed between:        2026-01-02 03:04:05 UTC and 2026-01-02 03:08:59 UTC\n"
-        f"Document:              {pages}000000000001?tenant=acme\n"
-        f"Document:              {pages}000000000002?tenant=acme\n"
-        f"Document:              {pages}000000000003?tenant=acme\n"
-        f"Document:              {pages}000000000004?tenant=acme\n"
-        f"Document:              {pages}000000000005?tenant=acme\n"
-        "And:                   494 more\n"
+        "Error (first failure):    The sum of the lines is not the total\n"
+        "Attempts (first failure): 3\n"
+        "Tenant:                   Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
+        "Worker:                   matching\n"
+        "Failed between:           2026-01-02 03:04:05 UTC and 2026-01-02 03:08:59 UTC\n"
+        f"Document:                 {pages}000000000001?tenant=acme\n"
+        f"Document:                 {pages}000000000002?tenant=acme\n"
+        f"Document:                 {pages}000000000003?tenant=acme\n"
+        f"Document:                 {pages}000000000004?tenant=acme\n"
+        f"Document:                 {pages}000000000005?tenant=acme\n"
+        "And:                      494 more\n"
         "\n"
         "They will not be retried automatically. "
         "Further failures of this kind are reported in one message every 5 minutes.\n"
@@ -147,7 +147,7 @@ def test_long_error_is_truncated_before_escaping():
 def test_name_cannot_inject_a_mail_header(name: str):
     text = render(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
     assert channels.render_subject(text) == (
-        "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
+        "Counterfoil: A document for Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
     )
     assert len(channels.render_body(text).splitlines()) == len(mail_text(notice()).splitlines())
     assert len(channels.render_mrkdwn(text).splitlines()) == len(slack_text(notice()).splitlines())
@@ -189,4 +189,4 @@ def test_every_worker_has_a_subject(worker: str):
 
 def test_unknown_worker_gets_generic_subject():
     first = failure(worker="somersault")
-    assert "2 more work items of Acme GmbH failed in somersault" in slack_text(notice(first, failure(2), count=2))
+    assert "2 more work items for Acme GmbH failed in somersault" in slack_text(notice(first, failure(2), count=2))

@@ -418,6 +418,6 @@ def test_logs_contain_no_address_or_error_text(
     with caplog.at_level(logging.DEBUG):
         make_notifier({"email": channel}).run(lambda: 60)
     output = capsys.readouterr().out + caplog.text
-    assert "A notice was not sent" in output
+    assert "A notification digest was not sent" in output
     assert "ann@" not in output
     assert "Rechnung" not in output

@@ -33,7 +33,7 @@ def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook:
     assert run().sent == 1
     (request,) = webhook.requests
     assert set(request) == {"text", "unfurl_links", "unfurl_media"}
-    assert "*A document of acme failed in matching*" in request["text"]
+    assert "*A document for acme failed in matching*" in request["text"]
     assert f"<https://console.example.com/documents/{document}?tenant=acme|{document}>" in request["text"]
     assert "The sum of &lt;b&gt; &amp; &lt;c&gt; is wrong" in request["text"]
     assert webhook.content_types == ["application/json"]
@@ -129,7 +129,7 @@ def test_invalid_address_error_omits_the_address(
 ):
     fail()
     assert make_notifier(slack_webhook_url=url).run(lambda: 60).failed == 1
-    assert deliveries(admin, "error") == [("SLACK_WEBHOOK_URL is wrong: it must be an https address.",)]
+    assert deliveries(admin, "error") == [("SLACK_WEBHOOK_URL is wrong: it must be an https URL.",)]
 
 
 class Secrets:
@@ -168,14 +168,14 @@ def test_webhook_address_may_be_in_the_secret(
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        ("{}", "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret of SECRETS_ARN."),
-        ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret"),
-        ("[]", "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: SECRETS_ARN is wrong"),
+        ("{}", "SLACK_WEBHOOK_URL is missing: add the webhook's URL to the secret at SECRETS_ARN."),
+        ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: add the webhook's URL to the secret"),
+        ("[]", "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: SECRETS_ARN is wrong"),
         (
             UNAVAILABLE,
-            "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: Secrets Manager is unavailable",
+            "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: Secrets Manager is unavailable",
         ),
-        (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
+        (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: GetSecretValue was answered"),
     ],
     ids=["new", "empty", "not an object", "unavailable", "rejected"],
 )

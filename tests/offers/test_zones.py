@@ -48,7 +48,7 @@ def test_first_of_two_nine_oclocks_is_used():
     [("Pacific/Apia", date(2011, 12, 30)), ("Kwajalein", date(1993, 8, 21)), ("Pacific/Enderbury", date(1994, 12, 31))],
 )
 def test_skipped_date_raises_an_error(zone: str, day: date):
-    with pytest.raises(NoSuchDateError, match=f"^There is no {day} in the time zone '{zone}', or no 9:00 of it$"):
+    with pytest.raises(NoSuchDateError, match=f"^There is no {day} in the time zone '{zone}', or no 9:00 on it$"):
         nine_am(zone, day)
 
 

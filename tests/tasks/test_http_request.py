@@ -115,7 +115,7 @@ def test_compressed_response_is_truncated_during_decompression(http_server: Serv
         ("https://169.254.169.254/latest/", "no public address"),
         ("https://2130706433/", "no public address"),
         ("https://localhost/", "no public address"),
-        ("https://example.com:22/", "at port 22"),
+        ("https://example.com:22/", "on port 22"),
         ("https://ann:hunter2@example.com/", "must not have a user"),
     ],
 )

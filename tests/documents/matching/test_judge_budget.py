@@ -32,7 +32,7 @@ from tests.llm.server import Server
 __all__ = ["model_server"]
 
 EQUAL = "Two documents fit equally: order 4711, order 4711."
-SPENT = "The language model was not asked: today's budget of {} questions is used up (2026-06-01, UTC)."
+SPENT = "The language model was not called: today's call budget of {} is used up (2026-06-01, UTC)."
 Budget = Callable[..., MakeJudge]
 
 
@@ -122,7 +122,7 @@ def test_answers_within_document_budget_are_used(
     harness.match(third)
     assert {pair[1] for pair in harness.links()} == {2, 3}
     assert list(harness.reviews()) == [4]
-    assert "today's budget of 2 questions for one document" in (harness.reason(4) or "")
+    assert "today's call budget of 2 for one document" in (harness.reason(4) or "")
     model_server.add_steps(answer(CHOICE))
     harness.match(4)  # document 4 has its own budget
     assert harness.reviews() == {}

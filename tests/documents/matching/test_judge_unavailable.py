@@ -39,8 +39,11 @@ M = TypeVar("M", bound=BaseModel)
     [
         (Failure(400), "127.0.0.1 answered with HTTP 400"),
         (Failure(422), "127.0.0.1 answered with HTTP 422"),
-        (Failure(400, too_long=True), "127.0.0.1 answered with HTTP 400: the prompt is longer than the model reads"),
-        (Answer('{"matches": [', truncated=True), "The answer was cut off, at 30 tokens"),
+        (
+            Failure(400, too_long=True),
+            "127.0.0.1 answered with HTTP 400: the prompt exceeds the model's context window",
+        ),
+        (Answer('{"matches": [', truncated=True), "The answer was truncated at 30 tokens"),
     ],
 )
 def test_refused_prompt_leaves_the_invoice_ambiguous(

@@ -85,7 +85,7 @@ def test_exhausted_daily_budget_rejects_messages(
     for response in rejections:
         assert (response.status, response.headers["Content-Type"]) == (429, "application/problem+json")
         assert response.body["detail"] == (
-            "The language model was not asked: today's budget of 2 questions in conversations is used up "
+            "The language model was not called: today's call budget of 2 in conversations is used up "
             f"({today}, UTC). Send the message again after midnight UTC."
         )
         assert 0 <= int(response.headers["Retry-After"]) - (midnight - now).total_seconds() < 60

@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "latitude out of range": ({"latitude": 90.5}, "wrong at latitude"),
     "text as longitude": ({"longitude": "13.4"}, "wrong at longitude"),
     "no gender sought": ({"seeks_genders": []}, "wrong at seeks_genders"),
-    "gender sought twice": ({"seeks_genders": ["man", "man"]}, "seeks_genders may name each gender once only"),
+    "gender sought twice": ({"seeks_genders": ["man", "man"]}, "seeks_genders must contain each gender only once"),
     "unknown gender": ({"gender": "robot"}, "wrong at gender"),
     "no reach": ({"max_distance_km": 0}, "wrong at max_distance_km"),
     "unknown field": ({"packed": "AA=="}, "wrong at a field"),

@@ -1,13 +1,13 @@
-"""Audit trail: a hash chain per tenant of who changed what and when.
+"""Audit trail: one hash chain per tenant, which records who changed what, and when.
 
-Each entry is numbered, and contains the SHA-256 of the previous entry and of itself: `hash = sha256(previous_hash ||
+Each entry is numbered, and contains the previous entry's SHA-256 hash and its own: `hash = sha256(previous_hash ||
 canonical JSON of all other fields)`. An entry that was changed, removed, inserted or moved breaks the chain. The chain
-head, which the database stores separately, shows if the newest entries are missing. A rewrite of the whole chain can
-only be detected with an earlier copy of the head.
+head, which is stored in a separate table, shows whether the newest entries are missing. A rewrite of the whole chain
+can be detected only with an earlier copy of the chain head.
 
-It contains ids and hashes, and no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain with
-tenant None is for unassigned objects. For it, functions run in a transaction of the delivery role, otherwise in a
-transaction of `Database.tenant`.
+Entries contain ids and hashes, and no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain
+for tenant None covers unassigned objects: its functions require a transaction of the delivery role. For all other
+chains, they require a transaction of `Database.tenant`.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ class AuditRecord:
     """Ids of the changed objects."""
     at: datetime
     note: str | None = None
-    """Only its hash is stored here."""
+    """The audit trail stores only the note's keyed hash."""
     version_before: int | None = None
     version_after: int | None = None
     detail: Mapping[str, Any] | None = None
-    """Ids, hashes and short constants; JSON without fractions, which PostgreSQL formats differently."""
+    """JSON with ids, hashes and short constants. Fractions are not allowed: PostgreSQL formats them differently."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class AuditEntry:
     hash: bytes
 
     def expected_hash(self, tenant_id: UUID | None) -> bytes:
-        """Return the expected `hash` of the stored content."""
+        """Compute the hash that an entry with this content must have."""
         content = {
             "tenant_id": None if tenant_id is None else str(tenant_id),
             "number": self.number,
@@ -76,7 +76,7 @@ class AuditEntry:
         return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
 
 
-# A separate statement, so that the next one sees entries recorded while it waited.
+# A separate statement, so that the next statement sees entries that were recorded during the wait for the lock.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('audit/' || coalesce(%s::uuid::text, '-'), 0))"
 _HEAD = "SELECT number, hash FROM audit_head WHERE tenant_id {}"
 _COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
@@ -115,7 +115,7 @@ def record(connection: Connection, tenant_id: UUID | None, entry: AuditRecord) -
 
 
 class Change(NamedTuple):
-    """Author and time of a change of a tenant's setup."""
+    """Author and time of a change to a tenant's setup."""
 
     tenant_id: UUID
     by: str
@@ -142,8 +142,8 @@ _UNASSIGNED_SALT = "SELECT salt FROM audit_salt_global"
 def hmac_digest(connection: Connection, tenant_id: UUID | None, value: bytes) -> bytes:
     """Return the HMAC-SHA-256 of a value, keyed with the tenant's secret.
 
-    Unassigned objects use a secret of the database. The audit trail can outlive its tenant, but the secret is deleted
-    with the tenant. After that, the value cannot be found by guessing.
+    For unassigned objects (tenant None), the key is a secret for the whole database. Hashes can outlive a tenant, but
+    the tenant's secret is deleted with it. After that, the value behind a hash cannot be found by guessing.
     """
     cursor = connection.execute(_UNASSIGNED_SALT) if tenant_id is None else connection.execute(_SALT, [tenant_id])
     ((salt,),) = cursor.fetchall()
@@ -158,9 +158,10 @@ def page(
     before: int | None = None,
     target: str | None = None,
 ) -> list[AuditEntry]:
-    """Return at most `limit` entries, newest first, optionally before a number or for one `target`.
+    """Return at most `limit` entries, newest first.
 
-    Entries of a target are found by a scan, because users act rarely.
+    If `before` is given, return only entries with a lower number. If `target` is given, return only entries about it.
+    They are found by a scan, because audit trails are short.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # names alone
@@ -172,10 +173,13 @@ def page(
 
 
 def chain_head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
-    """Return number and hash of the last entry written, even if the entry is missing."""
+    """Return the number and hash of the last entry written, even if the entry itself is missing.
+
+    Returns None if no entry was ever written.
+    """
     return connection.execute(_HEAD.format(_tenant_condition(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
 
 
 def _tenant_condition(tenant_id: UUID | None) -> str:
-    """Return a condition that permits the use of an index."""
+    """Return a condition on tenant_id that can use an index."""
     return "IS NULL" if tenant_id is None else "= %(tenant)s"

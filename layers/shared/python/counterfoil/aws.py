@@ -1,7 +1,7 @@
 """AWS clients, the mapping of botocore's errors, and secrets from AWS Secrets Manager.
 
-Clients are created on first use. A secret comes from the environment, or from a JSON secret in Secrets Manager that
-contains all of them.
+Clients are created on first use. A secret comes from the environment, or from one JSON object in Secrets Manager that
+contains all secrets.
 """
 
 import json
@@ -48,14 +48,14 @@ _TRANSIENT_CODES = {
     "OverLimit",
     "PriorRequestNotComplete",
     "TransactionInProgressException",
-    # Failures of the service in a batch or a stream, which have no status.
+    # Service failures inside a batch or stream response, which have no HTTP status.
     "InternalError",
     "InternalFailure",
     "InternalServerError",
     "InternalServerException",
     "ServiceUnavailable",
     "ServiceUnavailableException",
-    # Timeouts with a status of 400 or 403.
+    # Timeouts that are reported with status 400 or 403.
     "RequestTimeout",
     "RequestTimeoutException",
     "RequestTimeTooSkewed",
@@ -69,11 +69,12 @@ _TRANSIENT_CODES = {
 
 @cache
 def client(service: str) -> Any:
-    """Return the process's client for an AWS service, with short timeouts and standard retries.
+    """Return this process's client for an AWS service, with short timeouts and standard retries.
 
-    SQS answers in milliseconds, and a waiting call blocks a batch, so its calls time out quickly. Lambda is called by
-    the watchdog, which runs again in a minute. Calls to language models are slow, and their callers have their own
-    retries and limits. OCR of a page takes seconds, with botocore's retries.
+    Calls to SQS time out quickly, because SQS answers in milliseconds and a waiting call blocks a batch. Calls to
+    Lambda are not retried, because the watchdog makes them and runs again in a minute. Calls to language models are
+    slow and not retried here, because their callers have their own retries and limits. OCR takes seconds per page, and
+    botocore retries it.
     """
     is_single_attempt = service in {"bedrock-runtime", "lambda"}
     create_client: Any = boto3.client
@@ -90,11 +91,11 @@ def client(service: str) -> Any:
 
 
 def translate_error(error: Exception) -> CounterfoilError:
-    """Translate any error of an AWS call into an error of this project.
+    """Map any error from an AWS call to a `CounterfoilError`.
 
     The message contains only names chosen by AWS, and never the content of a call. Besides its own errors, botocore
-    raises others for responses that are not from the service (a ValueError, a TypeError, an endless redirect). urllib3
-    raises its errors when the TLS connection breaks while a file is read.
+    raises others if a response does not come from the service (a ValueError, a TypeError, an endless redirect). urllib3
+    raises its own errors if the TLS connection breaks while a file is being read.
     """
     if isinstance(error, botocore.ClientError):
         code = str(error.response.get("Error", {}).get("Code", "unknown"))
@@ -105,16 +106,16 @@ def translate_error(error: Exception) -> CounterfoilError:
         return RejectedRequestError(message)
     if isinstance(error, botocore.BotoCoreError) and not isinstance(error, _TRANSIENT_ERRORS):
         return RejectedRequestError(f"An AWS call could not be made: {type(error).__name__}")
-    return ServiceUnavailableError(f"An AWS service did not answer as it should: {type(error).__name__}")
+    return ServiceUnavailableError(f"An AWS service did not respond correctly: {type(error).__name__}")
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate foreign errors around a call to AWS, and nothing else.
+    """Map the errors raised in a block. The block must contain only calls to AWS.
 
     Raises:
-        ServiceUnavailableError: throttled, timed out, no connection, or failed in the service.
-        RejectedRequestError: permanently rejected.
+        ServiceUnavailableError: the call was throttled or timed out, there was no connection, or the service failed.
+        RejectedRequestError: the service rejected the call permanently.
     """
     try:
         yield
@@ -127,14 +128,14 @@ def translate_errors() -> Iterator[None]:
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 SECRET_CACHE_SECONDS = 300.0
-"""Cache TTL. A secret may be set or changed while processes are running."""
+"""Cache TTL of secrets. A secret may be set or changed while processes are running."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class _CachedSecret:
-    """Values of a secret, with the time of reading."""
+    """Values of a secret, with the time when they were read."""
 
     values: Mapping[str, SecretStr]
     at: float
@@ -145,15 +146,15 @@ _secret_cache_lock = Lock()
 
 
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
-    """Return a secret by name; None if neither the environment nor SECRETS_ARN has it.
+    """Return a secret by name, or None if neither the environment nor SECRETS_ARN contains it.
 
-    A value is cached for SECRET_CACHE_SECONDS by `clock`, which must advance while the process is frozen. A missing or
-    empty value is not cached. The previous value is used while Secrets Manager is unavailable.
+    A value is cached for SECRET_CACHE_SECONDS. `clock` measures this time, and must advance while the process is
+    frozen. A missing or empty value is not cached. The previous value is used while Secrets Manager is unavailable.
 
     Raises:
-        InvalidSettingsError: the secret of SECRETS_ARN is not a JSON object of strings.
-        ServiceUnavailableError: Secrets Manager is unavailable.
-        RejectedRequestError: permanently rejected, because the secret is missing or not readable.
+        InvalidSettingsError: the secret at SECRETS_ARN is not a JSON object with string values.
+        ServiceUnavailableError: Secrets Manager is unavailable, and no previous value is cached.
+        RejectedRequestError: the secret does not exist or cannot be read.
     """
     configured: SecretStr | None = getattr(settings, name.lower())
     if configured is not None or settings.secrets_arn is None:
@@ -181,5 +182,5 @@ def _fetch(arn: str, name: Name, cached: _CachedSecret | None) -> Mapping[str, S
     except ValueError:
         values = None  # the error would quote the secret
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise InvalidSettingsError("SECRETS_ARN is wrong: its secret must be a JSON object of texts.")
+        raise InvalidSettingsError("SECRETS_ARN is wrong: its secret must be a JSON object with string values.")
     return {name: SecretStr(value) for name, value in values.items() if value}

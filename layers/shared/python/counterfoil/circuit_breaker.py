@@ -1,14 +1,14 @@
 """Circuit breakers: pause calls to a failing service in all processes.
 
               n failures in a row                     open_until has passed
-  ┌────────┐                      ┌──────┐                                ┌───────────┐  one call over all
-  │ closed │─────────────────────▶│ open │───────────────────────────────▶│ half-open │  processes tries, the
+  ┌────────┐                      ┌──────┐                                ┌───────────┐  one process makes a
+  │ closed │─────────────────────▶│ open │───────────────────────────────▶│ half-open │  single call, the
   └────────┘                      └──────┘◀───────────────────────────────└───────────┘  probe; others wait
-       ▲                                    it failed: twice as long as before  │
+       ▲                                   probe failed: open twice as long     │
        └────────────────────────────────────────────────────────────────────────┘
-                                      it got an answer
+                                     the service responded
 
-The state is a row of table `breaker`. Each transition increases its generation, and a call that began in an earlier
+The state is a row in table `breaker`. Each transition increases the row's generation. A call that began in an earlier
 generation changes nothing when it ends. No transaction is open during the call.
 """
 
@@ -36,10 +36,10 @@ DESTINATION = "destination:"
 STATE_CACHE_SECONDS = timedelta(seconds=1)
 """Cache TTL, so that a series of quick calls needs only one query."""
 MAX_OPEN_SECONDS = 600.0
-"""Maximum of the exponential growth."""
+"""Maximum open time that exponential backoff can reach."""
 MAX_RETRY_AFTER_SECONDS = 3600.0
-"""Maximum pause requested by a service, so that a single header, possibly from a proxy, cannot block calls for a day.
-"""
+"""Maximum open time that a service can request. A single Retry-After header, possibly from a proxy, must not block
+calls for a day."""
 OPEN_JITTER = 0.5
 """Deferred work items are spread over this share of `open_seconds`."""
 
@@ -47,16 +47,16 @@ logger = Logger()
 
 _READ = "SELECT generation, failures, open_count, opened_at, open_until, is_probing FROM breaker WHERE name = %(name)s"
 
-# The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. If two
-# processes try, the second one sees a future `open_until` when it gets the row lock.
+# Claims the single probe. `open_until` is also the probe's expiry, so that another process can probe after a crash. If
+# two processes try to claim it, the second one sees a future `open_until` when it gets the row lock.
 _CLAIM_PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(until)s, is_probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
 RETURNING generation, failures, open_count, opened_at, open_until, is_probing
 """
 
-# Transitions at the end of a call. Each returns whether the breaker is open afterwards, and no row if the call is from
-# an earlier generation.
+# Transitions at the end of a call. Each returns whether the breaker is then open, or no row if the call began in an
+# earlier generation.
 _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
 
 _COUNT_FAILURE = """
@@ -95,14 +95,14 @@ class Outage:
     """A breaker that is not closed."""
 
     since: datetime
-    """Time of opening; unchanged by failed probes."""
+    """Time when the breaker opened. Failed probes do not change it."""
     until: datetime
     """No calls before this time; afterwards, one call may probe."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """A row with its time of reading. A call keeps the state that permitted it."""
+    """A breaker's row, with the time when it was read. A call keeps the state that permitted it."""
 
     read_at: datetime
     generation: int = 0
@@ -116,9 +116,10 @@ class _State:
 
 
 def open_seconds(open_count: int, open_seconds: float, retry_after: float | None) -> timedelta:
-    """Return the duration of the n-th consecutive opening, from 1.
+    """Return how long a breaker stays open after `open_count` (>= 1) consecutive openings.
 
-    It is base * 2^(n-1) up to ten minutes, or Retry-After.
+    This is open_seconds * 2^(open_count - 1), at most ten minutes, or `retry_after` seconds if that is longer, at most
+    one hour.
     """
     backoff = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
     return timedelta(seconds=max(backoff, min(MAX_RETRY_AFTER_SECONDS, retry_after or 0.0)))
@@ -139,8 +140,8 @@ class Breakers:
     ) -> None:
         """`failures` in a row open a breaker, first for `open_seconds`.
 
-        `probe_seconds` must exceed any guarded call, because another process may probe after it. `spread` returns
-        numbers from 0 to 1 that spread deferred work items.
+        `probe_seconds` must be longer than any guarded call, because another process may probe after this time.
+        `spread` returns numbers from 0 to 1 that spread deferred work items.
         """
         self._database = database
         self._clock = clock
@@ -152,7 +153,7 @@ class Breakers:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database) -> "Breakers":
-        """Return the configured breakers. The longest guarded calls are those to language models."""
+        """Return breakers with the configured limits. The longest guarded calls go to language models."""
         return cls(
             database,
             database.clock,
@@ -165,13 +166,13 @@ class Breakers:
     def guard(self, name: str) -> Iterator[None]:
         """Guard one call to the service with its breaker.
 
-        ServiceUnavailableError counts as a failure. A return, a rejection and an invalid answer show that the service
-        is available. Any other exception (the attempt was canceled, the claim is stale) changes nothing. While the
-        database is unavailable, all calls are permitted and none is counted, so that an unreadable breaker does not
-        cause an outage.
+        ServiceUnavailableError counts as a failure. A normal return, a rejection or an invalid answer shows that the
+        service is available. Any other exception (the attempt was canceled, the claim is stale) does not count, and
+        another call may probe. While the database is unavailable, all calls are permitted and none is counted, so that
+        an unreadable breaker does not cause an outage.
 
         Raises:
-            BreakerOpenError: the call must not be made before `until`.
+            BreakerOpenError: the call must not be made before the error's `until`.
         """
         state = self._enter(name)
         try:
@@ -191,7 +192,7 @@ class Breakers:
         """Return all breakers that are not closed.
 
         Raises:
-            DatabaseUnavailableError: they could not be read.
+            DatabaseUnavailableError: the breakers could not be read.
         """
         with self._database.delivery() as connection:
             rows = connection.execute("SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL")
@@ -200,7 +201,7 @@ class Breakers:
     # -- before the call ----------------------------------------------------------------------------------------------
 
     def _enter(self, name: str) -> _State | None:
-        """Return the state that permits a call; None if it could not be read."""
+        """Return the state that permits a call, or None if the state could not be read."""
         now = self._clock()
         state = self._cached_state(name, now)
         if state is None or _is_half_open(state, now):
@@ -227,7 +228,7 @@ class Breakers:
         return state if state is not None and timedelta() <= now - state.read_at < STATE_CACHE_SECONDS else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
-        """Return the state, and whether the caller's call is the probe of a half-open breaker."""
+        """Return the state, and True if the caller's call is the probe of a half-open breaker."""
         with self._database.delivery() as connection:
             state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
             if not _is_half_open(state, now):
@@ -250,14 +251,14 @@ class Breakers:
         else:
             is_open = self._write(name, state, _REGISTER, _COUNT_FAILURE, now=now, until=until, limit=self._failures)
         if is_open:
-            logger.warning("A breaker opens", breaker=name, until=until.isoformat())
+            logger.warning("A breaker opened", breaker=name, until=until.isoformat())
 
     def _record_response(self, name: str, state: _State | None) -> None:
         if state is None:
             return
         if state.open_count:
             if self._write(name, state, _CLOSE) is False:
-                logger.info("A breaker closes", breaker=name)
+                logger.info("A breaker closed", breaker=name)
             return
         cached = self._cached_state(name, self._clock())
         if cached is None or (cached.generation, cached.failures) != (state.generation, 0):
@@ -268,7 +269,7 @@ class Breakers:
             self._write(name, state, _RELEASE_PROBE, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
-        """Apply a transition. Return whether the breaker is open; None if the transition was not applied.
+        """Apply a transition. Returns whether the breaker is open, or None if the transition was not applied.
 
         If the database is unavailable, only the transition is lost: an unfinished probe expires, and a failure is not
         counted.

@@ -34,7 +34,7 @@ CONFLICT_ATTEMPTS = 3
 """Maximum attempts at a transaction that fails with conflicts."""
 CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
-"""Idle time before TCP probes the peer, and time between two probes."""
+"""Idle time before TCP probes the peer, and interval between probes."""
 LOCK_SECONDS = 10
 """Maximum wait for a lock. It is shorter than any lease, so a waiting attempt fails before its lease expires."""
 IDLE_SECONDS = 8
@@ -42,11 +42,11 @@ IDLE_SECONDS = 8
 TRANSACTION_SECONDS = 60
 """Maximum duration of a transaction, unless its caller sets another limit."""
 SHORT_TRANSACTION_SECONDS = 6
-"""Maximum duration of a transaction of a few rows that a whole batch waits for."""
+"""Maximum duration of a small transaction that a whole batch waits for."""
 SERVER_GRACE_SECONDS = 2
 """Grace period for the server to end a transaction at its limit. After that, the client closes the connection."""
 
-# A transaction and its settings, in one round trip: RDS Proxy refuses settings as options of the connection.
+# Begins a transaction and sets its options in one round trip, because RDS Proxy rejects connection options.
 _OPEN = SQL("""
 BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, set_config({setting}, {value}, true),
        set_config('lock_timeout', {lock}, true),
@@ -56,25 +56,25 @@ BY_INDEX = """
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
 set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 """
-"""Settings of a transaction that forces index plans. psycopg prepares frequent statements. A plan made when a table was
-small or not analyzed would scan the whole table for the lifetime of the connection. Planning each execution costs more
-than it saves."""
+"""SQL that forces index plans in a transaction. psycopg prepares frequent statements, and a plan that was made when a
+table was small or not analyzed would scan the whole table for the lifetime of the connection. Planning every execution
+would cost more than it saves."""
 _BY_INDEX = b", " + " ".join(BY_INDEX.split()).encode()
 _NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
-# SQLSTATE codes, or classes of them (the first two letters), of errors that a retry can fix. All others are permanent.
+# SQLSTATE codes, or classes (their first two characters), of errors that a retry can fix. All others are permanent.
 _CONFLICTS = {
     "40P01",  # deadlock
     "40001",  # serialization failure
     "55P03",  # lock timeout
-    "25P02",  # a statement in a transaction that has failed
+    "25P02",  # a statement in a transaction that has already failed
     "26000",  # a prepared statement lost in a failover or by a proxy: psycopg prepares it again
 }
 _UNAVAILABLE = {
     "08",  # connection
     "25006",  # read-only: a failover is in progress
-    "25P03",  # the timeouts of an idle and of any transaction
-    "25P04",
+    "25P03",  # idle_in_transaction_session_timeout
+    "25P04",  # transaction_timeout
     "28",  # an expired IAM token: the next connection gets a new one
     "3D",  # no such database: it is being restored
     "40",  # another rollback, or a transaction with an unknown outcome
@@ -87,7 +87,7 @@ _UNAVAILABLE = {
     "XX",  # an internal error of PostgreSQL
 }
 _CLIENT_ERRORS = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError)
-"""Errors of invalid statements that psycopg raises without the server, and so without a SQLSTATE."""
+"""Errors that psycopg raises for invalid statements before it sends them, so they have no SQLSTATE."""
 
 
 class CommitUnknownError(DatabaseUnavailableError):
@@ -95,14 +95,14 @@ class CommitUnknownError(DatabaseUnavailableError):
 
 
 def translate_error(error: psycopg.Error) -> CounterfoilError:
-    """Map an error of psycopg or its pool by SQLSTATE.
+    """Map an error from psycopg or its pool by SQLSTATE.
 
-    The message has neither the parameters nor the text of the server, which can quote them.
+    The message omits the parameters, and also the server's text, which can quote them.
     """
     state = error.sqlstate or ""
     name = f"{type(error).__name__} ({state or 'no SQLSTATE'})"
     if state in _CONFLICTS or (state == "0A000" and error.diag.source_function == "RevalidateCachedQuery"):
-        # 0A000: a migration changed the columns of a prepared statement, and psycopg prepares it again.
+        # 0A000: a migration changed a prepared statement's columns, and psycopg prepares it again.
         return ConflictError(f"PostgreSQL ended the transaction: {name}")
     if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _CLIENT_ERRORS):
         return DatabaseUnavailableError(f"PostgreSQL is not available: {name}")
@@ -139,14 +139,14 @@ class TransactionOptions(NamedTuple):
     """Value of `setting`, which determines the visible rows."""
     lock_seconds: int
     seconds: float
-    """Maximum duration."""
+    """Maximum duration of the transaction."""
     durable: bool
     by_index: bool
 
 
 @lru_cache(maxsize=1_000)
 def _statements(options: TransactionOptions) -> bytes:
-    """Return the statements that begin a transaction. They repeat for each tenant."""
+    """Return the statements that begin a transaction. They are cached for each tenant."""
     composed = _OPEN.format(
         setting=options.setting,
         value=options.value,
@@ -207,18 +207,18 @@ def _find_dumper(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Converts lists to arrays. Lists of only texts, ids, integers or booleans are converted as a whole.
+    """Converts lists to arrays.
 
-    psycopg would inspect each element. This makes the five arrays of a search by thirty keys take 16 microseconds
-    instead of 80.
+    A list that contains only texts, UUIDs, integers or booleans is converted as a whole. psycopg would inspect each
+    element. For a search by thirty keys, this converts the five arrays in 16 microseconds instead of 80.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
-        """Return the dumper for all elements of such a list, or the key of psycopg."""
+        """Return the dumper for a list of one such type, or psycopg's key for any other list."""
         return _find_dumper(obj) or super().get_key(obj, format)
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
-        """Return the dumper of such a list."""
+        """Return the dumper for a list of one such type, or psycopg's dumper for any other list."""
         dumper = _find_dumper(obj)
         return super().upgrade(obj, format) if dumper is None else dumper(list, self._tx)
 
@@ -227,7 +227,7 @@ psycopg.adapters.register_dumper(list, _ListDumper)
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
-    """A connection that stops waiting at its deadline, because a hung server enforces no bound."""
+    """A connection that stops waiting at its deadline, because a hung server enforces no timeout."""
 
     deadline = inf
     """Time on the monotonic clock at which the connection is closed."""
@@ -250,31 +250,31 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
 class DatabaseClock:
     """The server's clock: this process's clock, corrected at the start of each transaction.
 
-    Leases, due times and sends of all processes are compared with each other, so they use one clock.
+    Leases, due times and send times from all processes are compared with each other, so they use one clock.
     """
 
     def __init__(self, local: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """`local` is the clock of this process. It is used as it is until the first transaction."""
+        """`local` is this process's clock. It is used without correction until the first transaction."""
         self.local = local
         self.is_set = False
         self._offset = timedelta()
 
     def __call__(self) -> datetime:
-        """Return the time."""
+        """Return the corrected time."""
         return self.local() - self._offset
 
     def set(self, now: datetime, requested_at: datetime) -> None:
-        """Correct the clock by the server's time `now`, requested at local time `requested_at`.
+        """Correct the clock to the server's time `now`, which was requested at local time `requested_at`.
 
-        If the clock showed `now` at some moment since then, it does not change. This prevents a slow answer from making
-        a correct clock wrong.
+        The clock is not changed if it showed `now` at any moment since the request. This prevents a slow response from
+        making a correct clock wrong.
         """
         self._offset = min(max(self._offset, requested_at - now), self.local() - now)
         self.is_set = True
 
 
 class Database:
-    """Transactions on pooled connections, each for one tenant or for delivery."""
+    """Transactions on pooled connections, each for one tenant or for the delivery role."""
 
     def __init__(self, conninfo: str | Callable[[], str], *, max_connections: int = 4) -> None:
         """`conninfo` may be a function, called for each new connection, because IAM tokens expire."""
@@ -285,10 +285,10 @@ class Database:
             min_size=0,
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
-            # The pool doubles its pauses while the database is unavailable, and restarts them after this time.
+            # While the database is unavailable, the pool doubles its retry delay, and resets it after this time.
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={
-                "autocommit": True,  # transactions begin with their settings
+                "autocommit": True,  # `_OPEN` begins each transaction together with its settings
                 "connect_timeout": CONNECT_SECONDS,
                 "tcp_user_timeout": CONNECT_SECONDS * 1000,
                 "keepalives_idle": KEEPALIVE_SECONDS,
@@ -309,14 +309,14 @@ class Database:
         if settings.database_url is not None:
             return cls(settings.database_url, max_connections=max_connections)
         if settings.database_host is None:
-            raise InvalidSettingsError("No database: set DATABASE_URL, or DATABASE_HOST to sign in with IAM.")
+            raise InvalidSettingsError("No database is set: set DATABASE_URL, or DATABASE_HOST to sign in with IAM.")
         return cls(lambda: iam_conninfo(settings), max_connections=max_connections)
 
     def now(self) -> datetime:
-        """Return the server's time. The first call opens a transaction if none has.
+        """Return the server's time. Opens a transaction if no earlier one has set the clock.
 
         Raises:
-            DatabaseUnavailableError: the server's time is not known.
+            DatabaseUnavailableError: the server's time could not be read.
         """
         if not self.clock.is_set:
             with self.delivery(seconds=SHORT_TRANSACTION_SECONDS):
@@ -345,10 +345,10 @@ class Database:
         by_index: bool = False,
         seconds: float | None = None,
     ) -> Iterator[Connection]:
-        """Open a transaction of the delivery role, which sees the life cycles of all tenants and no content.
+        """Open a transaction of the delivery role, which sees all tenants' work item states but no content.
 
-        Without `durable`, a server crash soon after the commit can lose the changes, so they must be repeatable. In
-        other respects, it is like `tenant`.
+        If `durable` is False, a server crash soon after the commit can lose the changes, so they must be repeatable.
+        The other parameters and the errors are those of `tenant`.
         """
         with self._transaction(
             "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index, seconds=seconds
@@ -380,7 +380,7 @@ class Database:
                 self._roll_back(connection)
                 if isinstance(error, psycopg.Error):
                     raise translate_error(error) from error
-                if isinstance(error, UnicodeEncodeError):  # psycopg does not map this error of Python
+                if isinstance(error, UnicodeEncodeError):  # a Python error that psycopg does not map
                     raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
                 raise
             try:
@@ -397,8 +397,9 @@ class Database:
     def _open_transaction(self, options: TransactionOptions) -> BoundedConnection:
         """Return a connection with a new transaction.
 
-        The first statement fails on a connection that was lost in the pool, while the environment was frozen or the
-        database was unavailable. Then the next connection is used. This saves a separate statement for the check.
+        The first statement fails on a pooled connection that was lost while the environment was frozen or the database
+        was unavailable. In this case, the next connection is tried. This saves a separate statement that would check
+        each connection.
         """
         lost_connections, deadline = 0, monotonic() + options.seconds + SERVER_GRACE_SECONDS
         while True:
@@ -437,10 +438,10 @@ class Database:
 
 @contextmanager
 def maintenance_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
-    """Open a transaction as counterfoil_maintenance, the user of `database`.
+    """Open a transaction as counterfoil_maintenance. `database` must connect as this user.
 
-    After `seconds`, PostgreSQL ends it. Raises like `Database.tenant`. The delivery role is not sufficient, because
-    workers can use it, and they must not see addresses of people or delete expired rows.
+    After `seconds`, PostgreSQL ends the transaction. Raises the same errors as `Database.tenant`. The delivery role is
+    not sufficient, because workers can use it, and they must not see people's addresses or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_maintenance")

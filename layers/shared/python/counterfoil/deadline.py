@@ -1,4 +1,4 @@
-"""Time limit and stop signals of work in progress."""
+"""Time limit and stop signals for attempts in progress."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from counterfoil.errors import CancelledError, StaleClaimError
 
 @dataclass(frozen=True)
 class Deadline:
-    """When an attempt must stop. Every wait must end within `remaining` seconds."""
+    """Time limit and stop signals of one attempt. Every wait must end within `remaining` seconds."""
 
     remaining: Callable[[], float] = field(default=lambda: inf)
-    """Seconds until the attempt is canceled."""
+    """Returns the seconds until the attempt is canceled."""
     canceled: Event = field(default_factory=Event)
     superseded: Event = field(default_factory=Event)
     """Set once a newer claim exists."""

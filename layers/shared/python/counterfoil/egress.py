@@ -1,8 +1,8 @@
-"""Calls to addresses that tenants choose: to public hosts over HTTPS, never to internal ones.
+"""Calls to URLs that tenants choose: to public hosts over HTTPS, and to allowlisted internal hosts.
 
 A name is resolved once. The call connects to one of the checked addresses and never resolves the name again, so a name
-server cannot return another address for the call. Host, SNI and certificate are those of the name. Redirects are not
-followed, and proxies are not used.
+server cannot return another address for the call. The Host header, SNI and the certificate check use the name.
+Redirects are not followed, and proxies are not used.
 """
 
 import socket
@@ -23,15 +23,15 @@ PORTS = frozenset({443, 8443})
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
-"""All global IPv6 addresses assigned so far. Forms that map to IPv4 are outside this range, except those listed below.
-"""
+"""All global IPv6 addresses assigned so far. IPv6 forms of IPv4 addresses are outside this range, except the networks
+listed below."""
 _SPECIAL_NETWORKS: tuple[Network, ...] = tuple(
     map(
         ip_network,
         (
-            "192.0.0.0/24",  # IETF protocol assignments, including the metadata service of one cloud
+            "192.0.0.0/24",  # IETF protocol assignments, including one cloud provider's metadata service
             "192.88.99.0/24",  # 6to4 relays, deprecated
-            "168.63.129.16/32",  # internal host of another cloud
+            "168.63.129.16/32",  # internal host of another cloud provider
             "2001::/23",  # IETF protocol assignments: Teredo, ORCHID, benchmarking
             "2001:db8::/32",  # documentation
             "2002::/16",  # 6to4, which contains an IPv4 address
@@ -39,8 +39,8 @@ _SPECIAL_NETWORKS: tuple[Network, ...] = tuple(
         ),
     )
 )
-"""Ranges of IANA's special-purpose registries that `is_global` permits in some Python versions, and those of a cloud.
-"""
+"""Ranges from IANA's special-purpose registries that `is_global` permits in some Python versions, and a cloud
+provider's internal host."""
 
 MAX_URL_CHARS = 2048
 _NOT_HTTPS = "The address must begin with https:// and name a host"
@@ -49,10 +49,10 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public.
+    """Return True if an IP address is public.
 
-    Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not.
-    Neither are IPv6 forms that contain an IPv4 address: mapped, compatible, NAT64, 6to4, Teredo.
+    Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not
+    public. IPv6 forms that contain an IPv4 address are not public either: mapped, compatible, NAT64, 6to4, Teredo.
     """
     ip = ip_address(address)
     if ip.version == 6 and ip not in _UNICAST:
@@ -61,10 +61,10 @@ def is_public(address: str) -> bool:
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses of a name, IPv4 first.
+    """Return a host name's IP addresses, IPv4 first.
 
     Raises:
-        ServiceUnavailableError: the name has no address at the moment.
+        ServiceUnavailableError: the name cannot be resolved at the moment.
     """
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -80,23 +80,26 @@ class EgressResponse:
 
     status: int
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """Values by lower-case name."""
     body: bytes
     is_truncated: bool = False
     """Whether the body is truncated or could not be read."""
 
 
 class Egress:
-    """Client for outbound calls."""
+    """Client for calls to URLs that tenants choose."""
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
-        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`). They may also be called over HTTP."""
+        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`).
+
+        They may be internal, and may also be called over HTTP.
+        """
         self._endpoints = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
 
     def public_only(self) -> "Egress":
-        """Return the same client without its allowlist."""
+        """Return the same client without the allowlist."""
         return Egress((), self._resolve)
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str], *, seconds: float = TOTAL_SECONDS) -> int:
@@ -120,8 +123,8 @@ class Egress:
     ) -> EgressResponse:
         """Make one call and return its response, which is 2xx.
 
-        The body is not read if `max_body_bytes` is None, and otherwise truncated to this number of bytes, because the
-        call has had its effect.
+        If `max_body_bytes` is None, the body is not read. A longer body is truncated and is not an error, because the
+        server has already processed the request.
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
@@ -166,7 +169,7 @@ class Egress:
         raise RejectedRequestError(_not_public_message(host))
 
     def rejection_reason(self, url: str) -> str | None:
-        """Return the reason why a URL can never be called; None if permitted so far.
+        """Return the reason why a URL can never be called, or None if it may be permitted.
 
         Does not resolve the name.
         """
@@ -174,11 +177,11 @@ class Egress:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port or http.PORTS.get(parts.scheme, 0)
         except ValueError:
-            return "Not an address"
+            return "Not a valid URL"
         if len(url) > MAX_URL_CHARS or not url.isprintable() or " " in url:
-            return f"It contains spaces or has more than {MAX_URL_CHARS} characters"
+            return f"The address contains spaces or has more than {MAX_URL_CHARS} characters"
         if "@" in parts.netloc or "#" in url:
-            return "It must not have a user, a password or a fragment"
+            return "The address must not have a user, a password or a fragment"
         if parts.scheme not in http.PORTS or not host:
             return _NOT_HTTPS
         ip = _parse_ip(host)
@@ -189,23 +192,23 @@ class Egress:
         )
 
     def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
-        """Return whether the allowlist contains this address."""
+        """Return True if the allowlist contains this address."""
         if f"{host}:{port}" in self._endpoints:
             return True
         return ip is not None and any(ip_address(ip) in network for network in self._networks)
 
 
 def _rejection(scheme: str, host: str, port: int) -> str | None:
-    """Return the reason why an address outside the allowlist is not permitted."""
+    """Return the reason why an address outside the allowlist is not permitted, or None if it is."""
     if scheme != "https":
-        return f"{host} may not be called: only https is"
+        return f"{host} may not be called: only https is permitted"
     if port not in PORTS:
-        return f"{host} may not be called at port {port}: only {_join_ports(PORTS)} may"
+        return f"{host} may not be called on port {port}: only {_join_ports(PORTS)} are permitted"
     return None
 
 
 def _not_public_message(host: str) -> str:
-    return f"{host} may not be called: it leads to no public address"
+    return f"{host} may not be called: it has no public address"
 
 
 def _join_ports(ports: frozenset[int]) -> str:
@@ -213,7 +216,7 @@ def _join_ports(ports: frozenset[int]) -> str:
 
 
 def _parse_ip(host: str) -> str | None:
-    """Return the IP address that a host denotes in any notation; None for a name."""
+    """Return the IP address if a host is one, in any notation, or None if it is a name."""
     host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return "127.0.0.1"

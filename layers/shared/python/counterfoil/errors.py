@@ -1,4 +1,4 @@
-"""The error tree of Counterfoil. The class of an error decides whether a retry can help.
+"""Counterfoil's error tree. An error's class determines whether a retry can help.
 
 CounterfoilError
  ├── TransientError                  a retry can succeed
@@ -7,25 +7,25 @@ CounterfoilError
  │    ├── ServiceUnavailableError    a call to a service was throttled, timed out or returned 5xx
  │    ├── InvalidLlmResponseError    a language model's answer is empty, not valid JSON, or fails its schema
  │    ├── ParserError                the process that reads files did not start, was killed, or failed unexpectedly
- │    ├── UnsupportedSchemaError     a message with a newer version than this code, during a deployment
- │    └── CancelledError             the attempt was stopped at the deadline of its invocation
+ │    ├── UnsupportedSchemaError     a message has a newer version than this code, during a deployment
+ │    └── CancelledError             the attempt was stopped at its invocation's deadline
  ├── PermanentError                  a retry cannot succeed
  │    ├── InvalidMessageError        an unreadable queue message
  │    ├── InvalidDocumentError       an unreadable file: empty, damaged, encrypted, unsafe, incomplete
  │    ├── InvalidSettingsError       a setting is missing or invalid
  │    ├── UnknownTenantError         work for a tenant that does not exist
- │    ├── TooManyDeferralsError      a work item that was deferred too often
+ │    ├── TooManyDeferralsError      a work item was deferred too often
  │    ├── DataIntegrityError         stored data contradicts itself
  │    ├── RejectedRequestError       a call to a service was refused (4xx)
- │    │    ├── VersionConflictError  a change of an outdated version
- │    │    └── ContextWindowError    a prompt or an answer exceeds the limits of the model
+ │    │    ├── VersionConflictError  a change to an outdated version
+ │    │    └── ContextWindowError    a prompt or an answer exceeds the model's limits
  │    └── RejectedStatementError     PostgreSQL refused a statement: a constraint, a type, a missing privilege
  ├── DeferredError                   not a failure: the attempt ends without being counted
  │    └── BreakerOpenError           the circuit breaker of a required service is open
  └── StaleClaimError                 a newer claim exists: this attempt must not write
 
-Each adapter maps the errors of its library into this tree: `db` those of psycopg, `aws` those of botocore, `http` those
-of httpx, `validation` those of pydantic. Other errors are *unknown*; the retry policy decides about them.
+Each adapter maps one library's errors to this tree: `db` for psycopg, `aws` for botocore, `http` for httpx and
+`validation` for pydantic. Other errors are *unknown*, and the retry policy decides whether to retry them.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,8 +40,8 @@ class CounterfoilError(Exception):
     code: str | None = None
     """Stable name of the failure. Dead letters with the same code form one group, regardless of the message.
 
-    None for errors with many causes, such as rejected calls. They are grouped by their message without numbers and
-    quoted names.
+    None for errors with many causes, such as rejected calls. Their dead letters are grouped by the message, without
+    numbers and quoted names.
     """
 
     def __init__(self, *args: object, code: str | None = None) -> None:
@@ -68,14 +68,14 @@ class ServiceUnavailableError(TransientError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds until the service accepts another call, if it returned them."""
+        """Seconds to wait before the next call, if the service requested a delay."""
 
 
 class InvalidLlmResponseError(TransientError):
-    """The answer of a language model is empty, not valid JSON, or does not match its schema.
+    """A language model's answer is empty, is not valid JSON, or does not match its schema.
 
-    The message has a preview of the answer, which can quote a document. Only the tenant sees it, and logs get
-    `unquoted`.
+    The message contains a preview of the answer, which can quote a document. Only the tenant sees this message. Logs
+    contain `unquoted` instead.
     """
 
     def __init__(self, message: str, *, preview: str | None = None) -> None:
@@ -126,7 +126,8 @@ class InvalidSettingsError(PermanentError):
 class UnknownTenantError(PermanentError):
     """A key or an address names a tenant that does not exist.
 
-    The message can quote addresses of a mail, so that an operator can add one of them. Logs get `unquoted`.
+    The message can quote an email's addresses, so that an operator can add one of them to a tenant. Logs contain
+    `unquoted` instead.
     """
 
     def __init__(self, message: str, *, code: str, addresses: Sequence[str] = ()) -> None:
@@ -153,7 +154,7 @@ class VersionConflictError(RejectedRequestError):
 
 
 class ContextWindowError(RejectedRequestError):
-    """A prompt exceeds the context window of the model, or its answer was truncated."""
+    """A prompt exceeds the model's context window, or the answer was truncated."""
 
 
 class RejectedStatementError(PermanentError):
@@ -168,8 +169,9 @@ class DeferredError(CounterfoilError):
         self.until = until
         """Time of the next attempt."""
         self.is_over = is_over
-        """Whether the obstacle was removed, so that the next attempt can start immediately. It is called in the
-        transaction that parks the work item. A transaction that removes the obstacle locks the work item first."""
+        """Returns True if the obstacle was removed, so that the next attempt can start immediately. It is called with
+        the connection, in the transaction that parks the work item. A transaction that removes the obstacle must lock
+        the work item first."""
 
 
 class BreakerOpenError(DeferredError):
@@ -181,20 +183,20 @@ class StaleClaimError(CounterfoilError):
 
 
 def code_of(error: BaseException) -> str | None:
-    """Return the code of an error. None without a code, and for errors of other libraries."""
+    """Return an error's code, or None if it has none or comes from another library."""
     return error.code if isinstance(error, CounterfoilError) else None
 
 
 _OWN_PACKAGES = ("counterfoil.", "functions.")
 _MAX_FRAMES = 40
-"""Frames of a traceback, counted from its innermost end."""
+"""Maximum lines of a stored traceback. The last lines are stored."""
 
 
 def own_frames(error: BaseException) -> str | None:
-    """Return the frames of Counterfoil's code in the traceback of an error and its causes.
+    """Return Counterfoil's own frames from the tracebacks of an error and its causes.
 
-    One line per frame: module, line and function. It contains neither messages nor local variables, because they can
-    quote documents. None if there are no frames.
+    Each frame is one line with module, line number and function. Messages and local variables are omitted, because
+    they can quote documents. Returns None if there are no such frames.
     """
     lines: list[str] = []
     cause: BaseException | None = error
@@ -220,8 +222,8 @@ def _frames(error: BaseException) -> list[str]:
 def safe_message(error: BaseException, *, for_log: bool = False) -> str:
     """Return the message of a Counterfoil error, or the type and location of any other error.
 
-    Messages of other errors are omitted, because they can quote documents. With `for_log`, answers of models and mail
-    addresses are also omitted.
+    Messages from other errors are omitted, because they can quote documents. With `for_log`, mail addresses and model
+    answers are also omitted.
     """
     if isinstance(error, CounterfoilError):
         message = (
@@ -229,7 +231,7 @@ def safe_message(error: BaseException, *, for_log: bool = False) -> str:
             if isinstance(error, InvalidLlmResponseError | UnknownTenantError) and for_log
             else str(error)
         )
-        return message.encode(errors="replace").decode().replace("\x00", "?")  # what PostgreSQL's text can hold
+        return message.encode(errors="replace").decode().replace("\x00", "?")  # PostgreSQL cannot store other texts
     location = ""
     traceback = error.__traceback__
     while traceback is not None:

@@ -1,7 +1,7 @@
 """HTTP calls: httpx with a hard deadline, a bounded body, and mapped errors.
 
-Error messages have no path, query, header or body, because they can contain secrets. Each call opens a new connection,
-because a connection of an earlier invocation may have been lost while the function was frozen.
+Error messages omit path, query, headers and body, which can contain secrets. Each call opens a new connection, because
+a connection from an earlier invocation may have been lost while the function was frozen.
 """
 
 import logging
@@ -42,22 +42,22 @@ _UNAVAILABLE_ERRORS = (
     httpx.DecodingError,
 )
 _SNI_HOSTNAME = "sni_hostname"
-"""Request extension of httpcore with the host name that the certificate must have."""
+"""httpcore request extension: the host name that the certificate must match."""
 _BODY_HEADERS = {"content-encoding", "content-length", "transfer-encoding"}
 _IDENTITY_ENCODINGS = {"", "identity"}
 _DEFLATE_ENCODINGS = {"deflate", "gzip", "x-gzip"}
 _GRACE_SECONDS = 1.0
-"""Part of the call's time that is reserved for returning a truncated body."""
+"""Maximum seconds of a call's total time that are reserved for returning a truncated body."""
 _TRUNCATED = "truncated"
-"""Response extension: whether the body is truncated."""
+"""Response extension: true if the body is truncated or unreadable."""
 
-# httpx logs the URL of each call at INFO, which can be a secret; httpcore logs headers at DEBUG.
+# httpx logs each call's URL at INFO, and the URL can be a secret. httpcore logs headers at DEBUG.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
-    """Map an error of httpx. The message has only its type, the host and the status."""
+    """Map an httpx error. The message contains only the host and the status or error type."""
     if isinstance(error, httpx.HTTPStatusError):
         return _status_error(error.response)
     host = _host(error)
@@ -67,7 +67,7 @@ def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamErro
 
 
 def check_status(response: httpx.Response) -> None:
-    """Accept a response with a 2xx status.
+    """Raise an error unless the status is 2xx.
 
     Raises:
         ServiceUnavailableError: 408, 425, 429 or any 5xx, with Retry-After if present.
@@ -92,16 +92,18 @@ def send(  # noqa: PLR0913
     check_response: Callable[[httpx.Response], None] = check_status,
     connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
-    """Make a call and return its response with the body. Redirects are not followed.
+    """Send a request and return the response with its body. Redirects are not followed.
 
     `connect` and `read` limit the seconds without progress, and `total` limits the whole call including DNS.
     `check_response` raises an error if the response is not acceptable. If `max_body_bytes` is None, the body is not
-    read. A body that is too long, incomplete or cannot be decompressed is an error. With `truncate`, its beginning is
-    returned instead (see `is_truncated`), because the call has had its effect. The size of a compressed body is limited
-    during decompression. Trusted certificates are those of the system or of SSL_CERT_FILE.
+    read. A body that is too long, incomplete or cannot be decompressed is an error. If `truncate` is True, the
+    beginning of the body is returned instead (see `is_truncated`), because the server has already processed the
+    request. For a compressed body, the limit applies to the decompressed bytes, and decompression stops there.
+    Certificates must be trusted by the system or by SSL_CERT_FILE.
 
-    `connect_to` gets scheme, host and port, and returns the IP address to connect to. Its errors are raised. Host
-    header, SNI and certificate still use the host name. Proxies are not used then, because they resolve names.
+    `connect_to(scheme, host, port)` returns the IP address to connect to. `send` raises its errors unchanged. The Host
+    header, SNI and the certificate check still use the host name. No proxy is used in this case, because a proxy would
+    resolve the name again.
 
     Raises:
         ServiceUnavailableError: timeout, no connection, or a transient status.
@@ -136,7 +138,7 @@ def send(  # noqa: PLR0913
 def _run_call(
     call: Callable[[], httpx.Response], url: str, call_socket: "_CallSocket", total: float, grace: float
 ) -> httpx.Response:
-    """Return the result of `call` within `total` seconds, including `grace` for a truncated body.
+    """Return the result of `call` within `total` seconds, including `grace` seconds for a truncated body.
 
     Raises the same errors as `send`.
     """
@@ -147,9 +149,9 @@ def _run_call(
         failure = ServiceUnavailableError(f"{_url_host(url)} did not answer within {total:g} seconds")
     except _HTTPX_ERRORS as error:
         failure = translate_error(error)
-    except ValueError as error:  # an invalid value in the request, which the error quotes
+    except ValueError as error:  # an invalid value in the request; the error quotes it
         failure = RejectedRequestError(f"{_url_host(url)} could not be called: {type(error).__name__}")
-    raise failure  # outside the handlers, because the context of the error could contain secrets
+    raise failure  # outside the handlers, so that its context is not an error that can contain secrets
 
 
 def run_with_deadline(
@@ -157,11 +159,11 @@ def run_with_deadline(
 ) -> T:
     """Run `function` in a new thread and return its result within `seconds`.
 
-    After that, `abandon` must make the function end. It can still return within `grace` seconds. Its
-    errors are raised.
+    When the time is up, `abandon` is called and must make the function end. The function can still return within
+    another `grace` seconds. Its errors are raised unchanged.
 
     Raises:
-        TimeoutError: it did not end within `seconds`.
+        TimeoutError: the function did not return in time.
     """
     future: Future[T] = Future()
 
@@ -187,9 +189,10 @@ def run_with_deadline(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the delay of the Retry-After header in seconds, or None without a valid header.
+    """Return the Retry-After header's delay in seconds, or None if there is no valid header.
 
-    Header names must be in lower case. A date in the header is compared with the server's clock.
+    Header names must be in lower case. If the header is a date, the delay counts from the response's Date header, or
+    from the local time if that header is missing.
     """
     value = headers.get("retry-after", "").strip()
     try:
@@ -204,12 +207,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def is_truncated(response: httpx.Response) -> bool:
-    """Return True if the body of a response of `send` is truncated or unreadable."""
+    """Return True if the body of a response from `send` is truncated or unreadable."""
     return bool(response.extensions.get(_TRUNCATED))
 
 
 class _CallSocket:
-    """The socket of a call, which another thread can close to end a blocked read."""
+    """A call's socket, which another thread can close to end a blocked read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -227,7 +230,7 @@ class _CallSocket:
                 self._shut_down()
 
     def close(self) -> None:
-        """Close the connection, even if it opens later."""
+        """Close the socket now, or as soon as it is opened."""
         with self._lock:
             self._is_closed = True
             self._shut_down()
@@ -240,7 +243,7 @@ class _CallSocket:
 
 
 def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> None:
-    """Send a request to one address. Its Host header and TLS use the host name."""
+    """Point a request at one IP address. The Host header and TLS still use the host name."""
     url = request.url
     host = url.raw_host.decode("ascii")
     address = connect_to(url.scheme, host, url.port or PORTS.get(url.scheme, 0))
@@ -249,12 +252,15 @@ def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> 
 
 
 def _read(response: httpx.Response, max_body_bytes: int | None, *, truncate: bool) -> httpx.Response:
-    """Return the response with its body, which may be truncated if the status is an error."""
+    """Return the response with its body.
+
+    The body may be truncated if `truncate` is True or the status is an error.
+    """
     if max_body_bytes is None:
         response.close()
         return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
-        # The status of an error counts even if its body is unreadable.
+        # An error status is reported even if the body is unreadable.
         body, is_complete = _read_body(response, max_body_bytes + 1, allow_partial=truncate or not response.is_success)
     finally:
         response.close()
@@ -270,10 +276,10 @@ def _read(response: httpx.Response, max_body_bytes: int | None, *, truncate: boo
 
 
 def _read_body(response: httpx.Response, max_bytes: int, *, allow_partial: bool) -> tuple[bytes, bool]:
-    """Read at most `max_bytes` bytes of a body. Returns them and whether the body is complete.
+    """Read at most `max_bytes` bytes of a body, and return them with a flag for completeness.
 
-    httpx decompresses each chunk without a limit: 64 KiB become 64 MiB, and nested encodings exceed any memory. Data
-    after the end of the compressed stream is not read, because zlib would collect it.
+    httpx decompresses each chunk without a limit: 64 KiB can become 64 MiB, and nested encodings can exhaust memory.
+    Data after the end of the compressed stream is not read, because zlib would buffer it.
     """
     encoding = _content_encoding(response)
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in _DEFLATE_ENCODINGS else None
@@ -302,7 +308,7 @@ def _read_body(response: httpx.Response, max_bytes: int, *, allow_partial: bool)
 
 
 def _body_error(response: httpx.Response, size: int, max_body_bytes: int) -> Exception:
-    """Return the reason why a body is incomplete."""
+    """Return the error for a body that is incomplete, too long or in an unsupported encoding."""
     if size > max_body_bytes:
         return RejectedRequestError(f"{_host(response)} answered with more than {max_body_bytes} bytes")
     if _content_encoding(response) not in _DEFLATE_ENCODINGS:
@@ -327,10 +333,10 @@ def _parse_date(text: str) -> datetime:
 
 
 def _host(source: object) -> str:
-    """Return the host of the request of a response or an error."""
+    """Return the request's host for a response or an error."""
     try:
         request: httpx.Request = source.request  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):  # httpx raises these without a request
+    except (AttributeError, RuntimeError):  # raised if there is no request
         return "An address"
     return request.extensions.get(_SNI_HOSTNAME) or request.url.host or "An address"
 
@@ -344,5 +350,5 @@ def _url_host(url: str) -> str:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """Return the certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR."""
+    """Return a TLS context that trusts the system's certificates or SSL_CERT_FILE and SSL_CERT_DIR."""
     return ssl.create_default_context()

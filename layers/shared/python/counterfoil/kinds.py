@@ -1,7 +1,7 @@
 """All kinds of work items, for code that handles every worker."""
 
 from counterfoil.delivery.work import WORK_KINDS
-from counterfoil.documents import kinds as _documents  # noqa: F401  # registers its kinds, as the others do
+from counterfoil.documents import kinds as _documents  # noqa: F401  # each import registers its kinds
 from counterfoil.offers import kinds as _offers  # noqa: F401
 from counterfoil.tasks import kinds as _tasks  # noqa: F401
 from counterfoil.webhooks import kinds as _webhooks  # noqa: F401

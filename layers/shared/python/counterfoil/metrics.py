@@ -1,6 +1,6 @@
-"""Metrics of Counterfoil, and the function that writes them in CloudWatch's embedded format.
+"""Counterfoil's metrics, and the function that writes them in CloudWatch's embedded metric format.
 
-CloudWatch extracts the metrics from the log, so no call can fail or wait.
+CloudWatch extracts the metrics from the log, so writing them needs no call that could fail or block.
 """
 
 import json
@@ -14,11 +14,11 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import Ama
 
 NAMESPACE = "Counterfoil"
 MAX_VALUES = 100
-"""Maximum number of values of a metric in one line: the limit of the format."""
+"""Maximum number of values per metric in one line, a limit of the format."""
 
 
 class Metric(StrEnum):
-    """Name and unit of a metric in CloudWatch. The comments name the dimensions of each group."""
+    """Name and unit of a metric in CloudWatch. A comment before each group names its dimensions."""
 
     unit: MetricUnit
 
@@ -49,9 +49,9 @@ class Metric(StrEnum):
     ATTEMPT_SECONDS = "AttemptSeconds", MetricUnit.Seconds
     """Duration of each settled attempt."""
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
-    """Attempts of each work item that succeeded."""
+    """Number of attempts for each work item that succeeded, including the successful one."""
     END_TO_END_SECONDS = "EndToEndSeconds", MetricUnit.Seconds
-    """Time from the creation of each work item to its success, if it has one revision."""
+    """Time from the creation of each work item to its success, if it succeeded in its first revision."""
 
     # By worker and type of error, for each batch of messages.
     ERRORS = "Errors"
@@ -68,7 +68,7 @@ class Metric(StrEnum):
     RETURNED_UNATTEMPTED = "ReturnedUnattempted"
     """Work items returned from the dead-letter queue without any attempt."""
 
-    # By worker, each minute, by the watchdog from PostgreSQL and SQS.
+    # By worker. The watchdog writes them each minute, from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
     """Work items in progress whose lease expired long ago."""
     OUTBOX_OVERDUE = "OutboxOverdue"
@@ -86,40 +86,41 @@ class Metric(StrEnum):
     RETRY_QUEUE_DEPTH = "RetryQueueDepth"
     """Messages in the retry queue, for workers that have one."""
 
-    # By breaker, each minute, by the watchdog.
+    # By breaker. The watchdog writes it each minute.
     BREAKER_OPEN = "BreakerOpen"
     """1 while a circuit breaker is not closed."""
 
-    # Without dimensions, each minute, by the watchdog.
+    # Without dimensions. The watchdog writes them each minute.
     DEAD_LETTER_RATE = "DeadLetterRate", MetricUnit.CountPerSecond
-    """Dead letters per second of the last five minutes, of all workers."""
+    """New dead letters per second in the last five minutes, for all workers."""
     DEAD_LETTERS_PER_MINUTE = "DeadLettersPerMinute"
-    """Dead letters of the busiest of the last five minutes, of all workers."""
+    """New dead letters in the busiest of the last five minutes, for all workers."""
     DESTINATIONS_UNAVAILABLE = "DestinationsUnavailable"
-    """Destinations of tenants whose circuit breaker is not closed."""
+    """Tenants' destinations whose circuit breaker is not closed."""
 
-    # Without dimensions, each minute, by the watchdog from S3.
+    # Without dimensions. The watchdog writes them each minute, from S3.
     UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
     """Uploads and mail whose S3 event was lost. Each counts once, when its event can no longer arrive."""
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
-    """Time since the last complete listing of the bucket began. A lost upload is found after this long at most."""
+    """Time since the last complete bucket listing began. A lost upload is found within this time."""
 
-    # Without dimensions, each minute, by the watchdog: users by the state of their offers of the current local date.
+    # Without dimensions. The watchdog writes them each minute: users by the state of their offers for the current local
+    # date.
     OFFERS_COMPLETED = "OffersCompleted"
     OFFERS_PENDING = "OffersPending"
     OFFERS_FAILED = "OffersFailed"
-    """Offers with a pending dead letter."""
+    """Users whose offers failed with a pending dead letter."""
     OFFERS_OVERDUE = "OffersOverdue"
-    """Offers that are still pending at 10:00."""
+    """Users whose offers are still pending at 10:00."""
 
     OFFERS_INCOMPLETE_PERCENT = "OffersIncompletePercent", MetricUnit.Percent
-    """Share of people without offers at 10:00, in the date and time zone with the largest share."""
+    """Share of users without offers at 10:00, for the date and time zone with the largest share."""
     OFFERS_USER_SECONDS = "OffersUserSeconds", MetricUnit.Seconds
     """95th percentile of the computing time per user in the last 15 minutes."""
 
-    # Without dimensions, each hour, by the watchdog.
+    # Without dimensions. The watchdog writes it each hour.
     DUPLICATE_OFFERS = "DuplicateOffers"
-    """Offers that a user has twice on one date, or in two pools of one date."""
+    """Offers that a user received twice for one date, in one pool or in two."""
 
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"
@@ -131,23 +132,23 @@ class Metric(StrEnum):
     LLM_BUDGET_EXCEEDED = "LlmBudgetExceeded"
     """Calls that were not made because the daily budget was used up."""
 
-    # Without dimensions, each hour, by the scheduler of daily offers.
+    # Without dimensions. The scheduler of daily offers writes them each hour.
     POOLS_PINNED = "PoolsPinned"
     """Pools that were pinned or extended by late profiles."""
     POOLS_NOT_PINNED = "PoolsNotPinned"
     """Pools that failed or for which no time was left."""
 
-    # Without dimensions, by the migrations of a deployment.
+    # Without dimensions, from a deployment's migrations.
     DEPLOYMENTS = "Deployments"
     """Deployments that migrated the database. Alarms about missing data have a grace period after one."""
 
     # Without dimensions.
     EMBEDDINGS_SKIPPED = "EmbeddingsSkipped"
-    """Documents matched without a requested embedding: the model failed, or its budget was used up."""
+    """Documents matched without the requested embedding, because the model failed or its budget was used up."""
 
 
 def emit(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
-    """Write the metrics in one line, with the dimensions and also without, for alarms on the total.
+    """Write metrics as one log line, both with `dimensions` and without them, for alarms on totals.
 
     A list becomes an array, which CloudWatch needs for percentiles. Empty lists are skipped, and values beyond
     MAX_VALUES go to further lines. The function is thread-safe, because each line is one write.

@@ -10,19 +10,19 @@ from counterfoil.errors import ServiceUnavailableError
 from counterfoil.http import run_with_deadline
 
 MIN_SECONDS_LEFT = 3.0
-"""Minimum remaining time for a call to S3."""
+"""Minimum remaining seconds to start a call to S3."""
 CALL_TIMEOUT_SECONDS = 15.0
 POSTPONE_SQL = "failures = failures + 1, due_at = %(now)s + interval '1 minute' * 2 ^ least(failures, 6)"
-"""SQL: changes of a row of object_erasure or tenant_erasure after a failure."""
+"""SQL assignments that postpone a row of object_erasure or tenant_erasure after a failure."""
 
 Page = dict[str, Any]
 
 
 class UnfinishedError(ServiceUnavailableError):
-    """No time was left. `erased` is the number of versions erased before."""
+    """Too little time was left. `erased` is the number of versions already erased."""
 
     def __init__(self, erased: int) -> None:
-        super().__init__("The time was too short to erase every object. The next run continues.")
+        super().__init__("There was not enough time to erase every object. The next run continues.")
         self.erased = erased
 
 
@@ -35,13 +35,14 @@ def erase(
     before: datetime | None = None,
     retained: Collection[str] = (),
 ) -> int:
-    """Erase every version of the object `key`, or of every object below `key/`.
+    """Erase every version of the object `key`, or of every object below `key` if it ends with a slash.
 
-    `version` limits this to one version, and `before` to versions last modified until then. Versions in `retained` are
-    not erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete markers erased.
+    `version` limits this to one version, and `before` to versions last modified at or before this time. Versions in
+    `retained` are not erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete
+    markers erased.
 
     Raises:
-        UnfinishedError: no time was left; call it again.
+        UnfinishedError: too little time was left; call it again.
         ServiceUnavailableError, RejectedRequestError: S3 did not erase everything.
     """
     s3 = aws.client("s3")

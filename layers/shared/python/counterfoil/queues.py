@@ -1,17 +1,18 @@
-"""Queues of the workers: their depth and history, the alarms that fire, and pausing and resuming.
+"""Worker queues: their depth and history, firing alarms, and how queues are paused and resumed.
 
 A trigger adds a row to `finished_work` in the transaction that settles a work item (migrations/0015.queues.sql). Each
-minute the watchdog adds these rows up, per tenant and in total, deletes them, and records the backlog beside the sums.
-A reader needs sixty rows per worker, whatever the load. All times are the database's.
+minute the watchdog adds up these rows per tenant and in total, deletes them, and records the backlog with the sums. A
+reader needs sixty rows per worker, regardless of the load. All times come from the database's clock.
 
-A pause is a row of `queue_pause`, which is committed with an audit entry before AWS is called. Then the worker's event
+A pause is a row in `queue_pause`, which is committed with an audit entry before AWS is called. Then the worker's event
 source mappings ("mappings" below) are disabled: no message is received, so none loses a receive. A process that changes
-a mapping locks the row and applies its current state, so the last change of a mapping applies the last request.
+a mapping locks the row and applies its current state, so the last change to a mapping applies the last request.
 
-A mapping can differ from the row: a process ended between the two, Lambda refused, or a deployment enabled the mapping.
-The watchdog reconciles them each minute. A paused queue is disabled again in any case. A resumed queue is enabled until
-that succeeds, and is then left alone, so that a mapping which an operator disabled in AWS stays disabled. The watchdog
-also takes the lock (`lock_pause`) before it enables a queue whose service has recovered.
+A mapping can differ from the row if a process ended before it called Lambda, if Lambda rejected the call, or if a
+deployment enabled the mapping. The watchdog reconciles them each minute. It always disables the mappings of a paused
+queue again. It enables those of a resumed queue until that succeeds once, so that a mapping that an operator disables
+in AWS later stays disabled. The watchdog also takes the lock (`lock_pause`) before it enables a queue whose service has
+recovered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from counterfoil.kinds import WORK_KINDS
 T = TypeVar("T")
 
 CONCURRENT_REQUESTS = 8
-"""Queues whose depth is requested concurrently."""
+"""Maximum number of concurrent requests for queue depths."""
 REQUEST_TIMEOUT_SECONDS = 2.0
 """Timeout of a request to AWS."""
 ALARM_PREFIX = "counterfoil-"
@@ -56,7 +57,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class Depth:
-    """Messages in all queues of a worker. SQS states approximate numbers."""
+    """Messages in all queues of a worker. The numbers from SQS are approximate."""
 
     visible: int
     in_flight: int
@@ -73,13 +74,13 @@ class AlarmState:
     """An alarm in state ALARM."""
 
     name: str
-    """Without ALARM_PREFIX: the name of the worker and of a page of the runbook."""
+    """Name without ALARM_PREFIX: the worker's name and that of a runbook page."""
     since: datetime | None
     description: str | None
 
 
 def queue_depths(urls: Mapping[str, Sequence[str]]) -> dict[str, Depth]:
-    """Return the depth of each worker's queues, given by URL. A worker is missing if SQS does not answer."""
+    """Return the depth by worker for the queues at `urls`. A worker is missing if SQS does not answer."""
     worker_urls = [(worker, url) for worker, queue_urls in urls.items() for url in queue_urls]
     if not worker_urls:
         return {}
@@ -112,7 +113,7 @@ def _message_counts(client: Any, url: str) -> Sequence[int]:
 
 
 def firing_alarms() -> list[AlarmState] | None:
-    """Return the alarms in state ALARM by name; None if CloudWatch does not answer."""
+    """Return the alarms in state ALARM, sorted by name, or None if CloudWatch does not answer."""
 
     def describe() -> list[AlarmState]:
         cloudwatch = aws.client("cloudwatch")
@@ -135,7 +136,7 @@ def _call_or_none(call: Callable[[], T]) -> T | None:
         with aws.translate_errors():
             return run_with_deadline(REQUEST_TIMEOUT_SECONDS, call)
     except CounterfoilError as error:
-        logger.warning("AWS did not answer about queues", error=safe_message(error, for_log=True))
+        logger.warning("AWS did not return the state of queues or alarms", error=safe_message(error, for_log=True))
         return None
 
 
@@ -143,10 +144,10 @@ DISPLAYED_MINUTES = timedelta(hours=1)
 RETENTION = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 MAX_FINISHED_ROWS = 100_000
-"""Rows of `finished_work` that one run adds up."""
+"""Maximum rows of `finished_work` that one run adds up."""
 _MINUTES = DISPLAYED_MINUTES // MINUTE
 
-# Work items of deleted tenants and unassigned ones count only in the total.
+# Unassigned work items and those of deleted tenants count only in the total.
 _ROLL_UP = """
 WITH finished AS (
     DELETE FROM finished_work WHERE ctid = ANY (ARRAY(SELECT ctid FROM finished_work LIMIT %(at_once)s))
@@ -164,7 +165,8 @@ SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded
     failed = m.failed + excluded.failed
 """
 
-# Work is due at the end of its delay, else from the creation of its message. LIMIT makes PostgreSQL probe the index.
+# A work item is due at the end of its delay, or when its message is created if it has no delay. LIMIT makes PostgreSQL
+# probe the index.
 _BACKLOG = """
 SELECT {worker} AS worker, t.tenant_id, count(*) AS pending,
        extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest_seconds
@@ -223,16 +225,16 @@ class MinuteSeries:
     skipped: Sequence[int]
     failed: Sequence[int]
     depth: Sequence[int | None]
-    """Messages at the end of each minute; None: not recorded."""
+    """Messages at the end of each minute, or None if they were not recorded."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Pending work, as last recorded by the watchdog."""
+    """Pending work items, as last recorded by the watchdog."""
 
     pending: int = 0
     oldest_seconds: int | None = None
-    """Age of the oldest due work; None: no work was due."""
+    """Age of the oldest due work item, or None if none was due."""
     dead_letters: int = 0
     """Pending dead letters."""
 
@@ -243,20 +245,23 @@ class QueueHistory:
 
     series: MinuteSeries
     backlog: Backlog | None
-    """None: not recorded within the hour."""
+    """None if it was not recorded within the hour."""
 
 
 def roll_up_minutes(connection: Connection, now: datetime) -> int:
-    """Add up ended work and delete old minutes, as counterfoil_maintenance. Returns the number of minutes."""
+    """Add up settled work items and delete old minutes. Runs as counterfoil_maintenance.
+
+    Returns the number of rows of `queue_minute_stats` that were written.
+    """
     count = connection.execute(_ROLL_UP, {"at_once": MAX_FINISHED_ROWS}).rowcount
     connection.execute(_DELETE_OLD, [now - RETENTION])
     return count
 
 
 def record_depths(connection: Connection, workers: Sequence[str], depths: Mapping[str, int], now: datetime) -> int:
-    """Record the backlog, and return the number of rows. Requires the role counterfoil_maintenance.
+    """Record the backlog of `workers`, and return the number of rows. Runs as counterfoil_maintenance.
 
-    `depths`: messages by worker.
+    `depths` is the number of messages by worker.
     """
     kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
@@ -274,7 +279,10 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
 
 
 def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
-    """Return the minute of the last record within the hour, if any, in a transaction of the delivery role."""
+    """Return the last minute within the hour for which a backlog was recorded, if any.
+
+    Runs in a transaction of the delivery role.
+    """
     values = {"workers": list(workers), "from": first_minute(now)}
     ((minute,),) = connection.execute(_LAST_RECORDED, values).fetchall()
     return minute  # type: ignore[no-any-return]  # a timestamp
@@ -288,9 +296,10 @@ def last_hour(
     last_recorded: datetime | None,
     tenant_id: UUID | None,
 ) -> dict[str, QueueHistory]:
-    """Return the last hour by worker: of a tenant in its transaction, or of all as the delivery role.
+    """Return the last hour by worker, for one tenant or in total (None).
 
-    `last_recorded` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
+    Requires the tenant's transaction, or for the total one of the delivery role. `last_recorded` comes from
+    `last_recorded_at`: a worker without a row for that minute had no backlog.
     """
     values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
     rows = connection.execute(minute_stats_query(tenant_id), values).fetchall()
@@ -303,12 +312,12 @@ def last_hour(
 
 
 def minute_stats_query(tenant_id: UUID | None) -> Composed:
-    """Return the statement that reads the minutes of a tenant, or of all, by the index."""
+    """Return the statement that reads the minutes of one tenant or the total (None) from the index."""
     return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
 
 
 def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, int]:
-    """Return the number of running attempts by worker, as far as the transaction sees them."""
+    """Return the number of running attempts by worker that are visible to the transaction."""
     kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return {}
@@ -338,9 +347,10 @@ def _for_kind(template: str, kind: WorkKind) -> Composed:
 
 
 LAMBDA_SETTLE_TIME = timedelta(minutes=2)
-"""Time after which a call to Lambda has taken effect, even if its caller lost the lock. Until then it is checked."""
+"""Time after which a call to Lambda has taken effect, even if its caller lost the lock. Until then, the watchdog checks
+the mappings of a resumed queue."""
 MAPPING_TIMEOUT_SECONDS = 15.0
-"""Seconds needed to reconcile one mapping: two calls of at most 7 s."""
+"""Seconds needed to reconcile one mapping, with two calls of at most 7 s each."""
 
 
 class PauseConflictError(RejectedRequestError):
@@ -357,7 +367,7 @@ class QueuePause:
     changed_by: str
     changed_at: datetime
     is_applied: bool
-    """True if the mappings follow it."""
+    """Whether it was applied to all mappings."""
     version: int
 
 
@@ -371,7 +381,7 @@ class PauseRequest:
     by: str
     at: datetime
     expected_version: int
-    """Version that the requester read; 0: the queue was never paused."""
+    """Version that the caller read, or 0 if the queue was never paused."""
 
 
 _PAUSE_COLUMNS = ", ".join(QueuePause.__dataclass_fields__)
@@ -392,17 +402,17 @@ _MARK_APPLIED = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND 
 
 
 def list_pauses(connection: Connection) -> dict[str, QueuePause]:
-    """Return the last request by worker, in a transaction of the delivery role."""
+    """Return the last request by worker. Runs in a transaction of the delivery role."""
     return {row[0]: QueuePause(*row) for row in connection.execute(_LIST_PAUSES.encode())}
 
 
 def request_pause(database: Database, request: PauseRequest) -> QueuePause | None:
     """Store a request with its audit entry. A request for the current state changes nothing.
 
-    Returns the stored state; None if a queue that was never paused is resumed.
+    Returns the stored state, or None if the queue was never paused and the request resumes it.
 
     Raises:
-        PauseConflictError: the state is neither the one that the requester read nor the requested one.
+        PauseConflictError: the queue was paused or resumed after the caller read its version.
         DatabaseUnavailableError: the state is unknown.
     """
 
@@ -435,7 +445,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
 
 
 def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
-    """Enable or disable a worker's mappings as requested. Returns True if all of them follow.
+    """Enable or disable a worker's mappings as last requested. Returns True if that succeeded for all.
 
     Raises:
         DatabaseUnavailableError: the request is unknown.
@@ -449,7 +459,7 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
             pause = QueuePause(*row)
             versions.add(pause.version)
             all_applied = _switch_mapping(worker, mapping, is_enabled=not pause.is_paused) and all_applied
-    if not all_applied or len(versions) != 1:  # the requester of a newer version applies that one
+    if not all_applied or len(versions) != 1:  # the caller that requested a newer version applies it
         return False
     with database.delivery() as connection:
         connection.execute(_MARK_APPLIED, [worker, *versions])
@@ -458,7 +468,7 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
 
 @contextmanager
 def lock_pause(database: Database, worker: str) -> Iterator[bool]:
-    """Lock a queue's state, so that its mappings do not change. Yields whether the queue is paused.
+    """Lock a queue's state, so that its mappings do not change. Yields True if the queue is paused.
 
     Raises:
         ConflictError, DatabaseUnavailableError: the state is unknown.
@@ -474,10 +484,10 @@ def reconcile_pauses(
     now: datetime,
     time_left: Callable[[], float] = lambda: inf,
 ) -> list[str]:
-    """Make the mappings of every worker follow the last request.
+    """Apply the last pause or resume request of every worker to mappings that differ from it.
 
-    Returns the workers whose mappings did not follow it. If too little time is left for a worker, the next run
-    reconciles it.
+    Returns the workers whose mappings differed. If too little time is left for a worker, the next run reconciles its
+    mappings.
 
     Raises:
         DatabaseUnavailableError: the requests are unknown.
@@ -490,13 +500,13 @@ def reconcile_pauses(
         if pause.is_applied and not pause.is_paused and pause.changed_at < now - LAMBDA_SETTLE_TIME:
             continue
         if time_left() < MAPPING_TIMEOUT_SECONDS * len(worker_mappings):
-            logger.warning("A queue was not reconciled: no time is left", worker=worker)
+            logger.warning("A queue was not reconciled: too little time is left", worker=worker)
             continue
         states = [_mapping_state(mapping) for mapping in worker_mappings]
         differs = ("Enabled" if pause.is_paused else "Disabled") in states
         if differs:
             logger.warning(
-                "The mappings of a queue do not follow the last request",
+                "The mappings of a queue differ from the last request",
                 worker=worker,
                 paused=pause.is_paused,
                 mappings=states,
@@ -508,7 +518,7 @@ def reconcile_pauses(
 
 
 def _mapping_state(mapping: UUID) -> str | None:
-    """Return the state of a mapping from Lambda; None if Lambda does not answer."""
+    """Return a mapping's state from Lambda, or None if the call fails."""
     try:
         with aws.translate_errors():
             response: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))

@@ -36,7 +36,7 @@ def _check_allowlist_entry(value: str) -> str:
 
 
 class WorkerSettings(BaseModel):
-    """The part of a worker's row in the worker table that its code needs. Durations are seconds."""
+    """Fields of a worker's row in the worker table that its code needs. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -49,31 +49,31 @@ class WorkerSettings(BaseModel):
 
 
 class QueueSettings(BaseModel):
-    """Queues of a worker, for functions that measure and pause the queues of all workers."""
+    """A worker's queues, for functions that measure and pause all queues."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     urls: tuple[str, ...]
-    """The URL of its queue, and of its retry queue if it has one."""
+    """URL of the queue, and of the retry queue if the worker has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
     limit: int = Field(ge=1)
-    """Concurrency limit. The name is short because the environment of a function may have at most 4 KB."""
+    """Concurrency limit. The name is short because a function's environment has a limit of 4 KB."""
 
 
 class OidcSettings(BaseModel):
-    """OpenID Connect issuer of the console's users. The API accepts its tokens."""
+    """OpenID Connect issuer that signs in the console's users. The API accepts its tokens."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     issuer: str
     """The `iss` claim of tokens."""
     client: str
-    """Client id of the console, which tokens name as audience."""
+    """Client id of the console, which is the audience of tokens."""
     audience: tuple[str, ...] = ()
     """Other accepted values of the `aud` claim."""
     pool: str | None = None
-    """Id of the built-in user pool. None: another issuer."""
+    """Id of the built-in user pool, or None for another issuer."""
     discovery: str
     """URL of the issuer's discovery document."""
     origins: tuple[str, ...]
@@ -81,7 +81,7 @@ class OidcSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """Settings, from environment variables of the same names in upper case. Durations are seconds."""
+    """Settings from environment variables with the same names in upper case. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, defer_build=True, allow_inf_nan=False)
 
@@ -94,16 +94,16 @@ class Settings(BaseModel):
         dict[str, Annotated[tuple[Annotated[float, Field(ge=0, le=43_200)], ...], Field(min_length=1)]],
         BeforeValidator(_from_json),
     ] = {}
-    """Delays before the first, second, ... retry by worker. The worker has no further retries."""
+    """Delays before the first, second, ... retry, by worker. After the last one, the worker has no further retries."""
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
-    """Worker by the ARN of its dead-letter queue, for the archiver."""
+    """Worker by ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
-    """Event source mappings of workers whose work items all need the model, which the watchdog pauses. The key of a
-    retry queue ends with `-retry`."""
+    """Event source mappings of workers whose work items all need the language model. The watchdog disables them while
+    the model is unavailable. The key for a retry queue ends with `-retry`."""
     queues: Annotated[dict[str, QueueSettings], BeforeValidator(_from_json)] = {}
     """Queues of every worker, for functions that show and pause them."""
     invoked_functions: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
-    """Name of the Lambda function by worker: those that this function may invoke."""
+    """Names of the Lambda functions that this function may invoke, by worker."""
 
     database_url: str | None = None
     database_host: str | None = None
@@ -115,26 +115,26 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_interval_seconds: float = Field(default=30, gt=0)
     redelivery_max_attempts: int = Field(default=3, ge=1)
-    """Maximum number of attempts of a document."""
+    """Maximum number of attempts at a document."""
     retry_max_attempts: int = Field(default=5, ge=0, le=20)
     """Maximum number of retries of a task that sets no limit."""
     redelivery_delays_seconds: Annotated[
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
-    """Delays after the first, second, ... failed attempt, up to the maximum visibility timeout of SQS."""
+    """Delays after the first, second, ... failed attempt, up to SQS's maximum visibility timeout."""
     retry_base_delay_seconds: float = Field(default=1, ge=0, le=3600)
-    """The n-th retry of a worker that requeues waits RETRY_BASE_DELAY_SECONDS * RETRY_EXPONENTIAL_BASE^n, ..."""
+    """The n-th retry of a worker that requeues waits RETRY_BASE_DELAY_SECONDS * RETRY_EXPONENTIAL_BASE^n seconds."""
     retry_exponential_base: float = Field(default=2, ge=1, le=10)
     retry_jitter_max_seconds: float = Field(default=1, ge=0, le=3600)
-    """... plus a random time up to this, ..."""
+    """Maximum random time that is added to this delay, and to delays that a service requests."""
     retry_max_delay_seconds: float = Field(default=300, ge=0, le=43_200)
-    """... but at most this."""
+    """Maximum of this delay, including jitter."""
     min_visibility_seconds: int = Field(default=300, ge=1)
     """Minimum visibility timeout of a message in progress. It must exceed the lease."""
     outbox_overdue_seconds: int = Field(default=60, ge=0)
     resend_after_seconds: int = Field(default=900, ge=0)
     watchdog_upload_after_seconds: int = Field(default=3600, ge=0)
-    """Age of an upload without a job at which its S3 event counts as lost."""
+    """Age at which the S3 event of an upload without a job is considered lost."""
     dlq_retention_days: int = Field(default=30, ge=1)
     """Retention of closed dead letters in days. Pending ones are not deleted."""
 
@@ -142,18 +142,18 @@ class Settings(BaseModel):
     """Secret in Secrets Manager: JSON with LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL. Environment variables
     take precedence."""
     llm_provider: Literal["anthropic", "openai", "bedrock"] | None = None
-    """None: no language model. `openai` is any endpoint with an OpenAI-compatible chat completions API."""
+    """None if no language model is used. `openai` is any endpoint with an OpenAI-compatible chat completions API."""
     llm_model: str | None = None
     llm_url: str | None = None
-    """Base URL of the provider's API. None: the default URL."""
+    """Base URL of the provider's API, or None for the default URL."""
     llm_api_key: SecretStr | None = None
     llm_connect_timeout_seconds: float = Field(default=5, gt=0)
     llm_read_timeout_seconds: float = Field(default=50, gt=0)
-    """Maximum time between two parts of an answer."""
+    """Maximum wait for the next part of an answer."""
     llm_total_timeout_seconds: float = Field(default=60, gt=0)
     """Maximum duration of a call."""
     llm_max_tokens: int = Field(default=4096, ge=1)
-    """Maximum length of an answer."""
+    """Maximum length of an answer in tokens."""
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_calls_per_day: int = Field(default=2000, ge=0)
@@ -170,18 +170,18 @@ class Settings(BaseModel):
     """Maximum estimated tokens of a prompt: the system prompt, the user message, and the latest messages that fit."""
     chat_calls_per_day: int = Field(default=2000, ge=0)
     """Maximum calls for conversations per tenant and UTC day, including failed ones. After that, messages get no reply.
-    These calls do not count towards LLM_CALLS_PER_DAY."""
+    These calls do not count toward LLM_CALLS_PER_DAY."""
 
     embedding_provider: Literal["openai", "bedrock"] | None = None
-    """None: no embeddings. `openai` is any endpoint with an OpenAI-compatible embeddings API."""
+    """None if no embeddings are used. `openai` is any endpoint with an OpenAI-compatible embeddings API."""
     embedding_model: str | None = None
-    """On Bedrock, it must be a Titan model of Amazon."""
+    """On Bedrock, it must be an Amazon Titan model."""
     embedding_url: str | None = None
-    """Base URL of the endpoint. None: the URL of OpenAI."""
+    """Base URL of the endpoint, or None for OpenAI's URL."""
     embedding_api_key: SecretStr | None = None
 
     ocr_provider: Literal["textract"] | None = None
-    """OCR service for scanned pages and images. None: they are stored without text."""
+    """OCR service for scanned pages and images. If None, they are stored without text."""
 
     webhooks_enabled: bool = False
     """Whether the network allows calls to webhooks."""
@@ -194,44 +194,45 @@ class Settings(BaseModel):
     ] = ()
     """Private destinations of HTTP request tasks. Operators of every tenant can call them and read the responses."""
     uploads_bucket: str | None = None
-    """Bucket of uploads, exports, and large task payloads."""
+    """Bucket for uploads, exports, and large task payloads."""
     inventory_bucket: str | None = None
-    """Bucket of S3 Inventory, which the watchdog reads instead of listing the uploads bucket."""
+    """Bucket with S3 Inventory reports, which the watchdog reads instead of listing the uploads bucket."""
 
     http_request_tasks_enabled: bool = False
     """Whether tasks can be HTTP requests. They use the network path and the address policy of webhooks."""
     rate_limit_per_second: float = Field(default=25, gt=0)
-    """Rate limit of changes through the API per tenant. The limit of each user is 80 % of it."""
+    """Rate limit for changes through the API, per tenant. The limit per user is 80% of it."""
     rate_limit_burst: int = Field(default=100, ge=1)
     """Burst of changes per tenant."""
     reads_per_second: float = Field(default=50, gt=0)
-    """Rate limit of reads per tenant, in units of 100 ms of computing time: 50 allow five concurrent invocations."""
+    """Rate limit for reads per tenant, in units of 100 ms of computing time: 50 allows five concurrent invocations."""
     reads_at_once: int = Field(default=200, ge=1)
     """Burst of reads per tenant."""
 
     slack_enabled: bool = False
-    """Whether the secret has SLACK_WEBHOOK_URL, which enables notifications by Slack."""
+    """Whether the secret contains SLACK_WEBHOOK_URL, which enables Slack notifications."""
     slack_webhook_url: SecretStr | None = None
-    """Webhook URL that enables notifications by Slack."""
+    """Webhook URL that enables Slack notifications."""
     email_from: str | None = None
-    """Sender verified by SES, which enables notifications by e-mail."""
+    """Sender address, verified by SES, that enables email notifications."""
     alert_emails: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
     """Recipients of notifications about all tenants."""
     oidc: Annotated[OidcSettings | None, BeforeValidator(_from_json)] = None
-    """Set for the function that serves the console."""
+    """Set only for the function that serves the console."""
     upload_origins: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = ()
-    """Origins of upload URLs, if they differ from the origin of the console."""
+    """Origins of upload URLs that differ from the console's origin."""
     console_url: str | None = None
     """URL of the console, for links in notifications."""
 
     offers_per_user: int = Field(default=5, ge=1, le=1000)
     """Maximum offers per user and day. A pinned pool stores this setting and the next three."""
     offers_max_candidates: int = Field(default=1000, ge=1, le=100_000)
-    """Candidates per user: the nearest people of suitable gender."""
+    """Maximum candidates per user: the nearest users of a suitable gender."""
     offers_max_exposure: int | None = Field(default=None, ge=1)
-    """Exposure cap: how many users per day get the same person. None: no cap. A pool with a cap has one shard."""
+    """Exposure cap: maximum number of users per day who are offered the same user. None: no cap. A capped pool has one
+    shard per 50,000 users."""
     offers_repeat_interval_days: int = Field(default=30, ge=0, le=3650)
-    """Days before the same person can be offered to a user again."""
+    """Days before the same user can be offered to a user again."""
     offers_shard_size: int = Field(default=10_000, ge=1, le=100_000)
     """Maximum users per shard. A shard is one work item."""
 
@@ -242,14 +243,14 @@ class Settings(BaseModel):
     breaker_open_seconds: float = Field(default=30, gt=0)
     """Time before an open breaker becomes half-open. It doubles with each failed call, up to 10 minutes."""
     breaker_pause_after_seconds: float = Field(default=60, ge=0)
-    """Time before the queues of workers that need an unavailable service are paused."""
+    """Time for which a service must be unavailable before the queues of workers that need it are paused."""
 
     @model_validator(mode="after")
     def _check_lease_durations(self) -> "Settings":
         if self.lease_seconds >= self.min_visibility_seconds:
             raise ValueError("LEASE_SECONDS must be less than MIN_VISIBILITY_SECONDS, because a lease expires first")
         if self.heartbeat_interval_seconds >= self.lease_seconds:
-            raise ValueError("HEARTBEAT_INTERVAL_SECONDS must be less than LEASE_SECONDS, or every lease expires")
+            raise ValueError("HEARTBEAT_INTERVAL_SECONDS must be less than LEASE_SECONDS, or leases expire")
         return self
 
     @classmethod
@@ -265,7 +266,7 @@ class Settings(BaseModel):
         return validate(cls, values, _invalid_setting)
 
     def require_worker(self) -> WorkerSettings:
-        """Return the row of this function.
+        """Return this function's row of the worker table.
 
         Raises:
             InvalidSettingsError: WORKER is not set.

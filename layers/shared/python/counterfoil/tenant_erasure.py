@@ -1,10 +1,11 @@
 """Erases tenants: every row in every table and every version of every object.
 
-A request renames the tenant and stores the erasure, so that nothing new reaches the tenant. Then `step` deletes rows
-in short transactions of one table, and then objects, until none is left. A table without an index on tenant_id is read
-page by page. Each run continues at the stored page. An attempt that was in progress may still write objects. Therefore
-rows and objects are deleted once more when the longest attempt has ended. After that, only the salted hash of the slug
-remains for SLUG_RETENTION: a late upload is erased, and no other tenant gets the slug.
+A request renames the tenant and stores the erasure, so that nothing new reaches the tenant. Then `step` deletes the
+tenant's rows, in short transactions that cover one table each, and then its objects. A table without an index on
+tenant_id is read page by page, and each run continues at the stored page. Attempts that were in progress at the request
+may still write rows and objects. Therefore everything is deleted a second time, after the longest possible attempt has
+ended. Then only the salted hash of the slug remains, for SLUG_RETENTION: a late upload is erased, and no other tenant
+gets the slug.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,11 @@ from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, safe_message
 
 SLUG_RETENTION = timedelta(days=15)
-"""Longer than SQS retains a message."""
+"""Retention of the slug's hash. It is longer than SQS retains a message."""
 BATCH_SIZE = 5_000
 """Maximum rows deleted, or pages read, in one transaction. After each timeout, it is divided by ten."""
 STEP_SECONDS = 2.0
-"""Longest transaction. A run has time for one of every size."""
+"""Maximum duration of a transaction. A run has time for one transaction of every batch size."""
 ACTOR = "watchdog"
 PREFIXES = (
     "uploads/{slug}/",
@@ -36,7 +37,7 @@ PREFIXES = (
     "tasks/{id}/",
     "dead-letters/{id}/",
 )
-"""Prefixes of a tenant's objects. Mail in inbox/ belongs to several tenants: `object_erasure` lists it."""
+"""Key prefixes of a tenant's objects. Mail in inbox/ can belong to several tenants, so `object_erasure` lists it."""
 
 logger = Logger()
 
@@ -47,7 +48,7 @@ class TenantErasure:
 
     requested_at: datetime
     rows: int
-    """Rows deleted so far, not counting rows deleted by a cascade."""
+    """Rows deleted so far, excluding rows deleted by a cascade."""
     objects: int
     """Versions and delete markers erased so far."""
     finished_at: datetime | None
@@ -58,10 +59,10 @@ _FIND = "SELECT requested_at, row_count, object_count, finished_at FROM find_ten
 
 
 def request(connection: Connection, slug: str, now: datetime, *, by: str) -> TenantErasure | None:
-    """Store the erasure of a tenant, as the delivery role. Returns None if the tenant does not exist.
+    """Store the erasure of a tenant. Runs as the delivery role. Returns None if the tenant does not exist.
 
-    The unassigned audit trail gets the hash of the slug, and number and hash of the last entry of the tenant's own
-    trail, which is erased with it.
+    The tenant's own audit trail is erased with it. Therefore an entry in the unassigned audit trail records the slug's
+    hash, and the number and hash of the last entry of the tenant's trail.
     """
     row = connection.execute(_BEGIN, [slug, now]).fetchone()
     if row is None:
@@ -73,7 +74,10 @@ def request(connection: Connection, slug: str, now: datetime, *, by: str) -> Ten
 
 
 def find(connection: Connection, slug: str) -> TenantErasure | None:
-    """Return the erasure of the tenant that had this slug, for SLUG_RETENTION; as the delivery role."""
+    """Return the erasure of the tenant that had this slug, or None. Runs as the delivery role.
+
+    A finished erasure is stored for SLUG_RETENTION.
+    """
     row = connection.execute(_FIND, [slug]).fetchone()
     return None if row is None else TenantErasure(*row)
 
@@ -109,10 +113,10 @@ def step(
     *,
     at_once: int = BATCH_SIZE,
 ) -> int:
-    """Continue the due erasures while time is left, as counterfoil_maintenance.
+    """Continue the due erasures while time is left. Runs as counterfoil_maintenance.
 
-    The next run continues the rest. A failed erasure is postponed, and the others continue.
-    Returns the number of erasures that finished.
+    The next run continues unfinished erasures. A failed erasure is postponed and does not stop the others. `at_once` is
+    the maximum number of rows deleted, or pages read, in one transaction. Returns the number of erasures that finished.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError, DatabaseUnavailableError, ConflictError: an erasure failed.
@@ -147,7 +151,7 @@ def _erase(
     tenant: tuple[UUID, str, bytes, str | None],
     at_once: int,
 ) -> bool:
-    """Erase rows, then objects. Returns whether the erasure is finished."""
+    """Erase a tenant's rows, then its objects. Returns True if the erasure is finished."""
     id_, slug, slug_hash, table = tenant
     if not (
         _erase_rows(database, id_, table, time_left, at_once) and _erase_objects(database, bucket, id_, slug, time_left)
@@ -169,7 +173,10 @@ def _erase(
 def _erase_rows(
     database: Database, id_: UUID, next_table: str | None, time_left: Callable[[], float], at_once: int
 ) -> bool:
-    """Delete the tenant with its rows. Returns False if too little time was left or rows were locked."""
+    """Delete the tenant's rows, then the tenant.
+
+    Returns False if too little time was left or rows were locked.
+    """
     with maintenance_connection(database) as connection:
         tables = [table for (table,) in connection.execute(_TABLES)]
     if next_table in tables:

@@ -1,7 +1,7 @@
 """Setup of tenants: names, mail addresses, and admins who are notified of failures.
 
-The functions require a database connection as counterfoil_api or the owner of the tables. Every change has an audit
-entry in its own transaction. Addresses are stored in lower case.
+The functions require a database connection as counterfoil_api or as the tables' owner. Every change writes an audit
+entry in the same transaction. Addresses are stored in lower case.
 """
 
 import re
@@ -27,7 +27,7 @@ _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant."""
+    """A tenant, with the name of its organization."""
 
     id: UUID
     slug: str
@@ -52,13 +52,16 @@ ORDER BY t.slug LIMIT %(limit)s
 
 
 def page(connection: Connection, slugs: Sequence[str] | None, after: str, limit: int) -> list[Tenant]:
-    """Return tenants ordered by slug, in a transaction of `all_tenants`; `slugs` None: all."""
+    """Return at most `limit` tenants after the slug `after`, ordered by slug.
+
+    `slugs` limits them to these tenants. Requires a transaction of `all_tenants`.
+    """
     values = {"slugs": slugs, "after": after, "limit": limit}
     return [Tenant(*row) for row in connection.execute(_PAGE, values)]
 
 
 def find(connection: Connection, tenant_id: UUID) -> Tenant:
-    """Return a tenant, in its own transaction."""
+    """Return a tenant. Requires a transaction of this tenant."""
     (row,) = connection.execute(f"{_TENANTS} WHERE t.id = %s", [tenant_id]).fetchall()
     return Tenant(*row)
 
@@ -66,23 +69,23 @@ def find(connection: Connection, tenant_id: UUID) -> Tenant:
 def add(
     connection: Connection, slug: str, name: str | None, organization: str, by: str, at: datetime
 ) -> tuple[Change, bool]:
-    """Add a tenant, and its organization if that is new.
+    """Add a tenant, and its organization if it does not exist.
 
-    Returns a change for the rest of its setup, and whether the tenant is new.
-    The transaction is one of `all_tenants`; from then on, it is the tenant's. An existing tenant is not changed.
+    Requires a transaction of `all_tenants`, and turns it into a transaction of the tenant. An existing tenant is not
+    changed. Returns a `Change` for further setup, and whether the tenant is new.
 
     Raises:
         RejectedRequestError: the slug is invalid, or belonged to a tenant that was deleted recently.
     """
     if not _SLUG.fullmatch(slug):
         raise RejectedRequestError(
-            f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens."
+            f"'{slug}' cannot name a tenant: use at most 63 lower-case letters a-z, digits and hyphens."
         )
     erased = connection.execute("SELECT requested_at FROM find_tenant_erasure(%s)", [slug]).fetchone()
     if erased is not None:
         raise RejectedRequestError(
-            f"The tenant '{slug}' was deleted, and messages about its files may still arrive. Use another slug, or "
-            f"this one from {erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}."
+            f"The tenant '{slug}' was deleted, and messages about its files may still arrive. Use another slug. "
+            f"This one is available from {erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}."
         )
     connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
     is_new = (
@@ -102,7 +105,7 @@ def add(
 
 
 def rename(connection: Connection, change: Change, name: str) -> None:
-    """Change a tenant's full name. The slug never changes, because keys of uploads begin with it."""
+    """Change a tenant's full name. The slug never changes, because upload keys begin with it."""
     cursor = connection.execute(
         "UPDATE tenant SET name = %(name)s WHERE id = %(id)s AND name <> %(name)s",
         {"name": name, "id": change.tenant_id},
@@ -121,11 +124,11 @@ def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -
         change.record(connection, "tenant disabled" if is_disabled else "tenant enabled")
 
 
-# -- addresses of people and of mail ----------------------------------------------------------------------------------
+# -- admins and mail addresses ----------------------------------------------------------------------------------------
 
 
 def list_admins(connection: Connection, tenant_id: UUID) -> list[str]:
-    """Return the e-mail addresses that are notified of a tenant's failures."""
+    """Return the email addresses that are notified of a tenant's failures."""
     rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant_id])
     return [email for (email,) in rows]
 
@@ -145,10 +148,10 @@ _REMOVE_ADDRESS = "DELETE FROM tenant_address WHERE tenant_id = %s AND address =
 def change_admins(
     connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
 ) -> list[str]:
-    """Add and remove admins, all or none. Returns the new list of addresses.
+    """Add and remove admins, all or none. Returns the addresses of all admins afterwards.
 
     Raises:
-        RejectedRequestError: one of `added` is not an address, or one of `removed` is not an admin's.
+        RejectedRequestError: one of `added` is not an email address, or one of `removed` is not an admin's address.
     """
     _remove(connection, change, _REMOVE_ADMIN, removed, "'{}' is not an admin of this tenant.")
     new_emails = _add(connection, change, _ADD_ADMIN, added)
@@ -161,7 +164,7 @@ def change_addresses(
 ) -> list[str]:
     """Add and remove addresses that receive a tenant's mail, all or none.
 
-    Returns the new list of addresses.
+    Returns all addresses afterwards.
 
     Raises:
         RejectedRequestError: one of `added` is not an address or belongs to another tenant, or one of `removed` does
@@ -184,7 +187,7 @@ def change_addresses(
 def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
     for address in added:
         if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > MAX_EMAIL_CHARS:
-            raise RejectedRequestError(f"'{address}' is not an e-mail address: use one like ann@example.com.")
+            raise RejectedRequestError(f"'{address}' is not an email address: use one like ann@example.com.")
     return [address for address in added if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount]
 
 

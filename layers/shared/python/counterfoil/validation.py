@@ -14,16 +14,16 @@ PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")
 SLUG = "[a-z0-9][a-z0-9-]{0,62}"
 """Pattern of a tenant's name in URLs."""
 UNASSIGNED = "-"
-"""Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
+"""Slug of dead letters and audit entries without a tenant, such as those for unreadable messages."""
 DECEPTIVE_CHARS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""Control characters for a character class, including those that change the direction of writing (UAX #9)."""
+"""Control characters for a regular expression's character class, including bidirectional controls (UAX #9)."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 
 
 def _require_date_text(value: object) -> object:
     if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
         return value
-    raise ValueError("should be a date or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
+    raise ValueError("should be a date, or a date and a time, such as 2026-01-31 or 2026-01-31T09:00:00Z")
 
 
 def _default_to_utc(moment: datetime) -> datetime:
@@ -36,25 +36,25 @@ Moment = Annotated[
     AfterValidator(_default_to_utc),
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
 ]
-"""A time (RFC 3339), not a number. Without an offset it is in UTC; a date means its midnight."""
+"""A time (RFC 3339). Numbers are rejected. A time without an offset is in UTC, and a date means midnight."""
 UTC_DESCRIPTION = "A date alone means midnight, and a time without an offset is in UTC."
 
 
 class ValidationProblem(NamedTuple):
     """The first validation error.
 
-    Its location may be text from the sender; the other fields are pydantic's.
+    The location may be text from the sender. The other fields come from pydantic.
     """
 
     location: tuple[int | str, ...]
-    """Names and indexes of the location; empty for the whole value."""
+    """Names and indexes that lead to the invalid part. Empty if the whole value is invalid."""
     type: str
     """Pydantic's name of the failed check, such as `missing` or `json_invalid`."""
     message: str
 
 
 def validate(form: type[M], value: Any, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
-    """Return a validated value.
+    """Return a value as an instance of `form`.
 
     Raises:
         CounterfoilError: the result of `to_error` for the first problem.
@@ -63,7 +63,7 @@ def validate(form: type[M], value: Any, to_error: Callable[[ValidationProblem], 
 
 
 def validate_json(form: type[M], text: str, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
-    """Return a validated JSON text. Raises the same errors as `validate`."""
+    """Return a JSON text as an instance of `form`. Raises the same errors as `validate`."""
     return _validate(form.model_validate_json, text, to_error)
 
 

@@ -1,11 +1,12 @@
-"""Actions on single dead letters: retry, resolve, ignore, and edit the payload of a task.
+"""Actions on single dead letters: retry, resolve, ignore, and edit a task's payload.
 
-Each is one transaction: compare-and-set on the version and the pending state, the effects, the dead letter's own
-history, and one audit entry. Bulk operations use `enqueue_retry` and `close` and record one entry for all. Locks are
-taken in the order of delivery: work item, dead letter, audit trail. Tenant None means unassigned dead letters, which
-are changed as the delivery role.
+Each action is one transaction: a compare-and-set on the version and the pending status, the effects, the dead letter's
+own history, and one audit entry. Bulk operations use `enqueue_retry` and `close`, and write one audit entry for all
+dead letters. Locks are taken in the same order as in delivery: work item, dead letter, audit trail. Tenant None means
+unassigned dead letters, which are changed as the delivery role.
 
-An edit stores the changed fields with both values in the dead letter. The audit trail contains hashes of them.
+An edit stores the changed fields in the dead letter, with the values before and after. The audit trail contains only
+hashes of these values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,22 +48,22 @@ class NotPendingError(RejectedRequestError):
 
 
 class NotRetryableError(RejectedRequestError):
-    """The work item cannot be retried: it is no longer failed, or it was deleted."""
+    """The dead letter cannot be retried: its work item is no longer failed, or it was deleted."""
 
 
 @dataclass(frozen=True)
 class ChangeRequest:
-    """A change to a dead letter, with the version the caller read."""
+    """A change to a dead letter, with the version that the caller read."""
 
     job_id: UUID
     version: int | None
-    """Version the caller read; None if the change does not depend on it."""
+    """Version that the caller read, or None to accept any version."""
     actor: str
     now: datetime
     note: str | None = None
 
     def to_audit_record(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
-        """Return the audit entry. `version` is the new version of the dead letter."""
+        """Return the audit entry for this change. `version` is the dead letter's new version."""
         targets = [str(self.job_id)]
         return AuditRecord(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
 
@@ -97,7 +98,7 @@ FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid A
 
 
 def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: bool = False) -> LockedDeadLetter:
-    """Return a dead letter; with `lock` it cannot change until the transaction ends.
+    """Return a dead letter. With `lock`, it cannot change until the transaction ends.
 
     Raises:
         DeadLetterNotFoundError: the tenant has no dead letter with this id.
@@ -112,10 +113,12 @@ def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: 
 def lock_for_change(
     connection: Connection, tenant_id: UUID | None, request: ChangeRequest, *, lock: bool = False
 ) -> LockedDeadLetter:
-    """Return the dead letter to change; with `lock` it cannot change until the transaction ends.
+    """Return a dead letter that can be changed.
+
+    With `lock`, it cannot change until the transaction ends.
 
     Raises:
-        DeadLetterNotFoundError, VersionConflictError, NotPendingError: it cannot be changed.
+        DeadLetterNotFoundError, VersionConflictError, NotPendingError: the dead letter cannot be changed.
     """
     dead_letter = find(connection, tenant_id, request.job_id, lock=lock)
     if request.version not in {None, dead_letter.version}:
@@ -136,8 +139,8 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError, NotRetryableError: nothing was changed.
         InvalidPayloadError: the edited payload is no longer valid for its task type.
-        InvalidSettingsError: a bucket is required and not configured.
-        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: temporary, retry.
+        InvalidSettingsError: a bucket is required, but not configured.
+        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: the failure is temporary; call again.
     """
 
     def run_once() -> ChangeResult:
@@ -162,9 +165,9 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
 def store_large_payload(
     database: Database, tenant_id: UUID | None, request: ChangeRequest, bucket: str | None
 ) -> str | None:
-    """Upload a large edited payload, and return its key; None if it is absent or small.
+    """Upload a dead letter's edited payload if it is large, and return its key.
 
-    Raises the same errors as `retry`.
+    Returns None if the payload is small or was not edited. Raises the same errors as `retry`.
     """
     with transaction(database, tenant_id) as connection:
         dead_letter = lock_for_change(connection, tenant_id, request)
@@ -188,11 +191,11 @@ def enqueue_retry(
     payload_s3_key: str | None = None,
     scheduled_at: datetime | None = None,
 ) -> ChangeResult:
-    """Close a dead letter as retried, and start a new revision or resend its message.
+    """Close a dead letter as retried, and start a new revision of its work item.
 
-    Runs in the caller's transaction. The caller writes the audit entry. Without `dead_letter`, it is read here.
-    `payload_s3_key` comes from `store_large_payload`. `scheduled_at` is the due time of the message; None for now.
-    Raises the same errors as `retry`.
+    If the dead letter has no work item, its message is sent again instead. Runs in the caller's transaction. The caller
+    writes the audit entry. If `dead_letter` is None, it is read here. `payload_s3_key` comes from
+    `store_large_payload`. `scheduled_at` is the message's due time, by default now. Raises the same errors as `retry`.
     """
     if dead_letter is None:
         dead_letter = lock_for_change(connection, tenant_id, request)
@@ -238,14 +241,14 @@ _LOCK_WORK_ITEM = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FO
 
 
 def _lock_work_item(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
-    """Return state and revision of a work item, locked until the transaction ends."""
+    """Lock a work item until the transaction ends, and return its state and revision."""
     kind = WORK_KINDS.get(worker)
     row = None if kind is None else connection.execute(kind.sql(_LOCK_WORK_ITEM), {"id": work_id}).fetchone()
     return (DELETED_REASON, 0) if row is None else (row[0], row[1])
 
 
 def _check_payload(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
-    """Validate the payload against the current schema of the task type."""
+    """Validate the payload against its task type's current schema."""
     task_input = tasks.load_input(connection, task_id)
     type_ = None if task_input is None else TYPES.get(task_input.task_type)
     if type_ is None:
@@ -254,7 +257,11 @@ def _check_payload(connection: Connection, task_id: UUID, payload: dict[str, Any
 
 
 def _message_body(dead_letter: LockedDeadLetter) -> str:
-    """Return the dead letter's message for a queue."""
+    """Return the stored body of an unreadable message, to send it again.
+
+    Raises:
+        NotRetryableError: SQS cannot accept the body, or the worker no longer exists.
+    """
     body = dead_letter.payload.get("body")
     if (
         dead_letter.worker not in WORK_KINDS
@@ -274,7 +281,7 @@ def resolve(database: Database, tenant_id: UUID | None, request: ChangeRequest) 
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError: nothing was changed.
         RejectedRequestError: the note is missing or too long.
-        ConflictError, DatabaseUnavailableError: temporary, retry.
+        ConflictError, DatabaseUnavailableError: the failure is temporary; call again.
     """
     return _close(database, tenant_id, request, "resolved")
 
@@ -297,11 +304,9 @@ def _close(
 
 
 def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest, status: ClosedStatus) -> int:
-    """Close a dead letter and add it to its history, in the caller's transaction.
+    """Close a dead letter, record this in its history, and return its new version.
 
-    Return the new version.
-
-    Writes no audit entry. Raises the same errors as `resolve`.
+    Runs in the caller's transaction. The caller writes the audit entry. Raises the same errors as `resolve`.
     """
     _check_note(request.note, is_required=status != "retried")
     lock_for_change(connection, tenant_id, request, lock=True)
@@ -323,7 +328,7 @@ MAX_EDITS = 20
 
 
 class PayloadNotEditableError(RejectedRequestError):
-    """The dead letter has no payload that can be edited."""
+    """The dead letter has no editable payload."""
 
 
 @dataclass(frozen=True)
@@ -333,26 +338,26 @@ class PayloadEdit:
     by: str
     at: datetime
     note: str | None
-    before: Annotated[Mapping[str, JsonValue], Field(description="Original values of the fields that differ.")]
+    before: Annotated[Mapping[str, JsonValue], Field(description="Original values of the changed fields.")]
     after: Annotated[
         Mapping[str, JsonValue],
-        Field(description="Edited values of the same fields. If both are empty, the edit undoes earlier ones."),
+        Field(description="Edited values of the changed fields. If both are empty, the edit undid all earlier edits."),
     ]
 
 
 @dataclass(frozen=True)
 class EditablePayload:
-    """The payload of a task that has failed."""
+    """A failed task's payload, with its edits."""
 
     type: TaskType
     original: Payload
     """Payload of the failed attempt."""
     edited: Payload | None
-    """Payload of the next attempt, if an operator has edited it."""
+    """Payload for the next attempt, or None if it is the original one."""
     version: int
     """Version of the dead letter."""
     edits: Sequence[PayloadEdit]
-    """Newest first. They are stored even after the dead letter is closed."""
+    """Newest first. They remain stored after the dead letter is closed."""
 
 
 def changed_fields(before: Payload, after: Payload) -> list[str]:
@@ -362,7 +367,7 @@ def changed_fields(before: Payload, after: Payload) -> list[str]:
         for name in sorted({*before, *after})
         if name not in before
         or name not in after
-        or payloads.to_canonical_json(before[name]) != payloads.to_canonical_json(after[name])  # in Python, True is 1
+        or payloads.to_canonical_json(before[name]) != payloads.to_canonical_json(after[name])  # True == 1 in Python
     ]
 
 
@@ -371,8 +376,8 @@ def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: s
 
     Raises:
         DeadLetterNotFoundError: the tenant has no such dead letter.
-        PayloadNotEditableError: it has no payload that can be edited.
-        ServiceUnavailableError, DatabaseUnavailableError: temporary, retry.
+        PayloadNotEditableError: the dead letter has no editable payload.
+        ServiceUnavailableError, DatabaseUnavailableError: the failure is temporary; call again.
     """
     with database.tenant(tenant_id) as connection:
         dead_letter = find(connection, tenant_id, job_id)
@@ -399,7 +404,7 @@ _SELECT_EDITS = "SELECT edit_metadata FROM dead_letter WHERE job_id = %s AND edi
 
 
 def _load_edits(connection: Connection, job_id: UUID) -> list[JsonValue]:
-    """Return the stored edits of a dead letter, newest first. Each can be as large as a payload."""
+    """Return a dead letter's stored edits, newest first. Each edit can be as large as a payload."""
     row = connection.execute(_SELECT_EDITS, [job_id]).fetchone()
     if row is None:
         return []
@@ -420,7 +425,7 @@ def edit_payload(
     bucket: str | None,
     settings: Settings,
 ) -> ChangeResult:
-    """Replace the payload for the next attempt of a task. Pass the original payload to undo an edit.
+    """Replace the payload for a task's next attempt. Pass the original payload to undo all edits.
 
     Raises:
         VersionConflictError, NotPendingError: the dead letter has changed, or is closed.
@@ -486,7 +491,10 @@ def _save_edit(
 def _hash_field(
     hmac: Callable[[bytes], bytes], editable: EditablePayload, after: Payload, name: str
 ) -> dict[str, str | None]:
-    """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
+    """Return a changed field for the audit trail: its name, and the hashes of its values before and after.
+
+    Names of unknown fields are hashed as well.
+    """
 
     def digest(value: JsonValue) -> str:
         return hmac(payloads.to_canonical_json(value)).hex()

@@ -1,10 +1,10 @@
-"""Bulk operations on dead letters: retry, resolve and ignore many.
+"""Bulk operations on dead letters: retry, resolve and ignore.
 
-The request time fixes the selection: dead letters that were pending at that time. Dead letters that were closed or
+A bulk operation selects the dead letters that were pending at the time of the request. Dead letters that were closed or
 failed again after the request are skipped.
 
-Most dead letters are processed in batches. `actions.enqueue_retry` processes dead letters with an edited payload or
-without a work item one at a time. Each function requires a transaction of `Database.tenant`.
+Most dead letters are processed in batches. Dead letters with an edited payload or without a work item are processed one
+at a time, by `actions.enqueue_retry`. Each function requires a transaction of `Database.tenant`.
 """
 
 from collections import Counter, defaultdict
@@ -49,18 +49,19 @@ from counterfoil.tasks.task_type import InvalidPayloadError
 
 _CLOSED_STATUSES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 MAX_LISTED_IDS = 1_000
-"""Dead letters that a caller may list."""
+"""Maximum number of dead letters that a caller may list by id."""
 COUNT_LIMIT = 10_000
-"""Dead letters that the preview of a search counts, page by page."""
+"""Number of matches after which the preview of a search stops counting. It counts page by page."""
 SAMPLE_SIZE = 10
+"""Maximum number of dead letters in a preview."""
 BATCH_SIZE = 5_000
-"""Dead letters selected in one transaction."""
+"""Maximum number of dead letters that are selected in one transaction, if the filter has no search text."""
 SEARCH_BATCH_SIZE = 500
-"""The same for a search."""
+"""Maximum number of dead letters that are selected in one transaction for a search."""
 
 
 def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids: Sequence[UUID] = ()) -> Operation:
-    """Store an operation, select its first dead letters, and record it in the audit trail.
+    """Store an operation, select its first dead letters, and add an audit entry.
 
     `job_ids` lists the dead letters if `new` has no filter.
 
@@ -108,8 +109,8 @@ WITH next_items AS MATERIALIZED (
 ), inserted AS ({_INSERT_ITEMS})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM next_items
 """  # noqa: S608  # the statement above
-# Dead letters that were pending at the request and closed before they were selected. retain_until excludes dead letters
-# that were purged and restored, because they were closed earlier.
+# Dead letters that were pending at the time of the request, but were closed before they were selected. `retain_until`
+# excludes dead letters that were purged and restored, because they were closed before the request.
 _INSERT_CLOSED = f"""
 WITH next_items AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
@@ -128,7 +129,10 @@ FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
 
 
 def _select(connection: Connection, operation: Operation) -> Operation:
-    """Select the next dead letters of an operation, whose row is locked. It runs once all are selected."""
+    """Select the next dead letters of an operation, whose row is locked.
+
+    The operation starts when all dead letters are selected.
+    """
     filter_ = DeadLetterFilter(**operation.filter or {}).pending.before(operation.requested_at)
     cursor_at, cursor_id = operation.cursor_at, operation.cursor_id
     after = None if cursor_at is None or cursor_id is None else PageCursor(cursor_at, cursor_id)
@@ -154,19 +158,19 @@ def _select(connection: Connection, operation: Operation) -> Operation:
 
 @dataclass(frozen=True)
 class BulkPreview:
-    """Estimate of an operation."""
+    """Preview of a bulk operation."""
 
     count: int
     is_exact: bool
-    """False if the counts are minimums."""
+    """False if `count` is a minimum."""
     sample: Sequence[DeadLetterEntry]
-    """Newest dead letters."""
+    """The newest dead letters, at most SAMPLE_SIZE."""
 
 
 def preview(
     connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
 ) -> BulkPreview:
-    """Estimate an operation on `selection` or on `job_ids`. Nothing is stored."""
+    """Preview an operation on `selection`, or on `job_ids` if it is None. Nothing is stored."""
     if selection is None:
         entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return BulkPreview(len(entries), True, entries[:SAMPLE_SIZE])
@@ -190,7 +194,7 @@ def preview(
 
 @dataclass(frozen=True)
 class _DeadLetter:
-    """Dead letter of an operation, without status if it no longer exists."""
+    """A dead letter in an operation. The status is None if it no longer exists."""
 
     number: int
     job_id: UUID
@@ -203,22 +207,23 @@ class _DeadLetter:
     is_edited: bool = False
 
     def item(self, result: Result, reason: str | None = None) -> OperationItem:
-        """Return the operation item with its result."""
+        """Return the operation item for this dead letter with a result."""
         return OperationItem(
             self.number, self.job_id, result, reason, None if self.status is None else self.version, None
         )
 
 
 StoredPayloads = Mapping[tuple[UUID, int], str | PermanentError | None]
-"""S3 keys of edited payloads by dead letter and version, or the error if a payload cannot be stored."""
+"""S3 keys of edited payloads, by dead letter and version. None for a small payload, or the error if it was not stored.
+"""
 
 
 @dataclass(frozen=True)
 class BulkSteps(Definition):
-    """Definition of retry, resolve and ignore."""
+    """Steps of the operations retry, resolve and ignore."""
 
     bucket: str | None
-    """Bucket of edited payloads that are too large for a message."""
+    """Bucket for edited payloads that are too large for a message."""
     actions = ("retry", "resolve", "ignore")
 
     def prepare(
@@ -230,7 +235,7 @@ class BulkSteps(Definition):
         batch_size: int,
         _time_left: TimeLeft,
     ) -> StoredPayloads:
-        """Store the large edited payloads of the next items."""
+        """Upload the large edited payloads of the next items."""
         return _store_payloads(database, operation_id, tenant_id, now, self.bucket, batch_size)
 
     def select(self, connection: Connection, operation: Operation) -> None:
@@ -238,7 +243,7 @@ class BulkSteps(Definition):
         _select(connection, operation)
 
     def check_canary(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-        """Return the status of a canary."""
+        """Return the status of the operation's canary."""
         return _canary_status(connection, operation, now)
 
     def apply(
@@ -283,7 +288,7 @@ class BulkSteps(Definition):
         return ApplyResult(Counter(item.result for item in results if item.result is not None), messages)
 
     def finish(self, connection: Connection, operation: Operation) -> None:
-        """Close the group, if the operation covered all of it."""
+        """Close the group if the operation covered all of its dead letters."""
         group = (operation.filter or {}).get("fingerprint")
         if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
             values = {"as": _CLOSED_STATUSES[operation.action], "at": operation.requested_at}
@@ -310,7 +315,7 @@ ORDER BY i.number
 def _item_range(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
     """Return the number range of the next items.
 
-    It is computed here because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
+    The end is computed here, because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
     """
     return {"id": operation_id, "after": processed, "last": processed + limit}
 
@@ -318,7 +323,7 @@ def _item_range(operation_id: UUID, processed: int, limit: int) -> dict[str, Any
 def _filter_processable(
     operation: Operation, dead_letters: Iterable[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Return the dead letters that may be processed, and results for the others. Pure."""
+    """Return the dead letters that can be processed, and the results of skipped ones. Pure."""
     processable: list[_DeadLetter] = []
     skipped: list[OperationItem] = []
     for dead_letter in dead_letters:
@@ -344,10 +349,10 @@ ORDER BY job_id FOR NO KEY UPDATE
 def _lock_with_work_items(
     connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Lock the work items and then their dead letters, in the order of delivery.
+    """Lock the work items and then their dead letters, in the same order as in delivery.
 
-    Returns the dead letters whose work item is failed, and results for the others. Dead letters without a work item
-    are also returned, because `_retry_single` checks them.
+    Returns the dead letters whose work item is failed, and results for all others. Dead letters without a work item are
+    also returned, because `_retry_single` checks them.
     """
     work_items: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
     ids_by_worker: dict[str, list[UUID]] = defaultdict(list)
@@ -371,7 +376,7 @@ def _lock_with_work_items(
 def _lock(
     connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Lock dead letters. Returns the pending ones, as they are now, and results for the others."""
+    """Lock dead letters. Returns the pending ones with their current fields, and results for all others."""
     values = {"ids": [dead_letter.job_id for dead_letter in dead_letters], "tenant": operation.tenant_id}
     rows = {row[0]: row[1:] for row in connection.execute(_LOCK_DEAD_LETTERS.encode(), values)} if dead_letters else {}
     locked: list[_DeadLetter] = []
@@ -393,7 +398,10 @@ def _retry_single(
     index: int,
     stored: StoredPayloads,
 ) -> tuple[OperationItem, Sequence[OutboxMessage]]:
-    """Retry a dead letter with an edited payload or without a work item, at an index of the schedule."""
+    """Retry a dead letter that has an edited payload or no work item.
+
+    `index` is its position in the schedule.
+    """
     change = ChangeRequest(
         dead_letter.job_id, dead_letter.version, operation.requested_by, schedule.now, operation.note
     )
@@ -420,14 +428,13 @@ def _retry_single(
 # -- canary -----------------------------------------------------------------------------------------------------------
 
 CANARY_TIMEOUT = timedelta(minutes=45)
-"""Maximum wait for the attempts of a canary. It exceeds the 35 minutes between the first and last attempt of a
-document.
+"""Maximum time for a canary's attempts. It exceeds the 35 minutes between a document's first and last attempt.
 
-Time without an attempt, such as in a paused queue, does not count.
+Time before the first attempts, such as in a paused queue, does not count.
 """
 
 
-# Success is unknown for a message that names no work item. It counts as failed if it is dead-lettered again.
+# For a message that names no work item, success is unknown. It counts as failed if it was dead-lettered again.
 _CANARY_ITEMS = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
@@ -436,7 +443,7 @@ WHERE i.operation_id = %(id)s AND i.result = 'succeeded'
 
 
 def _canary_status(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-    """Return the status of a canary from the states of its work items."""
+    """Return a canary's status, based on the states of its work items."""
     values = {"id": operation.id, "requested_at": operation.requested_at}
     items = connection.execute(_CANARY_ITEMS, values).fetchall()
     work_items = [(worker, id_) for worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
@@ -465,11 +472,11 @@ def _canary_status(connection: Connection, operation: Operation, now: datetime) 
 
 
 _ATTEMPTED_STATES = ("failed", "attempted", "succeeded", "ended")
-"""States of work items with an attempt."""
+"""States of work items that had an attempt."""
 
 
 def _subject(count: int | Literal["None"], total: int) -> str:
-    """Return the subject of a sentence about the retries of a canary."""
+    """Return the subject of a sentence about a canary's retries."""
     return "The first retry" if total == 1 else f"{count} of the first {total} retries"
 
 
@@ -482,9 +489,10 @@ FROM {table} WHERE id = ANY(%(ids)s)
 
 
 def _load_states(connection: Connection, work_items: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
-    """Return unattempted, attempted, succeeded, failed or ended for each existing work item.
+    """Return the state of each existing work item: unattempted, attempted, succeeded, failed or ended.
 
-    None: it was canceled before any attempt. Later revisions make no difference.
+    The state is None if the work item was canceled before any attempt. Its current revision counts, even if that is a
+    later one.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
     for worker, id_ in work_items:
@@ -510,7 +518,7 @@ WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
 def _store_payloads(
     database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, bucket: str | None, limit: int
 ) -> StoredPayloads:
-    """Store the large edited payloads of the next items."""
+    """Upload the large edited payloads of the next items, and return their keys or errors."""
     with database.tenant(tenant_id) as connection:
         row = connection.execute(_PROCESSED, [operation_id]).fetchone()
         if row is None:
@@ -523,7 +531,7 @@ def _store_payloads(
                 database, tenant_id, ChangeRequest(job_id, version, ACTOR, now), bucket
             )
         except (DeadLetterNotFoundError, NotPendingError, VersionConflictError):
-            continue  # it has changed, and `apply` determines how
+            continue  # the dead letter has changed, and `apply` reads it again
         except InvalidSettingsError:
             raise
         except PermanentError as error:

@@ -1,14 +1,14 @@
-"""Export dead letters as a file, JSON lines or CSV.
+"""Exports dead letters to a JSON lines or CSV file.
 
-A small export is the API's response. A large one is an operation: each step uploads one part of the file to S3, and a
-step that was interrupted is repeated. The file is stored for a week, and the audit trail records who downloads it.
+A small export is returned in the API's response. A large one is an operation: each step uploads one part of the file to
+S3, and an interrupted step is repeated. The file is stored for a week, and the audit trail records who downloads it.
 
-Dead letters are read page by page, each page in its own transaction, so that only a few are in memory. A dead letter
-that changes during the export may be in the file or missing from it.
+Dead letters are read page by page, each page in its own transaction, so that only a few are in memory at a time. A dead
+letter that changes during the export may be in the file or missing from it.
 
-JSON lines (UTF-8): one object per dead letter, with the names of FIELDS.
+JSON lines (UTF-8): one object per dead letter, with the names in FIELDS.
 
-CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted; numbers are not.
+CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted, and numbers are not.
 Objects and lists are JSON. `counterfoil.webhooks.payload.to_csv_cell` puts an apostrophe before a text that a
 spreadsheet would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them
 as separators.
@@ -78,9 +78,9 @@ COLUMNS = (
     "redacted_paths",
 )
 PAGE_SIZE = 500
-"""Number of dead letters whose cursors are read at once."""
+"""Number of dead letters whose cursors are read in one query."""
 MAX_BATCH_BYTES = 2 * 1024 * 1024
-"""Maximum JSON returned by PostgreSQL at once, except for a single larger dead letter."""
+"""Maximum size of the JSON that PostgreSQL returns for a batch, unless the batch is a single larger dead letter."""
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ class Batch(NamedTuple):
 
     dead_letters: Sequence[DeadLetterDetails]
     after: PageCursor
-    """Cursor of the next batch."""
+    """Cursor for the next batch."""
 
 
 OpenTransaction = Callable[[], AbstractContextManager[Connection]]
-"""Starts a transaction that can read the tenant's dead letters."""
+"""Function that opens a transaction in which the tenant's dead letters are visible."""
 
 _SIZES = """
 SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(previous_failures::text)
@@ -115,7 +115,7 @@ def iter_batches(
     A batch has at most MAX_BATCH_BYTES of JSON, unless it is a single larger dead letter.
 
     Raises:
-        ConflictError, DatabaseUnavailableError: continue after the last batch.
+        ConflictError, DatabaseUnavailableError: the next batch could not be read; call again with the last cursor.
     """
     next_: PageCursor | None = after
     while True:
@@ -153,14 +153,14 @@ _REDACTED_FIELDS = ("payload", "metadata", "resolution", "previous_failures", "f
 
 
 def header(format_: Format) -> bytes:
-    """Return the start of a file."""
+    """Return the start of a file: the header line of a CSV file."""
     return b"" if format_ == "json" else _to_csv([COLUMNS])
 
 
 def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, redacts: bool) -> bytes:
     """Encode dead letters for a file.
 
-    `tenant` is the slug; with `redacts`, secrets are redacted by `redact`.
+    `tenant` is the tenant's slug. If `redacts` is True, `redact` hides secrets.
     """
     rows = [_to_row(dead_letter, tenant, redacts=redacts) for dead_letter in dead_letters]
     if format_ == "json":
@@ -204,7 +204,7 @@ def _to_json(value: Any) -> str:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert a value for JSON; times are in UTC."""
+    """Convert a value to a JSON type. Times are converted to UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, UUID):
@@ -215,33 +215,33 @@ def _to_json_value(value: Any) -> Any:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 PREFIX = "dead-letters/"
-"""Prefix of files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
+"""Key prefix of export files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
 RETENTION = timedelta(days=7)
-"""Retention of files after the request. A lifecycle rule of the bucket deletes them."""
+"""Retention of files after the request. The bucket's lifecycle rule deletes them."""
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link."""
 MAX_ACTIVE = 3
-"""Maximum number of exports of a tenant in progress."""
+"""Maximum number of exports in progress per tenant."""
 
 
 @dataclass(frozen=True)
 class ExportFile:
-    """File of an export, as stored with its operation."""
+    """Data about an export's file, which is stored with its operation."""
 
     format: Format
     redacted: bool
     """Whether secrets are redacted."""
     bytes: int = 0
     upload_id: str | None = None
-    """Id of the multipart upload, until it is complete."""
+    """Id of the multipart upload until it is complete, then None."""
     parts: Sequence[str] = ()
-    """ETags of the uploaded parts, until they are complete."""
+    """ETags of the uploaded parts until the upload is complete, then empty."""
     downloaded_by: Sequence[str] = ()
-    """Callers who got a link."""
+    """Callers who received a download link."""
 
     @classmethod
     def from_operation(cls, operation: Operation) -> "ExportFile":
-        """Return the file of an export."""
+        """Return the file of an export operation."""
         return cls(**operation.file or {})
 
 
@@ -260,7 +260,9 @@ _COUNT_ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND
 def request(
     connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
 ) -> Operation:
-    """Store an export in the tenant's transaction, or return the caller's identical export in progress.
+    """Store an export, or return an identical export by the same caller that is in progress.
+
+    Runs in the tenant's transaction.
 
     Raises:
         TooManyExportsError: the tenant has too many exports in progress.
@@ -282,7 +284,10 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 
 
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
-    """Record a download in the tenant's transaction, with one audit entry per caller."""
+    """Record a download. Only a caller's first download adds an audit entry.
+
+    Runs in the tenant's transaction.
+    """
     if connection.execute(_RECORD_DOWNLOADER, {"id": operation.id, "by": by}).rowcount == 1:
         filter_, file = DeadLetterFilter(**operation.filter or {}), ExportFile.from_operation(operation)
         record_export(connection, operation.tenant_id, filter_, file, operation.succeeded, by, now, operation.id)
@@ -311,10 +316,10 @@ def record_export(
 
 
 def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
-    """Return a link to the file, which is valid for URL_EXPIRY_SECONDS without a login.
+    """Return a download link for the file. It is valid for URL_EXPIRY_SECONDS and requires no login.
 
     Raises:
-        ServiceUnavailableError: there are no credentials to sign it with.
+        ServiceUnavailableError: there are no credentials to sign the link.
     """
     file = ExportFile.from_operation(operation)
     name = file_name(tenant, file.format, operation.requested_at)
@@ -331,26 +336,27 @@ def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
 
 
 def object_key(operation: Operation) -> str:
-    """Return the key of the file in the bucket."""
+    """Return the file's key in the bucket."""
     return (
         f"{PREFIX}{operation.tenant_id}/{operation.id}.{FILE_EXTENSIONS[ExportFile.from_operation(operation).format]}"
     )
 
 
 def file_name(tenant: str, format_: Format, at: datetime) -> str:
-    """Return the name for downloads. A slug and a time are safe in a header."""
+    """Return the name of the downloaded file. A slug and a time need no escaping in a header."""
     return f"dead-letters-{tenant}-{at:%Y%m%dT%H%M%SZ}.{FILE_EXTENSIONS[format_]}"
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 PART_BYTES = 5 * 1024 * 1024
-"""Minimum size of every part but the last. S3 accepts 10,000 parts, which is about 50 GB."""
+"""Minimum size of every part except the last. S3 accepts 10,000 parts, so a file can have about 50 GB."""
 WRITE_TIMEOUT = timedelta(days=1)
+"""Maximum time from the request until the file is complete. After that, the export fails."""
 LEASE = timedelta(seconds=60)
-"""Longer than an invocation of the function that runs the steps."""
+"""Lease of the process that writes the next part. It is longer than an invocation of the function that runs steps."""
 MIN_SECONDS_LEFT = 6.0
-"""Time that uploading a part requires."""
+"""Minimum remaining seconds to upload a part."""
 CALL_TIMEOUT_SECONDS = 15.0
 """Timeout of a call to S3."""
 
@@ -366,7 +372,7 @@ _SAVE_FILE = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
 
 
 class _Part(NamedTuple):
-    """Result of a step: an uploaded part."""
+    """Result of a step: the uploaded part, if any, and the state after it."""
 
     lease: datetime
     file: ExportFile
@@ -374,15 +380,15 @@ class _Part(NamedTuple):
     cursor: PageCursor | None = None
     is_last: bool = False
     reason: str | None = None
-    """Why the export stops."""
+    """Reason why the export failed, or None."""
 
 
 @dataclass(frozen=True)
 class ExportSteps(Definition):
-    """Definition of export.
+    """Steps of the operation export.
 
-    S3 is called before the step's transaction. `last_step_at` is the lease of the process that writes the next part. If
-    S3 rejects a part or the complete file, the export starts over.
+    S3 is called before the step's transaction. `last_step_at` is the end of the lease of the process that writes the
+    next part. If S3 rejects a part or the complete file, the export starts over.
     """
 
     bucket: str | None
@@ -422,7 +428,7 @@ class ExportSteps(Definition):
     def apply(
         self, connection: Connection, operation: Operation, _limit: int, _schedule: Schedule, prepared: _Part | None
     ) -> ApplyResult | None:
-        """Store the uploaded part."""
+        """Record the uploaded part and the progress of the export."""
         if prepared is None:
             return None
         if operation.last_step_at != prepared.lease:
@@ -436,7 +442,7 @@ class ExportSteps(Definition):
     ) -> tuple[bytes, int, PageCursor | None, bool] | None:
         """Return the next part: content, number of dead letters, last cursor, and whether it is the last part.
 
-        Returns None if there is too little time to upload it.
+        Returns None if there is not enough time to upload it.
         """
         file = ExportFile.from_operation(operation)
         filter_ = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)

@@ -1,7 +1,7 @@
 """Groups of dead letters with the same fingerprint, and counts of all dead letters.
 
-Counts come from `dead_letter_count`, which a trigger maintains. Their cost grows with the number of groups, not of dead
-letters. Each function except `roll_up` runs in a transaction of `search.transaction`.
+Counts come from `dead_letter_count`, which a trigger maintains. Their cost grows with the number of groups, not with
+the number of dead letters. Each function except `roll_up` requires a transaction of `search.transaction`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from counterfoil.db import Connection
 from counterfoil.dead_letters.search import Status, for_tenant
 
 TREND_HOURS = 24
-"""Hours in the trend of a group."""
+"""Number of hours in a group's trend."""
 TREND_RETENTION = timedelta(days=7)
 
 State = Literal["open", "resolved", "ignored"]
@@ -22,13 +22,13 @@ State = Literal["open", "resolved", "ignored"]
 
 @dataclass(frozen=True)
 class DeadLetterGroup:
-    """Dead letters of one fingerprint."""
+    """A group of dead letters with the same fingerprint."""
 
     fingerprint: str
     worker: str
     error_type: str
     message: str
-    """Error message without the parts that differ between its dead letters."""
+    """Error message without the parts that differ between the group's dead letters."""
     first_seen: datetime
     last_seen: datetime
     pending: int
@@ -37,18 +37,18 @@ class DeadLetterGroup:
     ignored: int
     closed_as: Literal["resolved", "ignored"] | None
     closed_at: datetime | None
-    """Later dead letters are not covered by this decision."""
+    """Time of the decision about the group. It does not cover later dead letters."""
     trend: Sequence[int]
     """Number of dead letters in each of the last TREND_HOURS hours, the current hour last."""
 
     @property
     def count(self) -> int:
-        """Number of all its dead letters."""
+        """Number of dead letters in all statuses."""
         return self.pending + self.retried + self.resolved + self.ignored
 
     @property
     def state(self) -> State:
-        """Decision about the whole group. It is open again when another dead letter is added."""
+        """Decision about the whole group. A new dead letter opens the group again."""
         if self.closed_as is None or self.closed_at is None or self.last_seen >= self.closed_at:
             return "open"
         return self.closed_as
@@ -90,9 +90,9 @@ def page(
     limit: int,
     after: tuple[datetime, str] | None = None,
 ) -> list[DeadLetterGroup]:
-    """Return at most `limit` groups with dead letters in one of these states, latest first.
+    """Return at most `limit` groups with dead letters in one of these statuses, latest failure first.
 
-    `after` is `last_seen` and `fingerprint` of the last group on the previous page.
+    `after` contains `last_seen` and `fingerprint` of the previous page's last group.
     """
     at, fingerprint = after or (None, None)
     rows = connection.execute(
@@ -115,7 +115,7 @@ WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING 
 
 
 def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Status, int]]:
-    """Return the number of dead letters by task type and state."""
+    """Return the number of dead letters by task type and status."""
     counts: dict[str, dict[Status, int]] = {}
     for task_type, status, count in connection.execute(for_tenant(_STATS, tenant_id), {"tenant": tenant_id}):
         counts.setdefault(task_type, {})[status] = count
@@ -138,10 +138,10 @@ FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum
 
 
 def roll_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of `groups` changed groups, and delete old hours. Runs as counterfoil_maintenance.
+    """Add up the counts of up to `groups` changed groups, and delete old hours.
 
-    Concurrent writers add rows, which the next run adds up. No writer waits, and no count is lost. Returns the number
-    of remaining rows of these groups.
+    Runs as counterfoil_maintenance. Rows from concurrent writers are added up by the next run. No writer waits, and no
+    count is lost. Returns the number of rows written for these groups.
     """
     connection.execute(_DELETE_OLD, [now - TREND_RETENTION])
     return connection.execute(_ROLL_UP, [groups]).rowcount

@@ -1,4 +1,4 @@
-"""History of a dead letter: the attempts of its work item, its failures and the changes by operators."""
+"""History of a dead letter: attempts at its work item, failures, and changes by operators."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,33 +11,33 @@ from counterfoil.dead_letters.search import DeadLetterDetails
 
 EventKind = Literal["attempt", "dead_lettered", "change"]
 _ORDER: tuple[EventKind, ...] = ("attempt", "dead_lettered", "change")
-"""Order of events at the same time."""
+"""Order of events that have the same time."""
 _DEAD_LETTERED_ACTION = "dead-lettered"
-"""Action of a dead letter in the audit trail."""
+"""Action of the audit entry that is written with a dead letter."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Event of a dead letter or its work item."""
+    """Event in the history of a dead letter or its work item."""
 
     at: datetime
-    """End of an attempt, or time of the event."""
+    """Time of the event. For an attempt, its end."""
     kind: EventKind
     outcome: str
-    """Outcome of an attempt, reason of the failure, or action of an operator."""
+    """Outcome of the attempt, reason for the failure, or action by an operator."""
     actor: str
     """Worker or operator."""
     error: Mapping[str, str | None] | None = None
     """`type` and `message`."""
     revision: int | None = None
     attempt: int | None = None
-    """Number of the attempt, or of attempts before the failure."""
+    """Number of the attempt. For a failure, the number of attempts before it."""
     started_at: datetime | None = None
     next_attempt_at: datetime | None = None
     trace_id: str | None = None
-    """X-Ray trace of a sampled attempt."""
+    """X-Ray trace id, if the attempt's trace was sampled."""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """Detail of the audit entry: ids and short words."""
+    """Details of the audit entry: ids and short words."""
 
 
 _ATTEMPT_COLUMNS = "revision, number, started_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
@@ -55,9 +55,9 @@ WHERE job_id = %s ORDER BY recorded_at DESC, id DESC LIMIT %s
 def events(
     connection: Connection, tenant_id: UUID | None, dead_letter: DeadLetterDetails, *, limit: int
 ) -> list[Event]:
-    """Return the events of a dead letter, oldest first.
+    """Return a dead letter's events, oldest first.
 
-    It returns at most the newest `limit` attempts, failures and audit entries each.
+    Includes at most the newest `limit` attempts, the newest `limit` failures and the newest `limit` audit entries.
     """
     merged = [
         *_attempts(connection, tenant_id, dead_letter, limit),
@@ -98,7 +98,7 @@ def _failures_and_changes(connection: Connection, dead_letter: DeadLetterDetails
         failure = failures.pop(at, None) if action == _DEAD_LETTERED_ACTION else None
         if failure is None:
             yield Event(at, "change", action, actor, detail=detail)
-        else:  # the audit trail has the actor, and the dead letter the error
+        else:  # the actor is in the audit entry, and the error is in the dead letter
             yield Event(at, "dead_lettered", failure.outcome, actor, failure.error, failure.revision, failure.attempt)
     yield from failures.values()
 

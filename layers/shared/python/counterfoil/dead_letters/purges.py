@@ -1,7 +1,7 @@
 """Retention of dead letters: closed ones are deleted after DLQ_RETENTION_DAYS, purged ones in a week.
 
 A purge is an operation on the dead letters that were closed when it was requested. It hides them in steps. A
-restoration is another operation, which shows them again. Pending dead letters are never purged.
+restore is another operation, which shows them again. Pending dead letters are never purged.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from counterfoil.operations.store import NewOperation, Operation, OperationNotFo
 
 CLOSED_STATUSES: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_PERIOD = timedelta(days=7)
-"""A purge can be restored for this time. The database prevents earlier deletion."""
+"""Time during which a purge can be undone. The database prevents earlier deletion."""
 
 
 def purge_filter(failed_before: datetime, statuses: Sequence[ClosedStatus]) -> DeadLetterFilter:
-    """Return the filter of a purge."""
+    """Return the filter for a purge of dead letters that failed before a time."""
     return DeadLetterFilter(status=tuple(statuses), to_date=failed_before)
 
 
@@ -36,7 +36,7 @@ def request(
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store a purge of dead letters with these statuses, in the tenant's transaction."""
+    """Store a purge of dead letters with these statuses. Runs in the tenant's transaction."""
     filter_ = purge_filter(failed_before, statuses).before(now)
     operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored_fields, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}
@@ -52,14 +52,14 @@ WHERE id = %(id)s
 
 
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
-    """Store the restoration of a purge. Its dead letters are restored unchanged, except for their version.
+    """Store an operation that restores a purge.
 
-    A purge that is not complete is canceled.
+    Except for their version, the dead letters are restored unchanged. A purge that is not complete is canceled.
 
     Raises:
-        NoOperationError: the tenant has no such purge.
-        VersionConflictError: it is not at `version`.
-        OperationStateError: it was restored before, or it is too late.
+        OperationNotFoundError: the tenant has no such purge.
+        VersionConflictError: the purge is not at `version`.
+        OperationStateError: the purge was already restored, or is older than RESTORE_PERIOD.
     """
     purge = store.show(connection, purge_id, lock=True)
     if purge.action != "purge":
@@ -77,8 +77,8 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     return operation
 
 
-# Neither is ordered: each step takes the next rows of an index. ARRAY runs a subquery once. A join of a subquery that
-# locks rows may run it again, and then it returns other rows beyond its limit.
+# Neither statement orders rows: each step takes the next rows of an index. ARRAY runs the subquery only once. A join
+# may run a subquery that locks rows again, which then returns other rows beyond its limit.
 _HIDE = """
 UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version + 1
 WHERE job_id = ANY(ARRAY(
@@ -97,7 +97,7 @@ WHERE job_id = ANY(ARRAY(
 
 
 class PurgeSteps(Definition):
-    """Definition of purge and restore."""
+    """Steps of the operations purge and restore."""
 
     actions = ("purge", "restore")
     batch_size = 5_000
@@ -127,8 +127,8 @@ class PurgeSteps(Definition):
         return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
 
-# Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
-# branch has its own index.
+# Dead letters are not deleted while their purge is being restored, even if that takes long. After that, `retain_until`
+# protects them for the rest of a week. Each branch has its own index.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d
@@ -155,10 +155,10 @@ SELECT count(*) FROM deleted
 def delete(
     connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size
 ) -> int:
-    """Delete dead letters purged a week ago, or closed longer than `retention` ago.
+    """Delete dead letters that were purged more than a week ago, or closed longer than `retention` ago.
 
-    The connection must have the role counterfoil_maintenance. Restored dead letters are stored for another week. A
-    failed task is deleted with its dead letter. Returns the number of deleted dead letters.
+    Runs as counterfoil_maintenance. Restored dead letters are retained for another week. A failed task is deleted with
+    its dead letter. Returns the number of deleted dead letters.
     """
     values = {
         "purged_before": now - RESTORE_PERIOD,

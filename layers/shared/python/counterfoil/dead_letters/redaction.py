@@ -1,15 +1,15 @@
-"""Hide secrets in JSON values from roles that may read dead letters but not secrets. Pure.
+"""Hides secrets in JSON values from roles that may read dead letters but not secrets. Pure.
 
-Hidden are:
+This hides:
 
 - values under the name of a secret (password, token, API key, cookie, ...) and everything below them
 - values that an adjacent name marks: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
 - private members of JSON Web Keys, and the data of Kubernetes secrets
 - secrets in texts and in names, see `text_redaction`
 - account numbers (IBAN, ISO 13616) and card numbers with valid check digits, except for their last four characters
-- bodies of e-mails, messages and requests
+- bodies of emails, messages and requests
 
-The shape is unchanged: the same objects, lists and names. A placeholder replaces each secret.
+A placeholder replaces each secret. The value's structure is unchanged: the same objects, lists and names.
 """
 
 import json
@@ -40,11 +40,11 @@ class Redacted(NamedTuple):
     value: Any
     """JSON in its original shape."""
     pointers: list[str]
-    """JSON pointers (RFC 6901) to hidden values. Names that are secrets are also hidden in them."""
+    """JSON pointers (RFC 6901) to hidden values. Names that are secrets are hidden in the pointers too."""
 
 
 def without_traceback(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dead letter without tracebacks, which only admins may read."""
+    """Return a dead letter's fields without tracebacks, which only admins may read."""
     visible = dict(fields)
     if "metadata" in fields:
         visible["metadata"] = _without_traceback(fields["metadata"])
@@ -118,10 +118,10 @@ _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 
 
 def _secret_members(value: Mapping[str, Any]) -> set[str]:
-    """Return the members that are secrets because of other members of the object.
+    """Return the names of members that are secrets because of other members of the object.
 
-    They are the private parts of a JSON Web Key, the data of a Kubernetes secret, and values whose name is another
-    member, or the last item of its list.
+    These are the private parts of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
+    contains the name of a secret, or a list that ends with one, they are its values.
     """
     if isinstance(value.get("kty"), str):
         return _JWK
@@ -138,7 +138,10 @@ def _secret_members(value: Mapping[str, Any]) -> set[str]:
 
 
 def _secret_items(value: list[Any]) -> set[int]:
-    """Return items after the name of a secret: in pairs, after options, or in lists of names and values."""
+    """Return the indexes of items that follow the name of a secret.
+
+    The list is a pair, a list of alternating names and values, or contains a command-line option.
+    """
     return {
         index
         for index in range(1, len(value))
@@ -156,7 +159,7 @@ _MIN_SECRET_CHARS = 16
 
 
 def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
-    """Return a name without its secrets, different from the names before it."""
+    """Return a name without secrets. If the result already exists in `existing`, a number is added."""
     if len(name) < _MIN_SECRET_CHARS or name == (visible := without_secrets(name)):
         return name
     number = 1
@@ -166,7 +169,7 @@ def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
 
 
 def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
-    """Return the rule for a value under a name. Everything below a secret is a secret."""
+    """Return the rule for the value under a name. Everything below a secret is secret too."""
     if rule is not _redact_text:
         return rule
     normalized, name_rule = _cached_rule_by_name(name) if len(name) <= _MAX_CACHED_CHARS else _rule_by_name(name)
@@ -179,7 +182,7 @@ def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
 
 
 def _rule_by_name(name: str) -> tuple[str, _Rule | None]:
-    """Return a name in its plain form, and the rule for its value if the name alone determines it."""
+    """Return the normalized name, and the rule for its value if the name alone determines it."""
     normalized = _normalize(name)
     rule: _Rule | None = None
     if name == SESSION_ID:
@@ -200,7 +203,7 @@ def _normalize(name: str) -> str:
 
 
 _MAX_CACHED_CHARS = 64
-"""Longer names are rare and would take memory."""
+"""Maximum length of a cached name. Longer names are rare and would take memory."""
 _cached_rule_by_name = lru_cache(maxsize=2048)(_rule_by_name)
 
 
@@ -209,7 +212,7 @@ def _redact_leaf(value: Any) -> Any:
 
 
 def _redact_except_counts(value: Any) -> Any:
-    """Hide everything except numbers, which count tokens or the bytes of a body."""
+    """Hide everything except numbers, which count tokens or a body's bytes."""
     return value if isinstance(value, int | float) else _redact_leaf(value)
 
 
@@ -250,7 +253,7 @@ def _redact_text(value: Any) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the JSON object, list or string that a text contains; None for other texts."""
+    """Return the JSON object, list or string that a text consists of, or None for any other text."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:

@@ -1,12 +1,12 @@
 """Lists, searches and counts dead letters, and finds them by id.
 
-A search finds dead letters by words of their errors and file names, and by the ids of dead letters and work items. The
-words that the errors of a group share are stored with the group, and the other words of a dead letter in an index. A
-dead letter is found if each word of the search is in either. The cost of a page depends neither on the number of dead
-letters nor on the number of results.
+A search finds dead letters by words in their errors and file names, and by the ids of dead letters and work items.
+Words that all errors of a group share are stored with the group. A dead letter's other words are stored in an index.
+A dead letter is found if each word of the search is in its group or in its index entries. The cost of a page depends
+neither on the number of dead letters nor on the number of results.
 
-Each function runs in a transaction of one tenant or, for unassigned dead letters (tenant None), of the delivery role:
-see `transaction`.
+Each function requires a tenant's transaction, or a transaction of the delivery role for unassigned dead letters (tenant
+None): see `transaction`.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 @dataclass(frozen=True)
 class DeadLetterEntry:
-    """A dead letter."""
+    """A dead letter, as listed."""
 
     job_id: UUID
     worker: str
@@ -54,11 +54,11 @@ class DeadLetterEntry:
     metadata: Mapping[str, Any]
     version: int
     file_name: str | None
-    """Name of the file that the work item processed; None if it processed no file."""
+    """Name of the file that the work item processed, or None if it processed no file."""
 
     @property
     def cursor(self) -> PageCursor:
-        """Position in lists."""
+        """Position in lists, to request the page after this entry."""
         return PageCursor(self.dlq_timestamp, self.job_id)
 
 
@@ -72,7 +72,7 @@ class DeadLetterDetails(DeadLetterEntry):
 
 
 class DeadLetterFilter(BaseModel):
-    """Dead letters of one tenant, for lists, searches, exports and bulk operations."""
+    """Selects a tenant's dead letters for lists, searches, exports and bulk operations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -81,9 +81,9 @@ class DeadLetterFilter(BaseModel):
     from_date: Moment | None = Field(default=None, description=f"Failed at or after this time. {UTC_DESCRIPTION}")
     to_date: Moment | None = Field(default=None, description=f"Failed before this time. {UTC_DESCRIPTION}")
     search: Annotated[PrintableText, StringConstraints(min_length=1, max_length=MAX_SEARCH_CHARS)] | None = Field(
-        default=None, description="Words of the error message and the file name, or an id."
+        default=None, description="Words from the error message and the file name, or an id."
     )
-    fingerprint: Fingerprint | None = Field(default=None, description="Fingerprint of a group.")
+    fingerprint: Fingerprint | None = Field(default=None, description="A group's fingerprint.")
 
     @field_validator("status", mode="after")
     @classmethod
@@ -91,27 +91,27 @@ class DeadLetterFilter(BaseModel):
         return tuple(status for status in STATUSES if status in statuses) if statuses else STATUSES
 
     def before(self, now: datetime) -> Self:
-        """Return this filter without dead letters from `now` on."""
+        """Return this filter without dead letters that failed at or after `now`."""
         return self.model_copy(update={"to_date": now if self.to_date is None else min(self.to_date, now)})
 
     @property
     def pending(self) -> Self:
-        """This filter for pending dead letters only."""
+        """This filter, limited to pending dead letters."""
         return self.model_copy(update={"status": ("pending",)})
 
     @property
     def stored_fields(self) -> dict[str, Any]:
-        """JSON of the fields that are set."""
+        """The fields that are set, as JSON."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def hash(self) -> bytes:
-        """SHA-256, equal for equal filters."""
+        """SHA-256 hash, which is equal for equal filters."""
         return hashlib.sha256(json.dumps(self.stored_fields, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
-    """Begin a transaction that sees a tenant's dead letters or, for None, unassigned ones."""
+    """Begin a transaction that sees a tenant's dead letters, or unassigned ones if the tenant is None."""
     return database.delivery() if tenant_id is None else database.tenant(tenant_id)
 
 
@@ -122,7 +122,7 @@ def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
 
 # -- pages ------------------------------------------------------------------------------------------------------------
 
-# Deceptive characters as escapes for PostgreSQL's regular expressions. PostgreSQL texts cannot contain NUL.
+# Deceptive characters as escapes for PostgreSQL's regular expressions, without NUL, which its texts cannot contain.
 _DECEPTIVE = "".join(char if char == "-" else f"\\u{max(1, ord(char)):04x}" for char in DECEPTIVE_CHARS)
 _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
@@ -135,7 +135,7 @@ def _select_list(form: type[DeadLetterEntry]) -> str:
 _COLUMNS = _select_list(DeadLetterEntry)
 ALL_COLUMNS = _select_list(DeadLetterDetails)
 """Select list of `DeadLetterDetails`."""
-# A statement has only the conditions that its filter sets, so that PostgreSQL can plan each form with its own index.
+# A statement has only the conditions that its filter sets, so that PostgreSQL can use the best index for each of them.
 _CONDITIONS = {
     "task_type": "AND d.task_type = %(task_type)s",
     "fingerprint": "AND d.fingerprint = %(fingerprint)s",
@@ -146,7 +146,7 @@ _CONDITIONS = {
 
 
 def filter_values(tenant_id: UUID | None, filter_: DeadLetterFilter, after: PageCursor | None = None) -> dict[str, Any]:
-    """Return the parameters of `with_conditions`."""
+    """Return the parameters of a statement from `with_conditions`."""
     return {
         "tenant": tenant_id,
         "statuses": list(filter_.status),
@@ -160,12 +160,12 @@ def filter_values(tenant_id: UUID | None, filter_: DeadLetterFilter, after: Page
 
 
 def with_conditions(statement: str, values: Mapping[str, Any], columns: str = "") -> bytes:
-    """Return the statement with the conditions of `filter_values`."""
+    """Return the statement with a condition for each filter field that is set in `values`."""
     conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
     return for_tenant(statement.format(columns=columns, conditions=conditions), values["tenant"])
 
 
-# The rows of a page come from an index only. The other columns are read for the page alone.
+# The rows of a page are found with an index-only scan. The other columns are read only for these rows.
 _SELECT_ENTRIES = """
 SELECT {{columns}} FROM ({page}) AS page JOIN dead_letter d USING (job_id)
 ORDER BY d.dlq_timestamp DESC, d.job_id DESC
@@ -220,9 +220,9 @@ class Page(NamedTuple):
     """A page of dead letters."""
 
     entries: Sequence[DeadLetterEntry]
-    """The newest first."""
+    """Newest first."""
     next_cursor: PageCursor | None
-    """Cursor of the next page; None: this page is the last. A page of a search may be short."""
+    """Cursor for the next page, or None if this is the last page. In a search, earlier pages can be short too."""
 
 
 def page(
@@ -234,9 +234,10 @@ def page(
     after: PageCursor | None = None,
     offset: int = 0,
 ) -> Page:
-    """Return at most `limit` dead letters after `after`. Without a text, skip another `offset` of them.
+    """Return at most `limit` dead letters after the cursor `after`.
 
-    Each status is read in the order of its index, so the cost grows with `offset` only.
+    If the filter has no search text, another `offset` dead letters are skipped. Each status is read in the order of its
+    index, so the cost grows only with `offset`.
     """
     query = _Query(connection, tenant_id, filter_, limit + 1, after)
     text = filter_.search
@@ -246,7 +247,7 @@ def page(
         return _to_page(query.find_by_ids([id_, *(kind.job_id(id_) for kind in WORK_KINDS.values())]), limit)
     entries, until = query.find_by_words(sorted(search_words(text))[:MAX_WORDS])
     merged = sorted({entry.job_id: entry for entry in entries}.values(), key=_cursor, reverse=True)
-    if until is not None:  # older ones may be among dead letters that were not read
+    if until is not None:  # below this cursor, there may be matches that were not read
         merged = [entry for entry in merged if entry.cursor >= until]
     return _to_page(merged, limit) if len(merged) > limit else Page(merged, until)
 
@@ -259,7 +260,10 @@ def page_cursors(
     limit: int,
     after: PageCursor | None = None,
 ) -> tuple[Sequence[PageCursor], PageCursor | None]:
-    """Return the cursors of a `page` and of the next one. Without a text, only an index is read."""
+    """Return the cursors of the entries of a `page`, and the cursor for the next page.
+
+    If the filter has no search text, only an index is read.
+    """
     if filter_.search is not None:
         entries, next_cursor = page(connection, tenant_id, filter_, limit=limit, after=after)
         return [entry.cursor for entry in entries], next_cursor
@@ -271,7 +275,7 @@ def page_cursors(
 def find_by_ids(
     connection: Connection, tenant_id: UUID | None, filter_: DeadLetterFilter, ids: Sequence[UUID]
 ) -> list[DeadLetterEntry]:
-    """Return the dead letters with these ids that match the filter, the newest first."""
+    """Return the dead letters with these ids that match the filter, newest first."""
     return _Query(connection, tenant_id, filter_, len(ids), None).find_by_ids(ids)
 
 
@@ -282,7 +286,7 @@ WHERE d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at 
 
 
 def count(connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter) -> int:
-    """Return the number of dead letters of a filter without a text, counted in an index."""
+    """Return the number of dead letters that match a filter without a search text. Counts in an index."""
     values = filter_values(tenant_id, filter_)
     ((total,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
     return int(total)
@@ -307,20 +311,21 @@ def _parse_id(text: str) -> UUID | None:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 MAX_WORDS = 8
-"""Words of a search. Further ones are ignored."""
+"""Maximum number of words in a search. Further words are ignored."""
 RARE_WORD_LIMIT = 1_000
-"""Maximum number of dead letters with a rare word. A search reads all of them."""
+"""Maximum number of dead letters with a word that counts as rare. A search reads all of them."""
 SCAN_LIMIT = (100, 1_000, 5_000)
-"""Dead letters read for a page if the word is more frequent. The next number is used if one does not fill the page."""
+"""Maximum number of dead letters with a frequent word that are read for a page. If they do not fill the page, the next
+number is tried."""
 RECENT_LIMIT = 500
-"""Newest dead letters in which groups are looked up before each group is read."""
+"""Number of the newest dead letters that are checked for groups before each group is read separately."""
 _GROUP_BATCH_SIZE = 100
 
 _GROUPS = """
 SELECT fingerprint, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(words)s::text[]))
 FROM dead_letter_group WHERE tenant_id = %(tenant)s AND words && %(words)s::text[]
 """
-# The newest dead letters are in the groups with the newest last failure.
+# Groups are read in this order, because the newest dead letters are in the groups with the latest failures.
 _LAST_FAILURES = """
 SELECT fingerprint, max(last_at) FROM dead_letter_count
 WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour IS NULL AND status = ANY(%(statuses)s)
@@ -348,7 +353,7 @@ WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(required.word = ANY(g.words), fal
 
 @dataclass(frozen=True)
 class _Query:
-    """Dead letters of a filter after a cursor."""
+    """Query for dead letters that match a filter, after a cursor."""
 
     connection: Connection
     tenant_id: UUID | None
@@ -367,7 +372,10 @@ class _Query:
         return self.entries(_BY_IDS, ids=list(ids)) if ids else []
 
     def find_by_words(self, words: Sequence[str]) -> tuple[list[DeadLetterEntry], PageCursor | None]:
-        """Return dead letters that have all words, and the last cursor read if there are more."""
+        """Return dead letters that have all words.
+
+        If there may be more, also return the cursor up to which all matches were found.
+        """
         if not words:
             return [], None
         group_words: dict[str, list[str]] = dict(self.rows(_GROUPS, words=list(words)))
@@ -389,7 +397,7 @@ class _Query:
     def _find_in_groups(self, fingerprints: Sequence[str]) -> list[DeadLetterEntry]:
         """Return the newest dead letters of groups.
 
-        Reading by group costs a lookup per group; reading the newest dead letters costs one for each of them.
+        Reading by group costs one lookup per group. Therefore the newest RECENT_LIMIT dead letters are checked first.
         """
         if self.filter.fingerprint is not None:
             fingerprints = [fingerprint for fingerprint in fingerprints if fingerprint == self.filter.fingerprint]
@@ -409,9 +417,9 @@ class _Query:
         return entries[: self.limit]
 
     def _index_words(self, words: Sequence[str], group_words: Collection[str]) -> Iterable[tuple[str, bool]]:
-        """Return the words whose dead letters must be read, and whether each is rare.
+        """Return the words whose dead letters must be read from the index, and whether each word is rare.
 
-        A word without a group can only be in the index of dead letters. The rarest such word is enough.
+        A word that is in no group can only be in the index. If there are such words, the rarest is sufficient.
         """
         frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), max_rows=RARE_WORD_LIMIT + 1))
         own_words = [word for word in words if word not in group_words]
@@ -419,7 +427,10 @@ class _Query:
         return [(word, frequency[word] <= RARE_WORD_LIMIT) for word in selected if word in frequency]
 
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
-        """Search the newest `max_rows` with `word`. Return matches of all words and the last cursor."""
+        """Read the newest `max_rows` dead letters with `word`.
+
+        Returns the ids of matches for all words, and the last cursor read if there may be more.
+        """
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
         cursors = [PageCursor(*row) for row in self.rows(scan, word=word, max_rows=max_rows)]
         ids = [cursor.id for cursor in cursors]
@@ -439,7 +450,7 @@ WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
 
 
 def find_owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
-    """Return ids and slugs of the tenants of dead letters; None if unassigned.
+    """Return the ids and slugs of the tenants that own dead letters. Both are None for unassigned ones.
 
     Runs as the delivery role.
     """
@@ -450,7 +461,7 @@ _SHOW = f"SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = %(id)s AND purged
 
 
 def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> DeadLetterDetails | None:
-    """Return a dead letter of the tenant; None if it does not exist."""
+    """Return a tenant's dead letter, or None if it does not exist."""
     values = {"id": job_id, "tenant": tenant_id}
     row = connection.execute(for_tenant(f"{_SHOW} AND tenant_id = %(tenant)s", tenant_id), values).fetchone()
     return None if row is None else DeadLetterDetails(*row)
@@ -460,9 +471,10 @@ IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_PARTIAL_ID_CHARS = 4
 """Minimum length of a partial id."""
 _INDEXED_CHARS = 8
-"""Last characters of an id in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`, reversed."""
+"""Number of last characters of an id in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`. They are
+stored in reverse order."""
 
-# The index comes first in every plan, so that the dead letters of a large tenant are not all read.
+# MATERIALIZED makes every plan start with the index, so that it never reads all dead letters of a large tenant.
 _DEAD_LETTERS_BY_END = """
 WITH ending AS MATERIALIZED (
     SELECT job_id, tenant_id FROM dead_letter
@@ -508,9 +520,9 @@ def find_by_partial_id(
 ) -> list[tuple[UUID | str, str | None]]:
     """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.
 
-    Runs as the delivery role. Groups are found by the start of their fingerprint. `part` has at least MIN_END
-    characters. `slugs` None means all tenants and unassigned dead letters, which have no slug. Purged dead letters are
-    not found.
+    Runs as the delivery role. Groups are found by the start of their fingerprint. `part` must have at least
+    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched, and
+    unassigned ones have no slug. Purged dead letters are not found.
     """
     reversed_end = part[::-1][:_INDEXED_CHARS]
     values = {"part": part, "first": reversed_end, "last": f"{reversed_end}~", "slugs": slugs and [*slugs]}

@@ -1,7 +1,8 @@
-"""Secrets in texts: error messages, log lines, command lines, headers and settings files. Pure.
+"""Hides secrets in texts: error messages, log lines, command lines, headers and settings files. Pure.
 
-A value in quotes is hidden up to its closing quote, any other value up to the next space. Some values continue after a
-space: headers and lines of settings files end with their line, and settings on one line end at the next `;` or `&`.
+A value in quotes is hidden up to its closing quote, and any other value up to the next space. Some values can contain
+spaces: the value of a header or of a line in a settings file ends with the line, and a value in a list of settings ends
+at the next `;` or `&`.
 """
 
 import json
@@ -16,9 +17,9 @@ from stdnum import iban, luhn
 
 REDACTED = "[hidden]"
 SESSION_ID = "session_id"
-"""Name of a conversation's id. A UUID under it is not a secret."""
+"""Name of a conversation's id. A UUID under this name is not a secret."""
 VISIBLE_CHARS = 4
-"""Characters of an account number that stay visible."""
+"""Number of last characters of an account number that stay visible."""
 
 _UUID = re.compile(r"\W*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\W*")
 
@@ -36,7 +37,7 @@ _PASSWORDS = "|".join(
         *("code d.acc[eè]s", "codice d(?:.|i )accesso", "c[oó]digo de acceso", "toegangscode"),
     )
 )
-"""Passwords and access codes in the languages of suppliers."""
+"""Words for passwords and access codes in suppliers' languages."""
 _NAMES = (
     rf"secret(?!ar)|{_PASSWORDS}|token|credential|signature|sess(?:ion)?[ _-]?id(?![a-z])|zugangsdaten"
     r"|client[ _-]?assertion|saml[ _-]?response|code[ _-]?verifier|(?:recovery|backup)[ _-]?code"
@@ -73,9 +74,10 @@ _HINTS = (
     *("mysql", "mariadb", "mongo", "cqlsh", "rabbitmq", "docker", "podman", "vsql", "sqlcmd", "osql", "bcp", "unzip"),
     *("mosquitto", "zip", "7z", "redis-cli", "plink", "pscp", "psftp", "rdp", "openssl", "smb", "lftp", "http -a"),
 )
-"""Parts of names and commands, in lower case. Most texts have none, and most patterns need one."""
+"""Parts of names and commands, in lower case. Most texts contain none of them, and most patterns need one."""
 _SECRET_WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
-"""Last words of names. Only whole words count, because harmless words contain them: passed, spin, signal, author."""
+"""Last words of names of secrets. They must be whole words, because harmless words contain them: passed, spin, signal,
+author."""
 _NAME = re.compile(rf"{_NAMES}|authorization|cookie", re.IGNORECASE)
 _LAST_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*\Z)")
 _MAX_NAME_CHARS = 64
@@ -83,7 +85,7 @@ _MAX_NAME_CHARS = 64
 
 @lru_cache(maxsize=2048)
 def is_secret_name(name: str) -> bool:
-    """Return True if a name stands for a secret, as in `password`, `X-Api-Key` or `smtpPass`."""
+    """Return True if a name denotes a secret, such as `password`, `X-Api-Key` or `smtpPass`."""
     if _NAME.search(name):
         return True
     last = _LAST_WORD.search(name)
@@ -91,7 +93,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_label(text: object) -> bool:
-    """Return True if a text is only the name of a secret, such as an option (`--password`) or header."""
+    """Return True if a text is only the name of a secret, such as an option (`--password`) or a header."""
     return (
         isinstance(text, str)
         and len(text) <= _MAX_NAME_CHARS
@@ -112,7 +114,7 @@ _DESCRIPTIONS = {
     *("count", "policy", "rules", "length", "strength", "limit", "attempts", "type", "status", "version", "algorithm"),
     *("age", "days", "hours", "minutes", "seconds", "at", "date", "expires", "expiry", "required", "enabled"),
 }
-"""Last words of names of facts about a secret, as in `token_count`, `password_policy` or `passwordChangedAt`."""
+"""Last words of names that denote facts about a secret, such as `token_count` or `passwordChangedAt`."""
 _FACT = re.compile(
     r"[0-9]{1,6}|[A-Za-z_-]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]{5,15}(?:Z|[+-][0-9:]{2,5})?)?"
 )
@@ -132,23 +134,26 @@ _FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{1,4}")
 
 
 def looks_random(text: str) -> bool:
-    """Return True for letters mixed with digits, but not for a file name, a UUID or a number (ERP-2291)."""
+    """Return True for letters mixed with digits, except for file names, UUIDs and numbers like ERP-2291."""
     is_mixed = bool(_RANDOM.fullmatch(text)) and not _NUMBERED.fullmatch(text)
     return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
 
 
-# -- tokens by their form -------------------------------------------------------------------------------------------
+# -- tokens that are recognized by their form -----------------------------------------------------------------------
 
 _PREFIXES = Path(__file__).with_name("token_prefixes.json")
 _ENDS_WITH_SIGN = re.compile(r".*[.~]")
 _DISTINCT_PREFIX_CHARS = 5
-"""Length from which a prefix is unlikely to begin a file name."""
+"""Minimum length of a prefix that is unlikely to begin a file name."""
 _PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
 
 
 @cache
 def _token_pattern() -> re.Pattern[str]:
-    """Return a pattern for tokens with an issuer's prefix. `tools.token_prefixes` generates the prefixes."""
+    """Return a pattern for tokens that begin with an issuer's prefix.
+
+    `tools.token_prefixes` generates the list of prefixes.
+    """
     prefixes: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
 
     def suffix(prefix: str, length: int) -> str:
@@ -194,7 +199,7 @@ _PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
 
 
 def _redact_aws_secret(match: re.Match[str]) -> str:
-    """Hide an AWS secret key. An S3 key may have the same length and letters, but has words."""
+    """Hide an AWS secret key. An S3 key can have the same length and characters, but contains words."""
     return match[0] if _PATH.search(match[0]) else REDACTED
 
 
@@ -218,7 +223,7 @@ _SIGN_IN_LINK = re.compile(
     r"(?=[\w-]*[0-9])(?![0-9a-f]{8}-[0-9a-f]{4}-)[\w-]{20,}",
     re.IGNORECASE,
 )
-"""Addresses that sign in anyone who opens them."""
+"""URLs that sign in anyone who opens them."""
 _ONE_TIME_CODE = re.compile(
     r"((?:\b(?:einmal|bestätigungs|sicherheits|freigabe|one-time |verification |security |sign-in |login )-?"
     r"(?:code|passcode|kennwort)|\bcode de (?:vérification|sécurité|confirmation)|\bcódigo de \w{5,12}|\bm?TAN)"
@@ -235,7 +240,7 @@ _COMMAND = re.compile(
     r"|(?:^|[\n\"'>:] ?)(?:PASS|AUTH(?: [\w.@-]{1,64})?|[\w.]{1,10} LOGIN [\w.@\"-]{1,64}) (?=[^\s\"']*[0-9]))"
     r"(?!\[hidden\])\"?[^\s\"']{4,}\"?"
 )
-"""Commands of SMTP, IMAP, POP3, FTP and Redis."""
+"""Login commands of SMTP, IMAP, POP3, FTP and Redis."""
 _USER_AND_PASSWORD = re.compile(
     r"(\b(?:basic[ -]auth[a-z]{0,11}|credentials?|log(?:in|ged in)(?: (?:as|with))?|zugangsdaten)(?:\s|\s?[:=]\s?)"
     r"[\"'(]?[A-Za-z][^\s:/\"'()]{0,63}:)(?![/[])(?=[^\s\"']*[0-9])(?=[^\s\"']*[A-Za-z])[^\s\"'),;]{4,}",
@@ -262,35 +267,35 @@ _STRING = (
     r"""\\"(?:[^"\\]|\\[^"])*(?:\\?"|\\?\Z)|\\'(?:[^'\\]|\\[^'])*(?:\\?'|\\?\Z)|"""
     r""""(?:[^"\\]|\\[\s\S]|"")*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S]|'')*(?:'|\\?\Z)"""
 )
-"""A string in quotes. Quotes may be escaped, doubled within, or missing at the end of a text that was cut off."""
+"""A string in quotes. Quotes can be escaped, doubled inside the string, or missing at the end of a truncated text."""
 _VALUE = rf"""{_STRING}|{re.escape(REDACTED)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
-"""A string, or everything up to a space or a semicolon, which may end it (`_end_of_value`). Hidden values are
-unchanged."""
+"""A string, or everything up to a space or a semicolon, which may end the value (`_end_of_value`). Values that are
+already hidden match too."""
 _QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
 
 _NOT_ERROR_NAME = r"(?<!error)(?<!exception)(?<!warning)"
-"""Endings of class names. Their colon is followed by a sentence, not a value."""
+"""Rules out names of error classes. The colon after them is followed by a sentence, not a value."""
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_NOT_ERROR_NAME}{_SIGN})({_VALUE})", re.IGNORECASE)
 _ASSIGNED_SHORT = re.compile(
     rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_SECRET_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""",
     re.IGNORECASE,
 )
-"""Before a colon in prose, the same words mean other things: "second pass: 3 pages"."""
+"""In prose, the same words before a colon have other meanings: "second pass: 3 pages"."""
 _PARAMETER = rf"[\w-]{{1,40}}\s*=\s*(?:{_STRING}|[^\s,\"']+)"
 _AUTHORIZATION = re.compile(
     rf"(authorization{_SIGN})((?:{_STRING})|[\w-]+[ \t]+{_PARAMETER}(?:\s*,\s*{_PARAMETER})*"
     rf"|(?:[\w-]+[ \t]+)?(?:{_VALUE}))",
     re.IGNORECASE,
 )
-"""Credentials (RFC 9110, 11.4): a scheme with a token, or with parameters between commas."""
+"""Credentials (RFC 9110, 11.4): a scheme with a token, or with parameters separated by commas."""
 _PAIR = re.compile(rf"({_QUOTED_NAME}\s*,\s*b?)({_STRING})(?!\s*[:=])", re.IGNORECASE)
-"""A name and its value, as in ('password', 'x') and ["X-Api-Key", "x"]."""
+"""A name and its value in a pair: ('password', 'x') or ["X-Api-Key", "x"]."""
 _NAMED = re.compile(
     rf"""((?:name|key|header|field|parameter|type)\\?["']?\s*[:=]\s*b?{_QUOTED_NAME}[^<>{{}}\n]{{0,80}}?"""
     rf"""(?<![a-z])values?\\?["']?\s*[:=]\s*b?)({_STRING})""",
     re.IGNORECASE,
 )
-"""A name and its value in two members, as in {'name': 'X-Api-Key', 'value': 'x'} and `key="ApiKey" value="x"`."""
+"""A name and its value in two members: {'name': 'X-Api-Key', 'value': 'x'} or `key="ApiKey" value="x"`."""
 _VALUE_FIRST = re.compile(
     rf"""(values?\\?["']?\s*[:=]\s*b?)("[^"\n]{{0,200}}"|'[^'\n]{{0,200}}')"""
     rf"""(?=\s*,?\s*\\?["']?(?:name|key|header)\\?["']?\s*[:=]\s*{_QUOTED_NAME})""",
@@ -315,7 +320,7 @@ _FLAGS = {
     "lftp": r"-u ?[\"']?[^\s,\"']{1,64},",
     "https?": r"-a ?[\"']?[^\s:\"'/]{1,64}:",
 }
-"""Flags of commands that precede a password."""
+"""Flags that precede a password, by command."""
 _FLAG_PREFIX = "|".join(rf"(?:{command})[ ](?:[^\n]{{0,200}}?[ ])?{flag}" for command, flag in _FLAGS.items())
 _SHORT_OPTION = re.compile(rf"((?<![\w/.])(?:{_FLAG_PREFIX}))({_STRING}|[^\s\"']+)")
 _QUOTED_AFTER_NAME = re.compile(
@@ -325,7 +330,7 @@ _QUOTED_AFTER_NAME = re.compile(
 _STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_AFTER_NAME)
 
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
-"""ODBC: a value in braces may contain any character, and a closing brace is doubled."""
+"""ODBC: a value in braces can contain any character, and a closing brace inside it is doubled."""
 _ELEMENT = re.compile(
     rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>"
     rf"|<[\w.:-]{{1,40}}\s[^<>]{{0,100}}?\b(?:name|key|id)=\"[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}\""
@@ -333,14 +338,14 @@ _ELEMENT = re.compile(
     re.IGNORECASE,
 )
 _HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header value[ ])b?(?:{_STRING})", re.IGNORECASE)
-"""A header that h11, http.client or requests refuses to send."""
+"""The value of an invalid header, quoted in an error from h11, http.client or requests."""
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _END_OF_NAME = re.compile(r"([\w.-]{1,60})\W*\Z")
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
 _NAMED_IN_PROSE = re.compile(
     rf"((?:{_NAMES})s?\s[\"'`(]?)([\w.+=~/-]{{8,}})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))", re.IGNORECASE
 )
-"""A name and its value in prose: the API key x is invalid."""
+"""A name and its value in a sentence: "the API key x is invalid"."""
 
 
 _IN_SENTENCE = re.compile(
@@ -348,7 +353,7 @@ _IN_SENTENCE = re.compile(
     r"([\w.+=~/-]{8,})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))",
     re.IGNORECASE,
 )
-"""The same with words between: the password for ada is x."""
+"""The same with words between name and value: "the password for ada is x"."""
 
 
 def _redact_random(match: re.Match[str]) -> str:
@@ -357,11 +362,11 @@ def _redact_random(match: re.Match[str]) -> str:
 
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
 _MIN_CODE_CHARS = 6
-"""Shorter codes are those of countries and currencies, not of sign-ins."""
+"""Minimum length of a login code. Shorter codes denote countries and currencies."""
 
 
 def _redact_query_value(match: re.Match[str]) -> str:
-    """Hide a parameter of an address. Under `key` and `code` there may be harmless values."""
+    """Hide a URL's query parameter. Values of `key` and `code` are visible if they look harmless."""
     name, value = match[1][1:-1].casefold(), match[2]
     is_harmless = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
         name == "code" and len(value) < _MIN_CODE_CHARS
@@ -373,11 +378,11 @@ _CARD = re.compile(
     r"(?<![\w.,/-])(?:(?:4[0-9]{3}|5[1-5][0-9]{2}|2[2-7][0-9]{2}|6011|65[0-9]{2}|35[2-8][0-9])"
     r"([ -]?)[0-9]{4}\1[0-9]{4}\1|3[47][0-9]{2}([ -]?)[0-9]{6}\2[0-9])[0-9]{4}(?![\w/-]|[.,][0-9])"
 )
-"""Numbers of payment cards (ISO/IEC 7812), of 15 or 16 digits."""
+"""Payment card numbers (ISO/IEC 7812) with 15 or 16 digits."""
 
 
 def _redact_card(match: re.Match[str]) -> str:
-    """Hide a card number except its last digits, if its check digit is valid."""
+    """Hide a card number except for its last digits, if its check digit is valid."""
     return f"{REDACTED} {match[0][-VISIBLE_CHARS:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
@@ -394,7 +399,7 @@ _PATTERNS: tuple[_Replacement, ...] = (
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{REDACTED}"),
     (_HEADER_VALUE, REDACTED),
     (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{REDACTED}"),
-    # Addresses with a password, which may contain @ or a slash, or with a token instead of a user.
+    # URLs with a password, which can contain @ or a slash, or with a token instead of a user.
     (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{REDACTED}"),
     (
         re.compile(
@@ -420,7 +425,7 @@ _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = 
     (re.compile("kty"), _JWK, rf"\1{REDACTED}"),
     (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{REDACTED}"),
 )
-"""Patterns, each with a pattern that the lowercase text must contain."""
+"""Patterns that are applied only if another pattern, the first in each row, matches the lower-case text."""
 _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
     (_BRACED, rf"\1{REDACTED}"),
     # Command lines: curl -u user:password.
@@ -448,7 +453,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         ),
         rf"\1{REDACTED}",
     ),
-    # Pydantic: the place of an error on one line, the value on the next.
+    # Pydantic: the location of an error on one line, and the value on the next.
     (
         re.compile(
             rf"((?:^|\n)[\w.]{{0,200}}(?:{_NAMES}|\bpw|\bauth)[\w.]{{0,100}}\n[ \t]+[^\n]{{0,500}}?input_value=)"
@@ -457,7 +462,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         ),
         rf"\1{REDACTED}",
     ),
-    # A form's part (RFC 7578): headers, an empty line, the value.
+    # A part of a form (RFC 7578): headers, an empty line, and the value.
     (
         re.compile(
             rf"(name=\\?\"[\w.-]{{0,40}}(?:{_NAMES})[\w.-]{{0,40}}\\?\"[^\n]{{0,200}}\n(?:[^\r\n]{{1,200}}\r?\n){{0,3}}\r?\n)[^\r\n]+",
@@ -494,7 +499,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         rf"\1{REDACTED}",
     ),
     (re.compile(r"(?i)(\bnet use\s[^\n]{0,200}?\\\\\S{1,200}\s)[^\s/]\S*(?=\s{1,3}/user:)"), rf"\1{REDACTED}"),
-    # A sentence: the password is x. Words without a digit are not values: the password is wrong.
+    # A sentence: "the password is x". A word without a digit is not a value: "the password is wrong".
     (
         re.compile(
             rf"((?:{_NAMES})\w{{0,3}}\s+(?:is|was|ist|war|lautet|est|es|è|é)\s*:?\s+[\"']?)"
@@ -533,10 +538,10 @@ def without_secrets(text: str) -> str:
 
 
 _MAX_CONTEXT_CHARS = 512
-"""Maximum number of characters before a value that are checked to find its context."""
+"""Maximum number of characters that are checked before a value to find its context."""
 _START_OF_LINE = re.compile(r"\n|\\n")
 _REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
-"""In a `repr`, line ends are a backslash and a letter."""
+"""The rest of a line. In a `repr`, a backslash and a letter end the line."""
 _REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
 _REST_OF_WORD = re.compile(r"""[^\s&"']*""")
 _REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
@@ -551,7 +556,7 @@ _ANOTHER_ASSIGNMENT = re.compile(r"\s[\w.-]{1,40}[=:]")
 
 
 def _redact_assignments(text: str, pattern: re.Pattern[str]) -> str:
-    """Hide the values that a pattern finds: the second group, after a name in the first."""
+    """Hide the values that a pattern matches. Its groups are a name and the value."""
     parts: list[str] = []
     position = 0
     while (match := pattern.search(text, position)) is not None:
@@ -569,7 +574,7 @@ def _redact_assigned(match: re.Match[str]) -> str:
 
 
 def _is_harmless(match: re.Match[str]) -> bool:
-    """Return True for a number of tokens, another fact about a secret, and the id of a conversation."""
+    """Return True for a number of tokens, another fact about a secret, or a conversation's id."""
     name, value = match[1], match[2]
     if (last_name := _END_OF_NAME.search(name)) and is_fact(last_name[1], value.strip(".,;)]}\"'")):
         return True
@@ -579,7 +584,7 @@ def _is_harmless(match: re.Match[str]) -> bool:
 
 
 def _end_of_value(text: str, match: re.Match[str]) -> int:
-    """Find the end of a value that may contain blanks, from the text around it."""
+    """Find the end of a value that may contain spaces, using the text around it."""
     name = match[1].rstrip()
     if _is_harmless(match) or _QUOTED.fullmatch(match[2]):
         return match.end()
@@ -594,7 +599,7 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
 
 
 def _is_header(line_start: str, name: str) -> bool:
-    """Return True for a line that begins like a header: with a mark of curl, or with its name."""
+    """Return True for a line that begins like a header: with curl's `<` or `>`, or with a header name."""
     if " " in name or not _LINE_OF_HEADER.fullmatch(line_start):
         return False
     return line_start[:1] in {"<", ">"} or "-" in line_start + name or name.casefold().startswith("authorization")
@@ -610,7 +615,7 @@ def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
 
 
 def _end_of_setting(text: str, match: re.Match[str], line_start: str) -> int:
-    """Find the end of `name=value`: before the `;` or `&` of the next setting, or at the line's end."""
+    """Find the end of `name=value`: before the `;` or `&` and the next setting, or at the end of the line."""
     earlier, semicolon, setting = line_start.rpartition(";")
     if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(setting):
         return _match_end(_REST_OF_SETTING, text, match.start(2))
@@ -640,7 +645,7 @@ def _redact_element(match: re.Match[str]) -> str:
 # -- account numbers ------------------------------------------------------------------------------------------------
 
 MAX_CANDIDATES = 1000
-"""Maximum number of candidates checked as account numbers. Everything from the next candidate on is hidden."""
+"""Maximum number of candidates that are checked as account numbers. Everything after them is hidden."""
 _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
 _END_OF_ALPHANUMERICS = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 

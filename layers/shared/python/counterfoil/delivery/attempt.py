@@ -1,4 +1,4 @@
-"""Delivery types for workers: attempts, and the outcomes that a worker may return."""
+"""Types for workers: attempts, and the outcomes that a worker can return."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from counterfoil.delivery.work import OutboxMessage
 
 @dataclass(frozen=True)
 class Effects:
-    """Result of writing an attempt's changes."""
+    """Result of a `Write`."""
 
     messages: Sequence[OutboxMessage] = ()
     """Messages to send after the commit."""
     note: str | None = None
-    """Note for users on a work item that succeeded."""
+    """Note for users about a work item that succeeded."""
 
 
 Write = Callable[[Connection], Effects]
-"""Writes all changes of an attempt, in the transaction that settles it. It must have no other side effects, because it
-runs again if the transaction is lost."""
+"""Function that writes all of an attempt's changes, in the transaction that settles it. It must have no other side
+effects, because it runs again if the transaction is lost."""
 
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The work is complete except for its effects in PostgreSQL."""
+    """The attempt is complete, except for its effects in PostgreSQL."""
 
     effects: Write
 
@@ -45,13 +45,13 @@ Outcome = Succeeded | Skipped
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at one work item."""
+    """One attempt at a work item."""
 
     work_id: UUID
     tenant_id: UUID | None
     revision: int
     number: int
-    """Attempts in this revision, including this one."""
+    """Number of attempts in this revision, including this one."""
     token: int
     database: Database
     now: Callable[[], datetime]
@@ -60,32 +60,32 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TenantAttempt(Attempt):
-    """An attempt at work of a tenant."""
+    """An attempt at a tenant's work item."""
 
     tenant_id: UUID
 
 
 Worker = Callable[[TenantAttempt], Outcome]
-"""Runs one attempt."""
+"""Function that runs one attempt."""
 
 
 @dataclass(frozen=True)
 class RoutingWorker:
-    """A worker whose work may have no tenant yet."""
+    """A worker whose work items may not have a tenant yet."""
 
     run: Worker
     route: Callable[[Attempt], Outcome]
-    """Runs an attempt at work without a tenant: finds its tenants."""
+    """Runs an attempt at a work item without a tenant, and finds its tenants."""
 
 
 @dataclass(frozen=True)
 class BatchWorker:
     """A worker that can run several attempts in one transaction.
 
-    `run_together` gets all attempts of one tenant in a batch, even if there is only one. It writes their changes in the
-    transaction that settles them, and returns effects by work id. Its statements must use indexes (`db.BY_INDEX`), and
-    it must not wrap psycopg errors. It never fails an attempt: an attempt without effects is passed to `run`. After an
-    error or a lost transaction, all attempts are.
+    `run_together` receives all of a tenant's attempts in a batch, even if there is only one. It writes their changes in
+    the transaction that settles them, and returns effects by work id. Its statements must use indexes (`db.BY_INDEX`),
+    and it must not wrap psycopg errors. It never fails an attempt: attempts without effects are passed to `run`. After
+    an error or a lost transaction, all attempts are passed to `run`.
     """
 
     run: Worker

@@ -1,4 +1,4 @@
-"""Processes a batch of messages: attempts run concurrently and settle in the handlers of Powertools."""
+"""Processes a batch of messages. Attempts run concurrently, and Powertools handlers settle them."""
 
 import sys
 from collections import Counter, deque
@@ -51,7 +51,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message with its claim and attempt."""
+    """A message whose work item was claimed, with its attempt."""
 
     record: ReceivedMessage
     claim: Claim
@@ -75,7 +75,7 @@ class Batch(BatchProcessor):
         self._ended: deque[ReceivedMessage] = deque()
         self.metrics = BatchMetrics()
         self.has_no_permits = False
-        """Whether attempts of earlier invocations held every permit until this batch ran out of time."""
+        """Whether attempts from earlier invocations held every permit until this batch ran out of time."""
 
     def process(self) -> list[tuple[Any, ...]]:
         """Process all messages and return the results for Powertools."""
@@ -108,7 +108,7 @@ class Batch(BatchProcessor):
         return self._results
 
     def _close(self, records: Iterable[ReceivedMessage]) -> None:
-        """Report every unfinished message, because SQS would delete it otherwise. Ignore later outcomes."""
+        """Report every unfinished message, because SQS would delete it otherwise. Ignores outcomes after that."""
         with self._lock:
             self._closed = True
             for record in records:
@@ -137,7 +137,7 @@ class Batch(BatchProcessor):
         except UnsupportedSchemaError as error:
             self._conclude(record, settlement.handle_database_unavailable(record, error))
             return False
-        except Exception as error:  # noqa: BLE001  # any error of the parser means an unreadable body
+        except Exception as error:  # noqa: BLE001  # any parser error means an unreadable body
             self._conclude(record, settlement.handle_invalid_message(record, error, self._main_queue(record)))
             return False
         if len(record.parsed.messages) == 1:
@@ -169,7 +169,10 @@ class Batch(BatchProcessor):
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _run_loop(self, records: Sequence[ReceivedMessage]) -> None:
-        """Start attempts as permits allow. Work items with an unsettled last attempt run alone at the end."""
+        """Start attempts as permits become free.
+
+        Work items whose last attempt is unsettled are started one at a time, after all others have ended.
+        """
         self._waiting.extend(records)
         while (self._waiting or self._takeovers or self._running) and self._check_deadlines():
             if not self._start_next() and self._running:
@@ -181,7 +184,10 @@ class Batch(BatchProcessor):
         return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.permits.has_capacity)
 
     def _check_deadlines(self) -> bool:
-        """Park messages if it is too late to start them, and cancel late attempts. Returns False at the end."""
+        """Park waiting messages if it is too late to start them, and cancel late attempts.
+
+        Returns False if the loop must end and abandon running attempts.
+        """
         remaining = self._remaining_seconds()
         if remaining <= self._consumer.worker.start_margin:
             self._defer([*self._waiting, *self._takeovers])
@@ -215,7 +221,7 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
-        """Return the seconds until the next deadline of the loop."""
+        """Return the seconds until the next margin before the end of the invocation: start, cancel or abandon."""
         remaining = self._remaining_seconds()
         margins = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((remaining - margin for margin in margins if remaining > margin), default=0))
@@ -242,7 +248,7 @@ class Batch(BatchProcessor):
         self._park(not_due, wait=timedelta())
 
     def _start_attempts(self, claims: Iterable[tuple[ReceivedMessage, Claim]]) -> None:
-        """Run attempts concurrently. A batch worker gets all attempts of a tenant together."""
+        """Run attempts concurrently. A batch worker receives all of a tenant's attempts together."""
         groups: dict[object, list[ClaimedMessage]] = {}
         for record, claim in claims:
             message = ClaimedMessage(record, claim, self._build_attempt(claim))
@@ -269,11 +275,11 @@ class Batch(BatchProcessor):
     def _call_claims(
         self, records: Sequence[ReceivedMessage], call: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]]
     ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
-        """Call `call` once for `records`, and yield its results. Conclude messages without a result.
+        """Call `call` once for all `records`, and yield its results. Conclude messages that get no result.
 
-        If several messages name one work item, only the newest is used and the others are delayed. If one message makes
-        the call fail permanently or wait too long for a row lock, the call is repeated for each message. Each result is
-        yielded before the next call, because that call may wait.
+        If several messages name one work item, only the newest is used, and the others are delayed. If one message
+        makes the call fail permanently or wait too long for a row lock, the call is repeated for each message. Each
+        result is yielded before the next call, because that call may block.
         """
         records_by_message: dict[Message, ReceivedMessage] = {}
         selected_records = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -323,9 +329,9 @@ class Batch(BatchProcessor):
         return TenantAttempt(message.work_id, claim.tenant_id, *common)
 
     def _defer(self, records: Sequence[ReceivedMessage]) -> None:
-        """Park unclaimed work items if it is too late to start them, and conclude the others by their status.
+        """Park work items that it is too late to start. Conclude messages whose work item cannot be parked.
 
-        If no permit became free, they wait as long as after a failure, because other processes are busy as well.
+        If no permit became free, the work items wait as long as after a failure, because other processes are busy too.
         """
         self._park(records, wait=self._consumer.policy.wait(1) if self.has_no_permits else timedelta())
 
@@ -354,7 +360,7 @@ class Batch(BatchProcessor):
     # -- attempts, on threads -----------------------------------------------------------------------------------------
 
     def _run_together(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Run attempts of one tenant together, then each unsettled attempt separately."""
+        """Run one tenant's attempts together, then run each unsettled attempt separately."""
         unsettled = self._settle_together(messages)
         if self._closed or any(message.attempt.deadline.canceled.is_set() for message in unsettled):
             for message in unsettled:  # no time is left
@@ -363,20 +369,23 @@ class Batch(BatchProcessor):
             self._run_separately(unsettled)
 
     def _run_separately(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Run attempts concurrently, each on a separate thread."""
+        """Run attempts concurrently: the first on this thread, and every other attempt on its own thread."""
         for message in messages[1:]:
             self._start_thread([message], self._run_separately)
         for message in messages[:1]:
             self._settle_and_release(message, partial(self._run_alone, message))
 
     def _cancel(self, message: ClaimedMessage) -> None:
-        """Cancel an attempt without time left. In a closed batch, a newer attempt settles the work item."""
+        """Cancel an attempt that has no time left.
+
+        If the batch is closed, a later attempt settles the work item.
+        """
         if not self._closed:
             error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(message, (None, error, None))
 
     def _settle_together(self, messages: Sequence[ClaimedMessage]) -> Sequence[ClaimedMessage]:
-        """Run attempts together and settle them in one transaction. Returns the unsettled ones."""
+        """Run attempts together and settle them in one transaction. Returns the messages left unsettled."""
         worker, attempts = (
             self._consumer.batch_worker,
             [message.attempt for message in messages if isinstance(message.attempt, TenantAttempt)],
@@ -387,7 +396,7 @@ class Batch(BatchProcessor):
                 [(message.record, message.claim) for message in messages],
                 lambda connection: worker.run_together(connection, attempts),
             )
-        except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
+        except BaseException as error:  # noqa: BLE001  # nothing was settled, and each attempt can succeed alone
             log_fields = [_log_fields(message.record, message.claim) for message in messages]
             logger.info(
                 "A batch was not settled",
@@ -410,7 +419,7 @@ class Batch(BatchProcessor):
             self.success_handler(message, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt, and repeat it once if PostgreSQL was unavailable, because a new connection may work."""
+        """Run an attempt. If PostgreSQL was unavailable, run it once more, because a new connection may work."""
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:
@@ -433,19 +442,19 @@ class Batch(BatchProcessor):
             self._consumer.permits.release()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
-        """Settle an attempt that returned. `record` is a `ClaimedMessage`."""
+        """Settle an attempt that returned an outcome. `record` is a `ClaimedMessage`."""
         disposition = self._consumer.settlement.complete(record.record, record.claim, result)
         return self._conclude(record.record, disposition, record.claim)
 
     def failure_handler(self, record: Any, exception: Any) -> Any:
-        """Settle an attempt that raised. `record` is a `ClaimedMessage`."""
+        """Settle an attempt that raised an error. `record` is a `ClaimedMessage`."""
         disposition = self._consumer.settlement.fail(record.record, record.claim, exception[1])
         return self._conclude(record.record, disposition, record.claim)
 
     def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
-        """Conclude a message: stop renewals, change its visibility timeout, add the batch result, and log it.
+        """Conclude a message: stop its renewals, set its visibility timeout, add the batch result, and log it.
 
-        After the batch has closed, it only stops renewals, because a newer attempt may own the message.
+        After the batch has closed, only the renewals are stopped, because a newer attempt may own the message.
         """
         self._heartbeat.release(record)
         if disposition.visible_in is not None and not self._closed:
@@ -473,7 +482,7 @@ class Batch(BatchProcessor):
 
 
 def _log_fields(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
-    """Return the log fields of a message."""
+    """Return the log fields for a message, including its work item and attempt if known."""
     fields: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
         return fields | claim.message.log_fields | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
@@ -483,7 +492,7 @@ def _log_fields(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
 
 
 def _newest(records: Iterable[ReceivedMessage]) -> dict[UUID, ReceivedMessage]:
-    """Return the newest message of each work item. Claiming with an older one would waste a receive."""
+    """Return the newest message for each work item. A claim with an older message would waste a receive."""
     newest: dict[UUID, ReceivedMessage] = {}
     for record in records:
         message = _require_parsed(record).messages[0]
@@ -512,11 +521,11 @@ METRICS_BY_OUTCOME = {
     "unsettled": Metric.OUTCOME_NOT_WRITTEN,
     "unprotected": Metric.VISIBILITY_NOT_EXTENDED,
 }
-"""Metrics by outcome. Other outcomes, such as those of duplicate messages, are not counted."""
+"""Metrics by outcome. Other outcomes, such as `running` for a duplicate message, are not counted."""
 
 
 class BatchMetrics:
-    """Counts of one batch."""
+    """Counts the outcomes, errors and durations of one batch."""
 
     def __init__(self) -> None:
         self._outcomes: Counter[Metric] = Counter()
@@ -536,15 +545,15 @@ class BatchMetrics:
             if disposition.outcome == "succeeded":
                 self._attempts.append(claim.attempts)
                 if claim.created_at is not None and claim.message.revision == 1:
-                    # The clock of another machine set `created_at`, and may be ahead.
+                    # `created_at` comes from another machine's clock, which may be ahead.
                     self._end_to_end.append(max(0.0, (record.stages["ended"] - claim.created_at).total_seconds()))
 
     def add_lost(self, attempts: int) -> None:
-        """Count lost attempts that later claims found."""
+        """Count lost attempts that were detected by later claims."""
         self._errors[WORKER_LOST_ERROR_TYPE] += attempts
 
     def report(self, worker: str) -> None:
-        """Record the counts as metrics."""
+        """Write the counts as metrics."""
         values: dict[Metric, float | list[float]] = dict(self._outcomes)
         values |= {
             Metric.ATTEMPT_SECONDS: self._seconds,

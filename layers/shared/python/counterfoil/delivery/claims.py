@@ -1,4 +1,4 @@
-"""Claims work items for a set of messages in one transaction, as the delivery role."""
+"""Claims the work items of a set of messages in one transaction, as the delivery role."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,13 +12,13 @@ from counterfoil.delivery.sql import Claim, ClaimStatus
 from counterfoil.delivery.work import Message, OutboxMessage, ParsedMessage, WorkKind, enqueue
 
 LOCK_SECONDS = 1
-"""Maximum wait of a claim for a row lock. It is short because the whole batch waits."""
+"""Maximum time that a claim waits for a row lock. It is short because the whole batch waits."""
 PARKABLE_STATUSES = {ClaimStatus.CLAIMED, ClaimStatus.NOT_DUE, ClaimStatus.LEASE_EXPIRED}
 """Statuses of unclaimed work items that can be claimed now or later."""
 
 
 class Claims:
-    """Claims on the work items of one worker."""
+    """Claims and parks the work items of one worker."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Claims:
         self._clock = clock
 
     def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
-        """Claim work items; with `take_over`, also those whose last attempt was never settled.
+        """Claim work items. With `take_over`, include work items whose last attempt was never settled.
 
         Raises:
             DatabaseUnavailableError, ConflictError: nothing was claimed.
-            RejectedStatementError: PostgreSQL does not accept a value of a message.
+            RejectedStatementError: PostgreSQL does not accept a value in a message.
         """
         claims: dict[Message, Claim] = {}
 
@@ -64,7 +64,7 @@ class Claims:
         try:
             retry_on_conflict(run_once)
         except CommitUnknownError:
-            # The tokens were read before the commit, so this transaction claimed any row that has one of them.
+            # The tokens were read before the commit. A row that has one of them was claimed by this transaction.
             with self._transaction() as connection:
                 for message, claim in claims.items():
                     if claim.status is ClaimStatus.CLAIMED and not sql.is_current_claim(
@@ -74,11 +74,12 @@ class Claims:
         return claims
 
     def park(self, messages: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
-        """Schedule new messages for unclaimed work items: after `wait`, or when due if that is later.
+        """Schedule new messages for unclaimed work items, after `wait` or at their due time if that is later.
 
-        Reading and parking are one transaction. Otherwise another delivery of the message could claim the work item in
-        between, and this one would still acknowledge it. Returns None for parked work items, and the status of the
-        others. After MAX_MESSAGES_PER_REVISION messages, a work item is no longer parked.
+        The status is read in the transaction that parks. Otherwise another delivery of the message could claim the work
+        item in between, and this one would still acknowledge its message. Returns None for each parked work item, and
+        the claim with its status for each other one. After MAX_MESSAGES_PER_REVISION messages, a work item is no longer
+        parked.
 
         Raises the same errors as `claim`.
         """
@@ -102,7 +103,7 @@ class Claims:
         return results
 
     def split_message(self, parsed: ParsedMessage) -> None:
-        """Enqueue a separate message for each work item of one message. Raises the same errors as `claim`."""
+        """Enqueue a separate message for each work item of a message. Raises the same errors as `claim`."""
 
         def run_once() -> list[OutboxMessage]:
             with self._transaction() as connection:
@@ -121,7 +122,7 @@ class Claims:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
     def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
-        """Insert the work items of messages in the lock order of claims. Returns the time after that."""
+        """Insert the messages' work items in the order in which claims lock them. Returns the time afterwards."""
         for parsed in sorted(parsed_messages, key=lambda message: message.messages[0].work_id):
             if parsed.register is not None:
                 parsed.register(connection, self._clock())

@@ -11,29 +11,29 @@ from typing import Protocol
 
 
 class Concurrency(Protocol):
-    """Threads, waiting and time of a process. A simulation replaces them."""
+    """A process's threads, waits and clock. The simulation replaces them."""
 
     def start(self, name: str, function: Callable[[], None]) -> None:
-        """Run `function`, which must not raise, concurrently."""
+        """Run `function` concurrently. It must not raise."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait up to `timeout` seconds until `predicate` is true. Returns its last value."""
+        """Wait up to `timeout` seconds until `predicate` is true. Returns the predicate's last value."""
 
     def notify(self) -> None:
-        """Wake the waiting threads to check their predicates."""
+        """Wake all waiting threads, so that they check their predicates."""
 
     def monotonic(self) -> float:
-        """Return monotonic seconds, for durations."""
+        """Return the monotonic clock in seconds, to measure durations."""
 
     def end_process(self) -> None:
         """End this process immediately. Lambda starts another one."""
 
 
 class Threads:
-    """Real threads. Their callers limit the number: one per permit, and one heartbeat per batch.
+    """Real threads. Callers limit their number: one per permit, and one heartbeat per batch.
 
     They are daemon threads, so that an endless attempt does not keep the process alive. Idle threads are reused,
-    because starting a thread takes longer than many attempts.
+    because many attempts are shorter than the start of a thread.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Threads:
 
     @staticmethod
     def monotonic() -> float:
-        """Return the monotonic clock of the machine."""
+        """Return the machine's monotonic clock in seconds."""
         return monotonic()
 
     @staticmethod
@@ -84,7 +84,7 @@ class Threads:
 class PermitPool:
     """Limits the attempts that run at the same time in this process, across invocations.
 
-    An attempt that its invocation has abandoned keeps its permit until its thread ends.
+    An abandoned attempt holds its permit until its thread ends.
     """
 
     def __init__(self, permits: int, concurrency: Concurrency) -> None:
@@ -98,9 +98,9 @@ class PermitPool:
         return self._free > 0
 
     def acquire(self, max_permits: int, *, timeout: float = 0) -> int:
-        """Take up to `max_permits` permits and return how many were taken.
+        """Take up to `max_permits` permits, and return the number taken.
 
-        Wait up to `timeout` seconds for the first one.
+        Waits up to `timeout` seconds until at least one permit is free.
         """
         self._concurrency.wait_for(lambda: self.has_capacity, timeout)
         with self._lock:
@@ -109,7 +109,7 @@ class PermitPool:
             return permits
 
     def release(self, permits: int = 1) -> None:
-        """Return permits."""
+        """Give back `permits` permits."""
         with self._lock:
             self._free += permits
         self._concurrency.notify()

@@ -1,4 +1,4 @@
-"""Consumer of a worker's queues. A process reuses it for all its invocations."""
+"""Consumer of a worker's queues. A process uses one consumer for all its invocations."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ logger = Logger()
 
 
 class Consumer:
-    """Processes batches in this order: extend visibility, parse, get permits, claim, run, settle."""
+    """Processes batches in this order: extend visibility, parse, acquire permits, claim, run, settle."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Consumer:
         clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
-        """Create a consumer. `read` parses message bodies of a special format."""
+        """`read` parses message bodies. S3 events and task messages have their own formats."""
         self.worker = settings.require_worker()
         self.kind = WORK_KINDS[self.worker.name]
         self.settings = settings
@@ -71,7 +71,7 @@ class Consumer:
         *,
         read: Callable[[str], ParsedMessage] = read_message,
     ) -> "Consumer":
-        """Create the consumer of a function, with connections for every permit, the heartbeat and claims."""
+        """Create a function's consumer, with a connection for each permit, the heartbeat and claims."""
         worker_settings = settings.require_worker()
         urls = [
             urls_by_worker[worker_settings.name]
@@ -96,8 +96,9 @@ class Consumer:
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.metrics.report(self.worker.name)
         if batch.has_no_permits:
-            # Attempts of earlier invocations hold every permit and do not end. The messages of this batch are parked or
-            # stay in the queue. The process must end, because it would keep receiving messages without processing any.
+            # Attempts from earlier invocations hold every permit and do not end. The messages of this batch were parked
+            # or stay in the queue. The process must end, because it would keep receiving messages without processing
+            # any.
             logger.error("process_exited_no_permits", permits=self.worker.permits)
             self.concurrency.end_process()
         return response

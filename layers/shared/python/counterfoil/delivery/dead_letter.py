@@ -1,4 +1,4 @@
-"""Dead letters: written with audit entry and notification when a work item fails, and closed."""
+"""Writes a dead letter, an audit entry and a notification when a work item fails. Closes dead letters."""
 
 import hashlib
 import json
@@ -20,29 +20,29 @@ from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_EXTRA_WORDS = 40
-"""Maximum number of search words per dead letter, not counting those of its group."""
+"""Maximum number of search words per dead letter, excluding its group's words."""
 MAX_WORD_CHARS = 64
 _VARIABLE_PART = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
 _WORD = re.compile(r"[^\W_]+")
 
 
 def search_words(text: str) -> set[str]:
-    """Return the search words of a text: letters and digits in lower case, at most 64 characters each."""
+    """Return a text's search words: letters and digits in lower case, at most MAX_WORD_CHARS each."""
     return {word[:MAX_WORD_CHARS] for word in _WORD.findall(text.casefold())}
 
 
 @dataclass(frozen=True)
 class FailureDetails:
-    """Reason of a permanent failure."""
+    """Reason for a permanent failure."""
 
     dlq_reason: str
     error_type: str
     error: str
     max_attempts: int
     actor: str
-    """The worker, or dead_letters."""
+    """The worker, or dead_letters for its archiver."""
     public_error: str | None = None
-    """Error message for notifications, which does not quote model output. None: `error`."""
+    """Error message for notifications, which does not quote model output. If None, `error` is used."""
     traceback: str | None = None
     """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
     code: str | None = None
@@ -61,18 +61,18 @@ class DeadLetter:
     attempts: int
     failure: FailureDetails
     created_at: datetime
-    """Creation time of the work item, or time when the unreadable message was sent."""
+    """Time when the work item was created, or when the unreadable message was sent."""
     task_type: str | None = None
-    """Type of the task, for the worker of tasks."""
+    """Task type, if the worker is `tasks`."""
 
     @property
     def group_message(self) -> str:
-        """The error without numbers and quoted names, which differ between dead letters of a group."""
+        """The error without numbers and quoted names, which differ between a group's dead letters."""
         return _VARIABLE_PART.sub("#", self.failure.public_error or self.failure.error)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of worker and code, or of worker, error type and `group_message` without a code."""
+        """Hash of worker and code, or of worker, error type and `group_message` if the code is None."""
         reason = self.failure.code or f"{self.failure.error_type}\n{self.group_message}"
         identity = f"{self.worker}\n{reason}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -84,7 +84,7 @@ class DeadLetter:
 
     @property
     def search_words(self) -> list[str]:
-        """Other search words: from the file name, and the numbers and quoted names in the error."""
+        """Other search words: from the file name, and from numbers and quoted names in the error."""
         file = self.payload.get("file") or {}
         variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
         return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_EXTRA_WORDS]
@@ -109,10 +109,10 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
 
 
 def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
-    """Write a dead letter or reopen it with its history, with an audit entry and a notification.
+    """Write a dead letter, or reopen an existing one with its history.
 
-    A second call for the same revision or unreadable message changes nothing, because an operator may have closed the
-    dead letter.
+    Also writes an audit entry and a notification. A second call for the same revision or unreadable message changes
+    nothing, because an operator may have closed the dead letter in between.
     """
     failure = dead_letter.failure
     context = {"worker": dead_letter.worker, "attempt": dead_letter.attempts}
@@ -186,7 +186,7 @@ SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) A
 
 
 def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
-    """Write the group and the search words of a dead letter, and replace earlier words."""
+    """Write a dead letter's group and search words. Earlier words are replaced."""
     connection.execute(
         _INSERT_GROUP,
         {
@@ -209,7 +209,7 @@ def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: dat
     connection.execute(_INSERT_WORDS, values)
 
 
-# A pending edit of the payload becomes history.
+# A payload edit that was not applied becomes history.
 _CLOSE = """
 WITH closed AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
@@ -238,7 +238,8 @@ def close_pending(
 ) -> dict[UUID, int]:
     """Close the pending dead letters in `job_ids`, each with an audit entry that includes `detail`.
 
-    Returns their new versions. A caller that requires a version locks the dead letter and checks it first.
+    Returns their new versions by id. A caller that expects a version locks the dead letter and checks the version
+    first.
     """
     values = {
         "job_ids": list(job_ids),
@@ -256,7 +257,7 @@ def restart(
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
-    Pending dead letters of these work items are closed as retried, as by an operator's retry.
+    Pending dead letters of these work items are closed as retried, like in an operator's retry.
     """
     messages = start_revision(connection, worker, sorted(ids), now)
     if ids:
@@ -267,13 +268,13 @@ def restart(
 
 
 OMITTED_PAYLOAD = {"$omitted": "The task contains the payload."}
-"""Replaces the payload in the stored body of a message, which remains readable and can be sent again."""
+"""Placeholder for the payload in a stored message body. The body remains readable and can be sent again."""
 
 
 def strip_payload(kind: WorkKind, body: str) -> str:
-    """Return the JSON body of one of our messages without the payload, which the task's row contains.
+    """Return the JSON body of one of Counterfoil's messages without the payload.
 
-    Only the user of a task may see the payload, and deleting the task must delete it.
+    The task's row contains the payload. Only the task's user may see the payload, and deleting the task must delete it.
     """
     if kind.body_query is None:
         return body
@@ -289,9 +290,10 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 
 
 def attach_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
-    """Store the message of a failed work item in its pending dead letter. Returns False if absent.
+    """Store a failed work item's message in its pending dead letter.
 
-    `body` is the result of `strip_payload` for a readable body, so PostgreSQL can store it.
+    Returns False if there is no such dead letter. `body` is the result of `strip_payload` for a readable body, so
+    PostgreSQL can store it.
     """
     cursor = connection.execute(
         _ATTACH_MESSAGE, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body}
@@ -308,7 +310,7 @@ def audit(
     detail: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Add an audit entry. `detail` must contain only ids and short words."""
+    """Add an audit entry about a dead letter. `detail` must contain only ids and short words."""
     connection.execute(
         """
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)

@@ -1,4 +1,4 @@
-"""Received messages: visibility, heartbeat and leases."""
+"""Received messages, their visibility timeouts, and the heartbeat that renews timeouts and leases."""
 
 import os
 import re
@@ -25,14 +25,14 @@ _TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
 
 @dataclass(eq=False)
 class ReceivedMessage:
-    """One delivery of a message. Two deliveries of one message are not equal."""
+    """One delivery of a message. Two deliveries of the same message are not equal."""
 
     record: SQSRecord
     received_at: datetime
     parsed: ParsedMessage | None = None
-    """Work items of its body. None until the body is read."""
+    """Parsed body, or None until it is parsed."""
     stages: dict[str, datetime] = field(default_factory=dict)
-    """Times when it was protected, got its permit, was claimed, and ended."""
+    """Times when the message was `protected`, `permitted`, `claimed` and `ended`."""
 
     @property
     def message_id(self) -> str:
@@ -46,24 +46,24 @@ class ReceivedMessage:
 
     @property
     def receives(self) -> int:
-        """Number of times that SQS has delivered this message, including this one."""
+        """Number of times that SQS has delivered this message, including this delivery."""
         return int(self.record.attributes.approximate_receive_count)
 
     @property
     def trace(self) -> str | None:
-        """The X-Ray trace of the message's sender, or of this invocation."""
+        """The X-Ray trace header from the message's sender, or of this invocation."""
         return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
 
     @property
     def trace_id(self) -> str | None:
-        """The id of that trace, or None if X-Ray did not sample it."""
+        """The X-Ray trace's id, or None if the trace is not sampled."""
         parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
         root = parts.get("Root", "")
         return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
 
 
 MAX_VISIBILITY_TIMEOUT = timedelta(hours=12)
-"""Maximum visibility timeout of SQS, counted from the receive."""
+"""Maximum visibility timeout of SQS, measured from the receive."""
 RECEIVE_MARGIN = timedelta(seconds=60)
 BATCH_SIZE = 10
 
@@ -71,15 +71,15 @@ logger = Logger()
 
 
 class Visibility:
-    """ChangeMessageVisibility on the queues of one worker."""
+    """Changes visibility timeouts in one worker's queues."""
 
     def __init__(self, queue_url: str, *other_urls: str) -> None:
-        """Use these queues. Messages of any other queue are treated as messages of the first."""
+        """Use these queues. Messages from any other queue are treated as messages from the first."""
         self._queue_url = queue_url
         self._other_urls = {_queue_name(url): url for url in other_urls}
 
     def protect(self, records: Sequence[ReceivedMessage], seconds: int, now: datetime) -> set[ReceivedMessage]:
-        """Extend the visibility timeout of `records` to at least `seconds` from now, with one retry.
+        """Set the visibility timeout of `records` to `seconds` from now, with one retry.
 
         Returns the messages whose timeout could not be extended.
         """
@@ -89,12 +89,12 @@ class Visibility:
         return failed
 
     def set_delay(self, record: ReceivedMessage, seconds: float, now: datetime) -> None:
-        """Set the visibility timeout of one message.
+        """Set the visibility timeout of one message to `seconds` from now.
 
         A failure is logged. It delays the message but does not lose it.
         """
         if self._change_visibility([record], int(seconds), now):
-            logger.warning("The visibility of a message was not changed", message_id=record.message_id)
+            logger.warning("A message's visibility timeout was not changed", message_id=record.message_id)
 
     def _change_visibility(
         self, records: Sequence[ReceivedMessage], seconds: int, now: datetime
@@ -126,7 +126,7 @@ class Visibility:
                 with aws.translate_errors():
                     response = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
             except Exception as error:  # noqa: BLE001  # a failure delays messages and does not lose them
-                logger.warning("Visibility was not changed", error=safe_message(error))
+                logger.warning("Visibility timeouts were not changed", error=safe_message(error))
                 failed |= set(batch)
             else:
                 failed |= set(batch) - {batch[int(entry["Id"])] for entry in response.get("Successful", [])}
@@ -144,7 +144,7 @@ def clamp_visibility(seconds: int, received_at: datetime, now: datetime) -> int:
 
 
 RENEW_TIMEOUT_SECONDS = 2
-"""Maximum wait for a renewal in progress, so that it does not delay the end of an invocation."""
+"""Maximum wait for a renewal in progress. A longer wait would delay the end of the invocation."""
 
 
 class Heartbeat:
@@ -189,12 +189,12 @@ class Heartbeat:
         self._concurrency.wait_for(lambda: not self._beating, RENEW_TIMEOUT_SECONDS)
 
     def watch(self, record: ReceivedMessage) -> None:
-        """Extend the visibility timeout of this message until `release`."""
+        """Renew this message's visibility timeout until `release`."""
         with self._lock:
             self._unfinished.add(record)
 
     def watch_attempt(self, record: ReceivedMessage, attempt: Attempt) -> None:
-        """Renew the lease of this attempt as well."""
+        """Renew this attempt's lease until `release`."""
         with self._lock:
             self._running[record] = attempt
 
@@ -217,7 +217,7 @@ class Heartbeat:
             self._concurrency.notify()
 
     def renew_once(self) -> None:
-        """Renew visibility timeouts, then leases, so that no lease outlives its message's timeout."""
+        """Renew visibility timeouts, then leases. A lease must expire before its message's visibility timeout."""
         with self._lock:
             records = list(self._unfinished)
             self._renewing = set(self._unfinished)

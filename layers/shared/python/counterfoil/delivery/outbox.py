@@ -19,13 +19,13 @@ from counterfoil.http import run_with_deadline
 from counterfoil.metrics import Metric, emit
 
 MAX_DELAY = timedelta(seconds=900)
-"""Maximum DelaySeconds of SQS. Messages due later stay in the outbox until then."""
+"""Maximum DelaySeconds of SQS. Messages that are due later stay in the outbox until they are within it."""
 BATCH_SIZE = 10
-"""Maximum number of messages in a SendMessageBatch call, a limit of SQS."""
+"""Maximum number of messages per SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
-"""Maximum total size of their bodies. Even with trace headers, it is below every limit that SQS has had."""
+"""Maximum total size of the bodies per call. Even with trace headers, it is below every limit that SQS has had."""
 CALL_TIMEOUT_SECONDS = 5.0
-"""Timeout of a call if the caller has a deadline."""
+"""Timeout of a call to SQS if the caller has a deadline."""
 
 _ATTEMPTED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Sends rows of the outbox to the queues of their workers."""
+    """Sends rows of the outbox to their workers' queues."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Outbox:
         clock: Callable[[], datetime] | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
-        """`queue_urls` are the queues that this function can send to. The watchdog sends the other messages.
+        """`queue_urls` are the queues that this function can send to. The watchdog sends all other messages.
 
-        Retries go to the worker's queue in `retry_queue_urls`, if there is one, so that they never delay first attempts
-        (see `_by_queue`). `random` returns numbers in [0, 1). Settlement also uses it to spread retries.
+        If the worker has a queue in `retry_queue_urls`, retries go there, so that they never delay first attempts (see
+        `_by_queue`). `random` returns numbers in [0, 1). Settlement also uses it to spread retries.
         """
         self._database = database
         self._queue_urls = queue_urls
@@ -62,10 +62,10 @@ class Outbox:
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
-        `trace` is the X-Ray trace of the attempt that enqueued the messages, and they continue it. With `time_left`, no
-        call starts that could exceed it.
+        `trace` is the X-Ray trace of the attempt that enqueued the messages. They continue this trace. If `time_left`
+        is given, no call starts that could exceed it.
 
-        Call it after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
+        Call this after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
         lost: the watchdog sends unsent rows.
         """
         now = self._clock()
@@ -79,7 +79,7 @@ class Outbox:
             try:
                 for start in range(0, len(queue_messages), BATCH_SIZE):  # limits the bodies in memory
                     if time_left is not None and time_left() < CALL_TIMEOUT_SECONDS:
-                        log.warning("Messages to %s stay in the outbox: no time is left", worker)
+                        log.warning("Messages to %s stay in the outbox: too little time is left", worker)
                         break
                     chunk = queue_messages[start : start + BATCH_SIZE]
                     sent += self._send_batches(url, chunk, now, trace, is_short=time_left is not None)
@@ -117,7 +117,10 @@ class Outbox:
             yield from by_queue.items()
 
     def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the due rows of parked work items without an attempt. Raises as `_load_bodies`."""
+        """Return the ids of due rows for parked work items that had no attempt.
+
+        Raises the same errors as `_load_bodies`.
+        """
         parked = [row for row in messages if row.message.send_number > 0 and row.scheduled_at <= now]
         if not parked:
             return set()
@@ -129,7 +132,7 @@ class Outbox:
     def _send_batches(
         self, url: str, messages: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
-        """Send messages to one queue. Returns the ids of rows that do not need to be sent again.
+        """Send messages to one queue. Returns the ids of rows that must not be sent again.
 
         If SQS rejects a batch permanently, the other batches are still sent.
 
@@ -143,11 +146,11 @@ class Outbox:
             try:
                 sent_ids += [batch[index].id for index in _call(url, entries, is_short=is_short)]
             except PermanentError as error:
-                log.error("%d messages to %s are refused: %s", len(batch), worker, error)
+                log.error("SQS rejected %d messages to %s: %s", len(batch), worker, error)
         return sent_ids
 
     def _load_bodies(self, worker: str, messages: Sequence[OutboxMessage]) -> tuple[dict[UUID, str], list[UUID]]:
-        """Return the bodies of messages by row, and the rows whose work item no longer exists.
+        """Return message bodies by row id, and the ids of rows whose work item no longer exists.
 
         Raises:
             DatabaseUnavailableError: the bodies could not be read.
@@ -160,7 +163,7 @@ class Outbox:
         with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             ids = list({row.message.work_id for row in messages})
             envelopes = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
-        # A row without a body was sent by another sender, which marks it.
+        # If the body is NULL, another process has sent the message and marks the row.
         bodies = raw_bodies | {
             row.id: _encode_body(body | {"revision": row.message.revision, "send_number": row.message.send_number})
             for row in messages
@@ -173,7 +176,7 @@ class Outbox:
         return bodies, orphaned
 
     def _entry(self, index: int, row: OutboxMessage, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
-        """Return the entry of a message for SendMessageBatch."""
+        """Return a message's entry for SendMessageBatch."""
         entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._round_to_seconds(row.scheduled_at - now)}
         if row.tenant_id is not None:
             entry["MessageGroupId"] = str(row.tenant_id)  # fair queue: a burst does not delay other tenants
@@ -195,12 +198,12 @@ class Outbox:
     ) -> int:
         """Send rows that a crash left unsent or that have become due, up to `max_per_worker` per worker.
 
-        Superseded rows are marked as sent without being sent, because their receiver would drop them. Returns the
-        number of sent and superseded rows.
+        Superseded rows are only marked as sent, because consumers would drop their messages. Returns the number of sent
+        and superseded rows.
 
-        With `time_left`, no call starts that could exceed it. Rows created after `created_before` are skipped unless
-        they were delayed, because their creator may still be sending them. If a worker's rows cannot be sent, they do
-        not use up the limit of other workers.
+        If `time_left` is given, no call starts that could exceed it. Rows created after `created_before` are skipped
+        unless they were delayed, because the process that created them may still be sending them. Rows that cannot be
+        sent to one worker do not count toward other workers' limits.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -247,7 +250,7 @@ _REJECTED_CHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 
 
 def _encode_body(content: Mapping[str, Any]) -> str:
-    """Return JSON with characters that SQS accepts, and as few escapes as possible to save space."""
+    """Return JSON with only characters that SQS accepts, and as few escapes as possible to save space."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(_REJECTED_CHARACTERS)
 
 
@@ -267,9 +270,9 @@ def _batches(messages: Sequence[OutboxMessage], bodies: Mapping[UUID, str]) -> I
 
 
 def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> list[int]:
-    """Send one batch. Return the indexes of accepted messages.
+    """Send one batch. Returns the indexes of accepted messages.
 
-    A call that times out may have sent all of them.
+    A call that times out may have sent all messages.
     """
 
     def send() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Retry policies: decide what happens after a failed attempt. Pure."""
+"""Retry policies, which decide what happens after a failed attempt. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,10 +7,10 @@ from counterfoil.errors import PermanentError, ServiceUnavailableError, Transien
 from counterfoil.settings import Settings
 
 MAX_RECEIVES = 3
-"""maxReceiveCount of every queue. SQS moves a message to the dead-letter queue at the next receive."""
+"""maxReceiveCount of every queue. At the next receive, SQS moves the message to the dead-letter queue."""
 
 MAX_RETRY_AFTER = timedelta(hours=1)
-"""Maximum delay that a service can request, as for circuit breakers."""
+"""Maximum delay that a service can request. Circuit breakers have the same limit."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Park:
 
 @dataclass(frozen=True)
 class Requeue:
-    """Retry later with a new message, as always with `RequeuePolicy`."""
+    """Retry later with a new message. `RequeuePolicy` retries only this way."""
 
     at: datetime
 
@@ -46,20 +46,24 @@ class GiveUp:
 Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_MESSAGES_PER_REVISION = 1000
-"""Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Attempts and
-returns have separate limits. The remaining messages come from deferrals, and from parking a work item because it is
-early or no time is left. Deferrals of 10 minutes for an unavailable service reach the limit after a week."""
+"""Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Retries and
+returns from the dead-letter queue have their own limits. All other new messages come from deferrals, and from parking a
+work item that is not due or cannot start in time. Deferrals of 10 minutes, while a service is unavailable, reach the
+limit after a week."""
 
 
 @dataclass(frozen=True)
 class RedeliverPolicy:
-    """SQS redelivers the message after a delay: by default 5 min, 30 min, then the work item fails."""
+    """Retries by redelivery of the same message, by default after 5 and 30 minutes.
+
+    Then the work item fails.
+    """
 
     delays: tuple[float, ...] = (300, 1800)
     """Delays in seconds after the first, second, ... failed attempt. The last one repeats."""
     max_attempts: int = 3
     jitter: float = 1
-    """Seconds over which retries are spread if a service chose the delay. Other delays have no jitter."""
+    """Maximum seconds of jitter if a service requested the delay. Other delays have no jitter."""
     unknown_is_transient: bool = True
     """Whether errors outside the error tree are retried, up to `max_attempts`."""
 
@@ -81,9 +85,10 @@ class RedeliverPolicy:
         max_attempts: int | None = None,
         spread: float = 0.0,
     ) -> Decision:
-        """Decide after attempt `attempts` failed with `error`, at receive `receives` of its message.
+        """Return the decision for an attempt that failed with `error`.
 
-        `max_attempts` is the limit of the work item, if it has one. `spread` from [0, 1) spreads retries.
+        `attempts` and `receives` count the attempts and the receives of the message so far. `max_attempts` overrides
+        the policy's limit. `spread`, in [0, 1), scales the jitter.
         """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
@@ -95,10 +100,10 @@ class RedeliverPolicy:
 
 @dataclass(frozen=True)
 class RequeuePolicy:
-    """Each retry uses a new message.
+    """Retries with a new message for each retry.
 
-    The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U from [0, 1). With
-    `attempt_delays`, it waits the n-th of them, without jitter.
+    The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U in [0, 1). If `attempt_delays` is set,
+    it waits the n-th of these delays, without jitter.
     """
 
     base: float = 1
@@ -112,7 +117,7 @@ class RequeuePolicy:
     delays: tuple[float, ...] = (300, 1800)
     """Delays in seconds after the first, second, ... receive of a message whose attempt could not be settled."""
     attempt_delays: tuple[float, ...] = ()
-    """Delays in seconds after the first, second, ... failed attempt. The last one repeats. Empty: exponential."""
+    """Delays in seconds after the first, second, ... failed attempt. The last one repeats. Exponential if empty."""
 
     def wait(self, attempts: int, spread: float = 0.0) -> timedelta:
         """Return the delay after `attempts` (>= 1) failed attempts. `spread` is U."""
@@ -134,7 +139,7 @@ class RequeuePolicy:
         max_attempts: int | None = None,
         spread: float = 0.0,
     ) -> Decision:
-        """Decide as `RedeliverPolicy.decide`."""
+        """Return the decision for a failed attempt. The parameters are those of `RedeliverPolicy.decide`."""
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
@@ -152,7 +157,7 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
 
 
 def _requested_delay(error: BaseException, jitter: float) -> timedelta:
-    """Return the delay from Retry-After plus `jitter` seconds, or zero without one.
+    """Return the Retry-After delay plus `jitter` seconds, or zero if the error has no Retry-After.
 
     The service returns the same time to all clients. Without jitter, all retries would start together.
     """
@@ -161,16 +166,16 @@ def _requested_delay(error: BaseException, jitter: float) -> timedelta:
 
 
 def redeliver_policy(settings: Settings) -> RedeliverPolicy:
-    """Return the policy of workers whose messages are redelivered."""
+    """Return the policy for workers whose messages are redelivered."""
     return RedeliverPolicy(
         settings.redelivery_delays_seconds, settings.redelivery_max_attempts, settings.retry_jitter_max_seconds
     )
 
 
 def requeue_policy(settings: Settings, worker: str) -> RequeuePolicy:
-    """Return the policy of a worker with a retry queue.
+    """Return the policy for a worker with a retry queue.
 
-    A task can set its own limit. A worker in RETRY_DELAYS has one retry per delay.
+    A worker in RETRY_DELAYS has one retry per delay. A task can set its own limit.
     """
     attempt_delays = settings.retry_delays.get(worker)
     if attempt_delays is not None:

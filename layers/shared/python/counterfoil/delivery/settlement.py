@@ -1,4 +1,4 @@
-"""Settlement: commits the outcome of an attempt, then decides the disposition of its message."""
+"""Settlement: commits an attempt's outcome, then decides the disposition of its message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ from counterfoil.errors import (
 MAX_ERROR_CHARS = 2000
 """Maximum length of a stored error."""
 ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
-"""Error type of pending work items whose attempts already reach a limit that was lowered."""
+"""Error type of pending work items that have used all attempts because the limit was lowered."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class Disposition:
-    """Outcome of an attempt and disposition of its message."""
+    """Disposition of a message, with the outcome that led to it."""
 
     outcome: str
-    """Name for logs and metrics."""
+    """Outcome for logs and metrics."""
     acknowledged: bool
     visible_in: float | None = None
-    """New visibility timeout in seconds. None: unchanged."""
+    """New visibility timeout in seconds, or None to leave it unchanged."""
     error: str | None = None
     error_type: str | None = None
     """Set for failed attempts and unreadable messages."""
@@ -58,7 +58,7 @@ PARKED = Disposition("parked", acknowledged=True)
 
 
 class Settlement:
-    """Settles attempts of one kind of work item under one retry policy."""
+    """Settles attempts at one kind of work item under one retry policy."""
 
     def __init__(
         self, kind: WorkKind, policy: RetryPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
@@ -84,18 +84,20 @@ class Settlement:
 
         try:
             self._commit(record, claim, settle)
-        except BaseException as error:  # noqa: BLE001  # any error of the effects fails the attempt
+        except BaseException as error:  # noqa: BLE001  # any error while writing the effects fails the attempt
             return self.fail(record, claim, error)
         return Disposition(name, acknowledged=True)
 
     def complete_batch(
         self, attempts: Sequence[tuple[ReceivedMessage, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
     ) -> dict[UUID, Disposition]:
-        """Run attempts of one tenant and settle those with effects together. Return their dispositions.
+        """Run one tenant's attempts, and settle the attempts with effects in one transaction.
+
+        Returns the dispositions of the settled attempts by work id.
 
         Raises:
-            CounterfoilError, StaleClaimError: no attempt is settled.
-            Exception: `run` raised it; no attempt is settled.
+            CounterfoilError, StaleClaimError: no attempt was settled.
+            Exception: `run` raised it, and no attempt was settled.
         """
         settled: list[tuple[ReceivedMessage, Claim]] = []
 
@@ -117,7 +119,7 @@ class Settlement:
         return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in settled}
 
     def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
-        """Commit the retry policy's decision about a failed attempt before its message is changed."""
+        """Commit the retry policy's decision about a failed attempt. The message is changed only after that."""
         if isinstance(error, StaleClaimError):
             return self._handle_unsettled(record, error)
         if isinstance(error, DeferredError):
@@ -146,7 +148,10 @@ class Settlement:
         return disposition("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
 
     def _handle_unsettled(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
-        """Return the disposition if the attempt could not be settled: stale claim, or unavailable database."""
+        """Return the disposition for an attempt that could not be settled.
+
+        Its claim is stale, or the database is unavailable.
+        """
         if isinstance(error, StaleClaimError):
             return Disposition("stale", acknowledged=False, error=str(error))
         return self.handle_database_unavailable(record, error)
@@ -154,7 +159,7 @@ class Settlement:
     def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
 
-        Lambda's recursive loop detection is off, so a work item that is deferred too often fails here.
+        A work item that was deferred too often fails here, because Lambda's recursive loop detection is turned off.
         """
         now = self._clock()
         due = max(error.until, now)
@@ -188,7 +193,7 @@ class Settlement:
         error: BaseException,
         now: datetime,
     ) -> list[OutboxMessage]:
-        """Record a failed attempt and its decision."""
+        """Record a failed attempt, and apply the decision to the work item."""
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = safe_message(error)[:MAX_ERROR_CHARS]
@@ -221,7 +226,7 @@ class Settlement:
         return sql.fail(connection, self._kind, claim, failure, now)
 
     def _max_attempts(self, claim: Claim) -> int:
-        """Return the maximum number of attempts."""
+        """Return the work item's maximum number of attempts, or the policy's if it has no limit."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
@@ -240,7 +245,7 @@ class Settlement:
         error: BaseException | None = None,
         due: datetime | None = None,
     ) -> None:
-        """Record the end of an attempt for the history of the work item."""
+        """Record the end of an attempt for the work item's history."""
         attempt = AttemptRecord(
             outcome,
             started_at=record.stages.get("claimed", record.received_at),
@@ -253,7 +258,7 @@ class Settlement:
         sql.record_attempt(connection, self._kind, claim, attempt)
 
     def handle_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
-        """Fail a work item without remaining attempts: the last one was lost, or the limit was lowered."""
+        """Fail a work item that has no attempts left: the last one was lost, or the limit was lowered."""
         now = self._clock()
 
         def settle(connection: Connection) -> list[OutboxMessage]:
@@ -270,7 +275,7 @@ class Settlement:
         """Fail an unclaimed work item that was parked MAX_MESSAGES_PER_REVISION times."""
         now = self._clock()
         error = _too_many_deferrals(
-            "It was early" if claim.status is ClaimStatus.NOT_DUE else "The invocation was about to end"
+            "It was not due yet" if claim.status is ClaimStatus.NOT_DUE else "The invocation was about to end"
         )
 
         def settle(connection: Connection) -> list[OutboxMessage]:
@@ -292,7 +297,10 @@ class Settlement:
         return Disposition("failed", acknowledged=True, error=str(error), error_type=TooManyDeferralsError.__name__)
 
     def handle_unknown(self, record: ReceivedMessage, message: Message, queue: str) -> Disposition:
-        """Record a message with an unknown work item. If its row is older, enqueue its current message."""
+        """Record a message whose work item is unknown.
+
+        If the work item's row is older than the message, enqueue the row's current message instead.
+        """
         now = self._clock()
         detail = {"queue": queue, "message_id": record.message_id, **message.log_fields}
         messages: list[OutboxMessage] = []
@@ -314,7 +322,7 @@ class Settlement:
         return Disposition("ahead" if messages else "unknown", acknowledged=True)
 
     def handle_invalid_message(self, record: ReceivedMessage, error: BaseException, queue: str) -> Disposition:
-        """Write a dead letter with the body of an unreadable message."""
+        """Write a dead letter that contains the body of an unreadable message."""
         now = self._clock()
         worker = self._kind.worker
         body = record.record.body if record.parsed is None else strip_payload(self._kind, record.record.body)
@@ -344,7 +352,7 @@ class Settlement:
         *,
         seconds: float | None = None,
     ) -> None:
-        """Settle under a claim. If the outcome of the commit is unknown, check it, and repeat if necessary."""
+        """Settle an attempt. If the outcome of the commit is unknown, check it, and repeat if necessary."""
         try:
             self._transact(record, claim, transaction, seconds=seconds)
             return
@@ -388,7 +396,7 @@ class Settlement:
 def fail_exhausted(
     connection: Connection, kind: WorkKind, claim: Claim, max_attempts: int, actor: str, now: datetime
 ) -> list[OutboxMessage]:
-    """Fail a work item without remaining attempts. Returns the messages to send.
+    """Fail a work item that has no attempts left. Returns the messages to send.
 
     Raises:
         StaleClaimError: a newer claim exists.
@@ -414,7 +422,7 @@ def fail_exhausted(
 
 
 def _describe_exhaustion(claim: Claim, max_attempts: int) -> tuple[str, str]:
-    """Return error type and message of a work item without remaining attempts."""
+    """Return the error type and message for a work item that has no attempts left."""
     if claim.unsettled_since is not None:
         return (
             WORKER_LOST_ERROR_TYPE,
@@ -427,7 +435,7 @@ def _describe_exhaustion(claim: Claim, max_attempts: int) -> tuple[str, str]:
 def enqueue_current_with_audit(
     connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
 ) -> list[OutboxMessage]:
-    """Enqueue the current message of work whose row is older than `message`, with an audit entry.
+    """Enqueue the current message of a work item whose row is older than `message`, with an audit entry.
 
     Returns an empty list if there is no such row.
     """
@@ -447,10 +455,10 @@ def _too_many_deferrals(reason: str) -> TooManyDeferralsError:
 def invalid_message_dead_letter(
     record: SQSRecord, error: BaseException, *, body: str, worker: str, queue: str, actor: str
 ) -> DeadLetter:
-    """Return the dead letter of an unreadable message. Its id is UUIDv5 of queue and message id.
+    """Return the dead letter for an unreadable message. Its id is the UUIDv5 of queue and message id.
 
-    `body` is stored: the whole body, because there is no other copy, or for our own messages the result of
-    `strip_payload`.
+    `body` is the stored body: the whole body, because there is no other copy, or the result of `strip_payload` for
+    Counterfoil's own messages.
     """
     raw = body.encode(errors="surrogatepass")
     readable = b"\x00" not in raw and raw.decode(errors="ignore") == body  # PostgreSQL cannot store NUL or surrogates
@@ -475,5 +483,5 @@ def invalid_message_dead_letter(
 
 
 def lease_remaining(expires_at: datetime, now: datetime) -> float:
-    """Return the seconds until a lease expires plus one, at least one."""
+    """Return the seconds until one second after a lease expires, at least one second."""
     return max(1.0, (expires_at - now + timedelta(seconds=1)).total_seconds())

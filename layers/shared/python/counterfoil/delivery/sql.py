@@ -1,7 +1,7 @@
-"""SQL statements of delivery for every kind of work item: claims, leases and settlement.
+"""SQL for claims, leases and settlement, for every kind of work item.
 
-Each function is one step in the caller's transaction. Statements that change a work item require the claim token of the
-attempt, and change nothing if it is stale.
+Each function is one step in the caller's transaction. Statements that change a work item require the attempt's claim
+token, and change nothing if it is stale.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ class ClaimStatus(StrEnum):
     """Status of a work item when a message claims it."""
 
     CLAIMED = "claimed"
-    """Claimed: the work item is in progress, with one more attempt, a new token and a lease."""
+    """The work item is in progress, with one more attempt, a new token and a lease."""
     ENDED = "ended"
-    """Succeeded, failed, skipped, or the message is of an older revision or send number."""
+    """The work item succeeded, failed or was skipped, or the message has an older revision or send number."""
     RUNNING = "running"
-    """Another attempt has a lease that has not expired."""
+    """Another attempt holds a lease that has not expired."""
     NOT_DUE = "not_due"
     """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
@@ -44,24 +44,25 @@ class Claim:
     message: Message
     tenant_id: UUID | None = None
     attempts: int = 0
-    """Attempts begun, including this one."""
+    """Number of attempts started, including this one."""
     token: int = 0
-    """Token of this claim, or the existing one."""
+    """Token of this claim, or of the existing claim if this one was not granted."""
     lease_expires_at: datetime | None = None
     """Set while another attempt is running."""
     next_attempt_at: datetime | None = None
     """Set if the work item is not due."""
     is_superseded: bool = False
-    """Whether a newer revision than that of the message exists."""
+    """Whether a newer revision than the message's exists."""
     max_attempts: int | None = None
-    """Maximum number of attempts. None: that of the policy."""
+    """Maximum number of attempts, or None for the policy's limit."""
     created_at: datetime | None = None
     unsettled_since: datetime | None = None
     """Start of the previous attempt, if it is unsettled."""
 
 
-# Rows are locked in the order of their ids, so that claims of overlapping batches cannot deadlock. Queues delay by
-# whole seconds, so a work item that is due within a second is not early. Otherwise half of them would be parked again.
+# Rows are locked in the order of their ids, so that claims for overlapping batches cannot deadlock. SQS delays messages
+# by whole seconds, so a work item that is due within a second counts as due. Otherwise half of them would be parked
+# again.
 _CLAIM = """
 WITH requested AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[])
@@ -112,8 +113,9 @@ def claim(
 ) -> dict[Message, Claim]:
     """Claim the work items of `messages`, each at most once, in one statement as the delivery role.
 
-    With `take_over`, it also records the lost attempt before each claim. `max_attempts` is the default limit. With
-    `read_only`, nothing is claimed: CLAIMED then means that a claim would succeed.
+    With `take_over`, work items whose lease expired are also claimed, and their lost attempts are recorded.
+    `max_attempts` is the default limit. With `read_only`, nothing is claimed: CLAIMED then means that a claim would
+    succeed.
     """
     rows = connection.execute(
         kind.sql(_CLAIM),
@@ -156,9 +158,10 @@ RETURNING tenant_id, id, scheduled_at, revision, send_number
 def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> OutboxMessage | None:
     """Enqueue the current message of an unfinished work item whose row is older than `message`.
 
-    This happens if the database lost transactions in a restore or failover. The current message was acknowledged after
-    a lost transaction, so it no longer exists. Returns None if there is no such row. The caller can then acknowledge
-    `message`, because a row that has changed since the claim has enqueued its message.
+    The row is older if the database lost transactions in a restore or failover. Its current message no longer exists,
+    because it was acknowledged after a transaction that is now lost. Returns None if there is no such row. In both
+    cases the caller can acknowledge `message`, because a row that has changed since the claim has enqueued its own
+    message.
     """
     row = connection.execute(
         kind.sql(_ENQUEUE_CURRENT),
@@ -181,12 +184,15 @@ _IS_CURRENT_CLAIM = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(i
 
 
 def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
-    """Return True if the attempt with this token is running, False if it is settled."""
+    """Return True if the attempt with this token is running, and False if it is settled.
+
+    Returns None if the token is stale.
+    """
     row = connection.execute(kind.sql(_IS_CURRENT_CLAIM), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
 
 
-# A locked row is being settled. It needs no lease, and waiting for it would delay the others.
+# A locked row is being settled. It needs no lease, and waiting for its lock would delay the other renewals.
 _RENEW_LEASES = """
 WITH leases AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS l (id, token)),
 unlocked AS (
@@ -207,7 +213,7 @@ def renew(connection: Connection, kind: WorkKind, tokens: dict[UUID, int], lease
     return {row[0] for row in rows}
 
 
-# Rows are locked in the order of their ids, as by claims.
+# Rows are locked in the order of their ids, like in claims.
 _END = """
 WITH locked AS (
     SELECT t.id, outcomes.reason
@@ -224,7 +230,7 @@ RETURNING {table}.id
 
 
 def succeed(connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Claim, str | None]]) -> None:
-    """Settle successful attempts, each with an optional remark.
+    """Settle successful attempts, each with an optional note for users.
 
     Raises:
         StaleClaimError: one of the tokens is stale. The caller's transaction must not be committed.
@@ -233,7 +239,7 @@ def succeed(connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Cla
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
-    """Settle a skipped attempt: status NULL with the reason. Raises the same errors as `succeed`."""
+    """Settle a skipped attempt with its reason; its status is NULL. Raises the same errors as `succeed`."""
     _end(connection, kind, [(claim_, reason)], status=None)
 
 
@@ -268,7 +274,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 
 
 def schedule_retry(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
-    """Settle a failed attempt whose message is redelivered at `due`. Raises the same errors as `succeed`."""
+    """Settle a failed attempt whose message SQS redelivers at `due`. Raises the same errors as `succeed`."""
     cursor = connection.execute(
         kind.sql(_SCHEDULE_RETRY), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     )
@@ -307,7 +313,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def release_attempt(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Defer an uncounted attempt; enqueue a message for `due`. Raises the same errors as `succeed`."""
+    """Settle a deferred attempt without counting it, and enqueue a new message for `due`.
+
+    Raises the same errors as `succeed`.
+    """
     row = connection.execute(
         kind.sql(_RELEASE_ATTEMPT), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
@@ -327,9 +336,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_unclaimed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Park a work item that `claim` only read in this transaction. Raises the same errors as `succeed`.
+    """Park a work item that `claim` only read (`read_only`) in this transaction.
 
-    An unsettled attempt remains recorded in its row.
+    A new message is enqueued for `due`. If the last attempt is unsettled, the row still shows this. Raises the same
+    errors as `succeed`.
     """
     row = connection.execute(
         kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
@@ -350,9 +360,9 @@ RETURNING {claim_token}, {claimed_at}, {error}
 def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Claim a work item without starting another attempt. Raises the same errors as `succeed`.
 
-    If a slow attempt was deferred in between, an attempt is left and the claim is stale.
+    The claim is stale if a slow attempt was deferred in between, because the work item then has an attempt left.
 
-    Returns the claim, and the error of the last settled attempt.
+    Returns the claim, and the last settled attempt's error.
     """
     row = connection.execute(
         kind.sql(_CLAIM_ABANDONED),
@@ -375,7 +385,7 @@ def fail(
 ) -> list[OutboxMessage]:
     """Fail a work item: write its status, dead letter, audit entry and notification.
 
-    Returns the messages of work items that waited for it to end. Raises the same errors as `succeed`.
+    Returns the messages for work items that waited for its end. Raises the same errors as `succeed`.
     """
     message = claim_.message
     cursor = connection.execute(
@@ -401,7 +411,7 @@ def fail(
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """End of an attempt."""
+    """An attempt that has ended, for the work item's history."""
 
     outcome: str
     started_at: datetime
@@ -422,7 +432,7 @@ VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(star
 
 
 def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, attempt: AttemptRecord) -> None:
-    """Record the attempt of a claim, in the transaction that settles it."""
+    """Record a claim's attempt, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
         _INSERT_ATTEMPT,
@@ -437,7 +447,7 @@ def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, attemp
     )
 
 
-# The dead letter is used if no attempts were recorded or they have been deleted.
+# The dead letter is used if no attempts were recorded or their records were deleted.
 _HAS_FAILED = """
 SELECT coalesce(
     (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
@@ -448,9 +458,9 @@ SELECT coalesce(
 
 
 def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
-    """Return True if the latest known outcome before this attempt is a failure.
+    """Return True if the latest recorded outcome before this attempt is a failure.
 
-    The first attempt of a new work item needs no query.
+    The first attempt at a new work item needs no query.
     """
     message = claim_.message
     if claim_.attempts <= 1 and message.revision <= 1:
@@ -465,7 +475,7 @@ WORKER_LOST_ERROR_TYPE = "WorkerLost"
 
 
 def record_lost_attempt(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> None:
-    """Record the unsettled attempt of `claim_` as lost. The next claim of the work item calls this."""
+    """Record the previous attempt as lost if `claim_` shows that it was not settled."""
     if claim_.unsettled_since is not None:
         error = f"The worker ended during attempt {claim_.attempts} of {claim_.max_attempts} without settling it"
         record_attempt(
@@ -488,10 +498,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def return_to_queue(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Return a work item from the dead-letter queue to its queue.
+    """Return a work item whose message is in the dead-letter queue to its own queue.
 
-    The result is empty if the claim is stale, or if this revision was returned `max_returns` times. Returns before the
-    first attempt do not count.
+    A new message is enqueued for `due`. The result is empty if the claim is stale, or if this revision was already
+    returned `max_returns` times. Returns before the first attempt do not count.
     """
     row = connection.execute(
         kind.sql(_RETURN_TO_QUEUE),

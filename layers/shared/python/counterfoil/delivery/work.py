@@ -21,7 +21,7 @@ MAX_INT = 2**31 - 1
 
 
 class Message(BaseModel):
-    """Body of a queue message, which only identifies a work item."""
+    """Body of a queue message. It only identifies a work item."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -32,27 +32,28 @@ class Message(BaseModel):
 
     @property
     def sort_key(self) -> tuple[int, int]:
-        """Sort key: the newer of two messages of one work item is greater."""
+        """Sort key for messages of one work item. A newer message has a greater key."""
         return self.revision, self.send_number
 
     @property
     def log_fields(self) -> dict[str, str | int]:
-        """The work item, for log entries."""
+        """The work item's fields for log entries."""
         return {"work_id": str(self.work_id), "revision": self.revision, "send_number": self.send_number}
 
 
 @dataclass(frozen=True)
 class ParsedMessage:
-    """Work items that a message names."""
+    """Parsed body of a queue message, with the work items that it names."""
 
     messages: Sequence[Message]
-    """Usually one. If empty, the message needs no action. If there are several, each gets its own message."""
+    """One entry per work item, usually a single one. If empty, the message needs no action. If there are several, a
+    separate message is enqueued for each."""
     register: Callable[[Connection, datetime], None] | None = None
     """Inserts the work items of an external message. It runs before each claim."""
 
 
 def read_message(body: str) -> ParsedMessage:
-    """Read a message from the outbox.
+    """Parse the body of a message that the outbox sent.
 
     Raises:
         InvalidMessageError: the body is invalid.
@@ -62,7 +63,7 @@ def read_message(body: str) -> ParsedMessage:
 
 
 def parse_json_body(body: str) -> dict[str, Any]:
-    """Parse the JSON object of a message and check its version. Raises the same errors as `read_message`."""
+    """Parse a message's JSON object and check its version. Raises the same errors as `read_message`."""
     try:
         parsed = from_json(body)
     except (ValueError, TypeError):  # TypeError: a lone surrogate
@@ -72,13 +73,13 @@ def parse_json_body(body: str) -> dict[str, Any]:
     version = parsed.get("schema_version")
     if isinstance(version, int) and not isinstance(version, bool) and version > CURRENT_SCHEMA_VERSION:
         raise UnsupportedSchemaError(
-            f"The message has a schema version newer than {CURRENT_SCHEMA_VERSION}, the newest known here"
+            f"The message has a schema version newer than {CURRENT_SCHEMA_VERSION}, the newest that this code supports"
         )
     return parsed
 
 
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
-    # Other field names are text of the sender, which must not be quoted.
+    # Other field names come from the sender and must not be quoted.
     fields = [str(part) for part in problem.location if part in Message.model_fields]
     return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
@@ -98,35 +99,37 @@ LIFECYCLE_COLUMNS = (
     "dlq_returns",
     "skip_reason",
 )
-"""Columns of the life cycle, which every kind of work item has."""
+"""Columns for the state of a work item, which the table of every kind has."""
 
 
 @dataclass(frozen=True)
 class WorkKind:
-    """Work items of one worker, and the table of their life cycle."""
+    """Kind of work item that one worker processes, with the table that stores its state."""
 
     worker: str
     table: str
     description_query: LiteralString
     """Selects the description and the creation time of the work item `id`, for its dead letter."""
     prefix: str = ""
+    """Prefix of the columns in LIFECYCLE_COLUMNS."""
     created_column: str = "created_at"
     """Column with the creation time."""
     max_attempts: LiteralString = "%(max_attempts)s"
-    """SQL expression for the maximum number of attempts of a work item `t`: that of the policy by default."""
+    """SQL expression for the maximum number of attempts at a work item `t`. Default: the policy's limit."""
     body_query: LiteralString | None = None
-    """Selects id and message body (a JSON object) of the work items `ids`; NULL if no message is enqueued. None: a
-    message only identifies its work item. The `payload` of a body is stored only in the row of the work item."""
+    """Selects id and message body (a JSON object) of the work items `ids`. The body is NULL if no message is enqueued.
+    If the query is None, a message only identifies its work item. The `payload` in a body is stored only in the work
+    item's row."""
     dependents_query: LiteralString | None = None
-    """Selects and locks the work items that can start when the work item `id` ends: id, and whether it was deferred.
-    None: work items do not wait for others."""
+    """Selects and locks the work items that can start when the work item `id` ends. The columns are the id, and whether
+    the work item was deferred. None if work items of this kind do not wait for each other."""
     records_successes: bool = False
-    """Whether every successful attempt is recorded, because users see the history. Other kinds record only the first
-    success after a failure."""
+    """Whether every successful attempt is recorded, because users see the history. For other kinds, only the first
+    success after a failure is recorded."""
 
     @cached_property
     def names(self) -> dict[str, Composable]:
-        """SQL identifiers of the table and the columns of the life cycle, by their plain names."""
+        """SQL identifiers for the table and its state columns, by their unprefixed names."""
         columns = {name: Identifier(self.prefix + name) for name in LIFECYCLE_COLUMNS}
         return {
             "table": Identifier(self.table),
@@ -135,22 +138,22 @@ class WorkKind:
             **columns,
         }
 
-    @cache  # noqa: B019  # few kinds and few statements
+    @cache  # noqa: B019  # there are few kinds and few statements
     def sql(self, template: LiteralString) -> bytes:
         """Return a statement with `{table}`, `{status}`, `{attempts}`, ... replaced for this kind."""
         return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
-        """Return the stable id of a work item in dead letters: UUIDv5 of worker and work id."""
+        """Return the stable id of a work item in dead letters, the UUIDv5 of worker and work id."""
         return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
 
 
 WORK_KINDS: dict[str, WorkKind] = {}
-"""Registered kinds by worker. `counterfoil.kinds` imports all; a function has only the kinds that it imports."""
+"""Registered kinds by worker. A process has only the kinds that it imports. `counterfoil.kinds` imports all."""
 
 
 def register(kind: WorkKind) -> WorkKind:
-    """Register the kind of a domain's worker."""
+    """Register a kind in WORK_KINDS, and return it."""
     WORK_KINDS[kind.worker] = kind
     return kind
 
@@ -165,7 +168,7 @@ class OutboxMessage:
     message: Message
     scheduled_at: datetime
     body: str | None = None
-    """Body of an unreadable message that is sent again. `message` then only identifies the row."""
+    """Body of an unreadable message that is sent again. In this case, `message` only identifies the row."""
 
 
 _ENQUEUE = """
@@ -182,7 +185,7 @@ def enqueue(
 ) -> list[OutboxMessage]:
     """Enqueue a message for each of `rows` (work id, tenant id, revision, send number).
 
-    It runs in the caller's transaction. Returns the messages that were not enqueued before.
+    Runs in the caller's transaction. Returns the messages that had not been enqueued before.
     """
     inserted = connection.execute(
         _ENQUEUE,
@@ -222,7 +225,7 @@ def enqueue_raw_body(
 ) -> OutboxMessage:
     """Enqueue the original message of the dead letter `id_` for the `number`-th time.
 
-    It runs in the caller's transaction. `scheduled_at` is the time to send it; default: now.
+    Runs in the caller's transaction. `scheduled_at` is the time to send it, by default now.
     """
     due = scheduled_at or now
     values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "due": due, "now": now, "body": body}
@@ -244,8 +247,8 @@ def start_revision(
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item in `ids` and enqueue its message.
 
-    It runs in the caller's transaction. Attempts, lease, delay and returns are reset. A new claim token makes attempts
-    of the older revision stale. `scheduled_at` is the time to send the messages; default: now.
+    Runs in the caller's transaction. Attempts, lease, delay and returns are reset. A new claim token makes attempts at
+    the older revision stale. `scheduled_at` is the time to send the messages, by default now.
     """
     kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_START_REVISION), {"ids": list(ids)}).fetchall()
@@ -261,17 +264,17 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
-    """Make the pending work items in `ids` due now and enqueue messages, in the caller's transaction.
+    """Make the pending work items in `ids` due now, and enqueue messages, in the caller's transaction.
 
-    Earlier messages have an older send number, and receivers drop them.
+    Earlier messages have an older send number, so consumers drop them.
     """
     kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
     return enqueue(connection, kind, rows, now, now)
 
 
-# A separate statement after locking the rows, because a statement that waited for a lock does not see inserts of the
-# previous owner.
+# A separate statement after the one that locks the rows, because a statement that waited for a lock does not see rows
+# that the lock's previous owner inserted.
 _DEFERRED = """
 SELECT w.id FROM unnest(%(ids)s::uuid[]) AS w (id)
 WHERE 'deferred' = (
@@ -281,10 +284,10 @@ WHERE 'deferred' = (
 
 
 def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[OutboxMessage]:
-    """Wake the work items that wait for the end of this one, in the transaction that ends it.
+    """Wake the work items that wait for the end of `work_id`, in the transaction that ends it.
 
-    The row locks serialize this with a concurrent deferral, so that one of the two sees the other. A work item that
-    waits for a retry after a failure keeps its delay.
+    The row locks serialize this with a concurrent deferral, so that one of the two transactions sees the other. A work
+    item that waits for a retry after a failure keeps its delay.
     """
     if kind.dependents_query is None:
         return []

@@ -1,4 +1,4 @@
-"""Replies of models: the provider protocol, classification of error messages, and parsing of answers."""
+"""Replies from models: the provider protocol, classification of errors, and parsing of answers."""
 
 import json
 import re
@@ -13,30 +13,30 @@ from counterfoil.errors import InvalidLlmResponseError, RejectedRequestError
 from counterfoil.validation import ValidationProblem, validate_json
 
 TEMPERATURE = 0.0
-"""Temperature of every call, for the most likely and repeatable answer."""
+"""Temperature of every call that supports one, so that the model gives its most likely answer each time."""
 
 
 class PromptRejectedError(RejectedRequestError):
-    """A model's API rejects this prompt because of its content. It may answer other prompts."""
+    """A model's API rejects this prompt because of its content. Other prompts may succeed."""
 
 
 class UnsupportedTemperatureError(RejectedRequestError):
-    """A model's API rejects the temperature: this model has a fixed one."""
+    """A model's API rejects the temperature, because the model's temperature is fixed."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Reply of a model."""
+    """A model's reply."""
 
     text: str
     is_complete: bool
-    """False if it was cut off at the token limit."""
+    """False if the text was truncated at the token limit."""
     input_tokens: int
     output_tokens: int
     temperature: float | None = None
-    """Temperature of the call. None: the model's own."""
+    """Temperature of the call, or None for the model's default."""
     is_refused: bool = False
-    """Whether the model or its filter declined to answer. The text is then not an answer."""
+    """Whether the model or its filter declined to answer. In this case, the text is not an answer."""
 
 
 class ChatTurn(NamedTuple):
@@ -47,52 +47,52 @@ class ChatTurn(NamedTuple):
 
 
 def chat_messages(user: str, history: Sequence[ChatTurn]) -> list[tuple[str, str]]:
-    """Return a conversation as (role, text), `user` last."""
+    """Return a conversation as pairs of role and text, with `user` as the last message."""
     earlier = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
     return [*earlier, ("user", user)]
 
 
 def vector_reply(vector: list[float], tokens: int) -> Reply:
-    """Return the reply of an embedding model, in the form of `client.Vector`."""
+    """Return an embedding model's reply, with a JSON text that `client.Vector` parses."""
     return Reply(json.dumps({"vector": vector}), True, tokens, 0)
 
 
 class Provider(Protocol):
-    """An API with one model."""
+    """A model behind a provider's API."""
 
     @property
     def name(self) -> str:
-        """Name in LLM_PROVIDER."""
+        """Name of the provider, for the circuit breaker, the call log and metrics."""
 
     @property
     def model(self) -> str:
-        """Name of the model at the provider."""
+        """Provider's name for the model."""
 
     def reply(
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
-        """Make one call of at most `total` seconds. `history` precedes `user`, oldest first.
+        """Make one call that takes at most `total` seconds. `history` precedes `user`, oldest first.
 
         Raises:
             ServiceUnavailableError: the call was throttled, failed or timed out.
-            InvalidLlmResponseError: the response does not have this API's form.
+            InvalidLlmResponseError: the response does not match the API's schema.
             ContextWindowError: the prompt exceeds the model's context window.
-            PromptRejectedError: the content of the prompt is rejected.
-            RejectedRequestError: this and every other prompt is rejected.
+            PromptRejectedError: the API rejected the prompt's content.
+            RejectedRequestError: the API would reject every prompt.
         """
 
 
 _FIXED_TEMPERATURE: set[tuple[str, str]] = set()
-"""APIs and models that have rejected the temperature in this process."""
+"""Pairs of API and model that have rejected the temperature in this process."""
 
 
 def with_temperature_fallback(
     api: str, model: str, call: Callable[[float | None, float], Reply], total: float
 ) -> Reply:
-    """Call at TEMPERATURE, or at the model's own temperature if it has a fixed one, as newer models do.
+    """Call a model at TEMPERATURE, or at its default temperature if that is fixed, like in newer models.
 
-    `call` takes the temperature and its time limit. It runs again if the temperature was rejected. `total` (seconds)
-    bounds both calls. Raises the same errors as `call`.
+    `call` takes the temperature and a time limit in seconds. It runs again if the temperature was rejected. `total`
+    limits the seconds of both calls together. Raises the same errors as `call`.
     """
     started = monotonic()
     if (api, model) not in _FIXED_TEMPERATURE:
@@ -109,32 +109,32 @@ def with_temperature_fallback(
 #   exceed context limit: ..."; request_too_large.
 # OpenAI: code context_length_exceeded, "This model's maximum context length is ..."; vLLM: "the model's context length
 #   is only ..."; llama.cpp: exceed_context_size_error.
-# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
-#   model's maker says.
+# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and messages from
+#   the model's vendor.
 _CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
     r"|too many (total text bytes|(input )?tokens)|input token count",
     re.IGNORECASE,
 )
 
-# These have the status of a rejected prompt, but the cause is a key, a model or a limit in the settings.
+# Errors with the status of a rejected prompt that are caused by a key, a model or a limit in the settings.
 _PARAMETER_ERROR = re.compile(
     r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
 )
 
 
 def is_context_overflow(message: str) -> bool:
-    """Return whether an error message says that the prompt exceeds the context window."""
+    """Return True if an error message states that the prompt exceeds the context window."""
     return _CONTEXT_OVERFLOW.search(message) is not None
 
 
 def is_parameter_error(message: str) -> bool:
-    """Return whether an error message points to the settings. Call `is_context_overflow` first."""
+    """Return True if an error message indicates a wrong setting. Call `is_context_overflow` first."""
     return _PARAMETER_ERROR.search(message) is not None
 
 
 # OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
-# Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
+# Anthropic, also on Bedrock: "`temperature` is deprecated for this model."
 # LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
 _TEMPERATURE_ERROR = re.compile(
     r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
@@ -144,32 +144,32 @@ _TEMPERATURE_ERROR = re.compile(
 
 
 def is_temperature_error(message: str) -> bool:
-    """Return whether an error message rejects the temperature."""
+    """Return True if an error message rejects the temperature."""
     return _TEMPERATURE_ERROR.search(message) is not None
 
 
 M = TypeVar("M", bound=BaseModel)
 
 PREVIEW_CHARS = 200
-"""Number of characters of an answer that its error quotes."""
+"""Maximum characters of an answer that an error quotes."""
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 
 _ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
-"""Escapes: a surrogate pair; U+0000 or a lone surrogate, which PostgreSQL cannot store; any other escape."""
+"""JSON escapes: a surrogate pair, or U+0000 or a lone surrogate, which PostgreSQL cannot store, or any other escape."""
 
 
 def read(text: str, schema: type[M]) -> M:
-    """Parse an answer by its schema. Text around a fenced block is ignored.
+    """Parse an answer as an instance of `schema`. Text around a fenced block is ignored.
 
     Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them could never
     be stored.
 
     Raises:
-        InvalidLlmResponseError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
-            first PREVIEW_CHARS characters.
+        InvalidLlmResponseError: the answer is empty, not valid JSON, or fails schema validation. The message quotes the
+            first PREVIEW_CHARS characters of the answer.
     """
     stripped = _replace_escapes(text).strip()
     if not stripped:
@@ -186,7 +186,7 @@ def read(text: str, schema: type[M]) -> M:
 
 
 def extract_json_text(text: str) -> str:
-    """Return the text of an answer without a schema. Characters are replaced as in `read`.
+    """Return the text of an answer that has no schema. Characters are replaced like in `read`.
 
     Raises:
         InvalidLlmResponseError: the answer is empty.
@@ -206,6 +206,6 @@ def _replace_escapes(text: str) -> str:
 
 
 def preview(text: str) -> str:
-    """Return the beginning of a text in one line, without invisible characters and quotation marks."""
+    """Return the beginning of a text on one line, without invisible characters and apostrophes."""
     visible = "".join(character if character.isprintable() else " " for character in text[:PREVIEW_CHARS])
     return visible.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")

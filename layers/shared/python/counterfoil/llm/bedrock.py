@@ -54,7 +54,7 @@ class _Titan(BaseModel):
 
 
 class Bedrock:
-    """A model on Bedrock, by its id or inference profile, with the function's permissions."""
+    """A model on Bedrock. `model` is its id or inference profile. Calls use the function's permissions."""
 
     name = "bedrock"
 
@@ -95,7 +95,7 @@ class Bedrock:
 
 
 class BedrockEmbeddings:
-    """One of Amazon's Titan models on Bedrock, with the function's permissions."""
+    """An Amazon Titan embedding model on Bedrock. Calls use the function's permissions."""
 
     name = "bedrock-embeddings"
 
@@ -133,19 +133,21 @@ class BedrockEmbeddings:
 
 
 def _translate_error(error: ClientError) -> CounterfoilError:
-    """Translate errors that are specific to models, and all others like other AWS errors."""
+    """Map an error from Bedrock. Errors that are not specific to models are mapped by `aws`."""
     response: Any = error.response
     code, text = response.get("Error", {}).get("Code", ""), response.get("Error", {}).get("Message", "")
     if code == "ValidationException" and is_context_overflow(text):
         return ContextWindowError(
-            "Bedrock answered with ValidationException: the prompt is longer than the model reads"
+            "Bedrock answered with ValidationException: the prompt exceeds the model's context window"
         )
     if code == "ValidationException" and is_temperature_error(text):
-        return UnsupportedTemperatureError("Bedrock answered with ValidationException: the model takes no temperature")
+        return UnsupportedTemperatureError(
+            "Bedrock answered with ValidationException: the model does not support a temperature"
+        )
     if code == "ValidationException" and not is_parameter_error(text):
         return PromptRejectedError("Bedrock answered with ValidationException")
     retry_after = http.retry_after(response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
-    if code == "ModelErrorException":  # status 424, but caused by the model
+    if code == "ModelErrorException":  # status 424, although the model caused the error
         return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)
     translated = aws.translate_error(error)
     if isinstance(translated, ServiceUnavailableError):

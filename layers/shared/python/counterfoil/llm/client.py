@@ -1,8 +1,8 @@
-"""Calls to language and embedding models: retries, circuit breaker, response schema and call log.
+"""Calls to language and embedding models: retries, circuit breaker, response schemas and call log.
 
-A tenant's call is logged and counted against the budget of its UTC day before it is made, so calls of a crashed process
-are counted. Documents and conversations have separate budgets. Each call is counted once, even with concurrent calls or
-an unacknowledged commit, because it has an id before it is made. Embeddings are handled like other answers.
+A tenant's call is logged and counted against the budget of the UTC day before it is made, so calls from a crashed
+process are counted. Documents and conversations have separate budgets. Each call gets an id in advance, so it is
+counted once even if calls are concurrent or a commit is unacknowledged. Embeddings are handled like other answers.
 """
 
 import math
@@ -39,7 +39,7 @@ from counterfoil.metrics import Metric, emit
 from counterfoil.settings import Settings
 
 CHAT = "chat"
-"""Purpose of calls in a conversation."""
+"""Purpose of calls that reply in a conversation."""
 
 logger = Logger()
 
@@ -49,7 +49,7 @@ VALUES (%(id)s, %(tenant_id)s, %(work_id)s, %(purpose)s, %(provider)s, %(model)s
 ON CONFLICT DO NOTHING RETURNING id
 """
 
-# Concurrent calls of the same tenant wait here until this transaction ends.
+# Concurrent calls for the same tenant wait here until this transaction ends.
 _COUNT = """
 INSERT INTO llm_daily_usage (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
 ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_daily_usage.calls + 1
@@ -72,7 +72,7 @@ SET outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(ou
 WHERE id = %(id)s
 """
 
-# Calls without a tenant are those of the delivery engine, which probes the service with a minimal call.
+# A call without a tenant is a probe: the delivery engine checks the service with a minimal call.
 _INSERT_PROBE = """
 INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
                       created_at)
@@ -85,18 +85,20 @@ ON CONFLICT DO NOTHING
 class BudgetExceededError(DeferredError):
     """The budget permits no further call before `until`.
 
-    No call was made. The caller may continue without an answer.
+    No call was made. The caller can continue without an answer.
     """
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Maximum calls of one tenant per UTC day."""
+    """Maximum numbers of calls per tenant and UTC day."""
 
     per_tenant: int
+    """Maximum calls for all documents, including embeddings."""
     per_document: int
-    """Maximum for one document."""
+    """Maximum calls for one document."""
     chats: int
+    """Maximum calls for all conversations."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
@@ -104,7 +106,7 @@ class Budget:
         return cls(settings.llm_calls_per_day, settings.llm_calls_per_document, settings.chat_calls_per_day)
 
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
-        """Return the counters for this purpose: SQL statement, maximum, and suffix of the error message."""
+        """Return the counters for a purpose: SQL statement, maximum, and suffix for error messages."""
         if purpose == CHAT:
             return ((_COUNT_CHAT, self.chats, " in conversations"),)
         return ((_COUNT, self.per_tenant, ""), (_COUNT_DOCUMENT_CALLS, self.per_document, " for one document"))
@@ -112,7 +114,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class _Day:
-    """A day of UTC."""
+    """A day in UTC."""
 
     date: date
 
@@ -129,14 +131,14 @@ class _Day:
         return self.since + timedelta(days=1)
 
     def exceeded(self, limit: int, suffix: str) -> BudgetExceededError:
-        budget = f"today's budget of {limit} questions{suffix}"
-        message = f"The language model was not asked: {budget} is used up ({self.date:%Y-%m-%d}, UTC)."
+        budget = f"today's call budget of {limit}{suffix}"
+        message = f"The language model was not called: {budget} is used up ({self.date:%Y-%m-%d}, UTC)."
         return BudgetExceededError(message, until=self.until)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call, before it is made."""
+    """A call that has not been made yet."""
 
     id: UUID
     tenant_id: UUID | None
@@ -149,7 +151,7 @@ class Call:
 
 @dataclass(frozen=True)
 class LlmCallResult:
-    """Result of a call. Tokens and cost are None if the response did not include them."""
+    """Result of a call. The token counts and the cost are None if there was no reply."""
 
     outcome: str
     input_tokens: int | None
@@ -159,7 +161,7 @@ class LlmCallResult:
 
 
 def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
-    """Check whether a tenant's budget for conversations permits a call today. Counts nothing.
+    """Check whether a tenant's budget for conversations permits a call today. Does not count a call.
 
     Raises:
         BudgetExceededError: the budget is used up.
@@ -172,10 +174,10 @@ def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Setting
 
 
 def begin(database: Database, call: Call, budget: Budget) -> None:
-    """Log a tenant's call and count it. A call without a tenant is not counted.
+    """Log a tenant's call and count it. A call without a tenant is neither logged nor counted here.
 
     Raises:
-        BudgetExceededError: the call must not be made. It is neither logged nor counted.
+        BudgetExceededError: the call must not be made. It was neither logged nor counted.
         CounterfoilError: mapped from psycopg's errors. The call must not be made.
     """
     if call.tenant_id is None:
@@ -199,7 +201,7 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
 
 
 def end(database: Database, call: Call, result: LlmCallResult) -> None:
-    """Log the result of a call. A failure is only logged, because the answer is more important."""
+    """Record a call's result. A failure to do so is only logged, because the answer is more important."""
     try:
         try:
             _end(database, call, result)
@@ -226,7 +228,7 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 8.0
 MIN_SECONDS_LEFT = 1.0
-"""Minimum remaining time to start a call."""
+"""Minimum remaining seconds to start a call."""
 PROBE_SECONDS = 10.0
 PROBE_TOKENS = 16
 
@@ -240,7 +242,7 @@ _OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
 
 
 class Breakers(Protocol):
-    """The circuit breakers."""
+    """Circuit breakers, see `circuit_breaker.Breakers`."""
 
     def guard(self, name: str) -> AbstractContextManager[None]:
         """Return a context for one call to a service."""
@@ -250,7 +252,7 @@ class Breakers(Protocol):
 class LlmRequest:
     """A prompt with its purpose and work item.
 
-    `user` may contain untrusted text; neither part is logged.
+    `user` may contain untrusted text. `system` and `user` are not logged.
     """
 
     system: str = field(repr=False)
@@ -261,7 +263,7 @@ class LlmRequest:
     history: Sequence[ChatTurn] = field(default=(), repr=False)
     """Earlier messages, oldest first."""
     prompt_version: str = ""
-    """Version of `system`, for the key of a cached answer."""
+    """Version of `system`, which is part of the key of a cached answer."""
 
 
 _PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
@@ -269,18 +271,18 @@ _PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
 
 @dataclass(frozen=True)
 class LlmResponse(Generic[T]):
-    """An answer with its details."""
+    """A model's answer, with its temperature and token counts."""
 
     content: T
     temperature: float | None = None
-    """Temperature of the call; None for the model's default."""
+    """Temperature of the call, or None for the model's default."""
     input_tokens: int | None = None
     output_tokens: int | None = None
 
 
 @dataclass(frozen=True)
 class LlmLimits:
-    """Limits and prices. Seconds; US dollars per million tokens."""
+    """Limits and prices of calls. Prices are in US dollars per million tokens."""
 
     total_seconds: float
     max_tokens: int
@@ -291,10 +293,10 @@ class LlmLimits:
 
 
 class LlmClient(Protocol):
-    """A language model that returns answers in a schema."""
+    """A language model whose answers match a schema."""
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return an answer in this schema. Raises the same errors as `Llm.complete_json`."""
+        """Return an answer as an instance of `schema`. Raises the same errors as `Llm.complete_json`."""
 
 
 class Llm:
@@ -311,7 +313,7 @@ class Llm:
         monotonic: Callable[[], float] = monotonic,
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
-        """`wait(event, seconds)` returns whether the event occurred within the seconds."""
+        """`wait(event, seconds)` returns True if the event occurred within that time."""
         self.provider = provider
         self._database = database
         self._breakers = breakers
@@ -322,14 +324,14 @@ class Llm:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
-        """Return the configured model; None if LLM_PROVIDER is not set.
+        """Return the configured model, or None if LLM_PROVIDER is not set.
 
-        Create it for each work item: this is cheap and uses the current key.
+        Create a new instance for each work item: this is cheap, and it uses the current key.
 
         Raises:
             InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is invalid.
-            ServiceUnavailableError: no usable key. The work item did not cause this, and setting the key requires no
-            deployment.
+            ServiceUnavailableError: there is no usable key. The error is transient, because the work item did not cause
+                it, and an operator can set the key without a deployment.
         """
         provider = _provider(settings)
         if provider is None:
@@ -345,22 +347,22 @@ class Llm:
         return cls(provider, database, breakers, limits)
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return the model's answer in the form of `schema`, with its temperature and tokens.
+        """Return the model's answer as an instance of `schema`, with the temperature and token counts.
 
-        It makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
-        because answers to superseded work cost money. Canceling it ends a pause immediately.
+        Makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
+        because calls for superseded work items cost money. If the deadline is canceled, a pause ends immediately.
 
-        An answer that does not match the schema is a failed call, and the next one may succeed. No call starts if too
-        little time is left. If a failed call opens the breaker, its error is raised, because a prompt that always fails
-        would otherwise be deferred forever.
+        If an answer does not match the schema, the call has failed, but the next one may succeed. No call starts if too
+        little time is left. If a failed call opens the breaker, that call's error is raised, because a prompt that
+        always fails would otherwise be deferred forever.
 
         Raises:
             ServiceUnavailableError, InvalidLlmResponseError: the last call failed.
-            PromptRejectedError: the model or its API rejects the content of the prompt.
+            PromptRejectedError: the model or its API rejects the prompt's content.
             RejectedRequestError, ContextWindowError: no call can succeed.
             BudgetExceededError: the day's budget does not permit another call.
             BreakerOpenError: the breaker is open, and no call was made.
-            CancelledError: the deadline was canceled, or leaves no time for a call.
+            CancelledError: the deadline was canceled, or leaves too little time for a call.
             StaleClaimError: a newer claim exists.
         """
         return self._complete(request, lambda text: read(text, schema), deadline)
@@ -406,7 +408,7 @@ class Llm:
     def _call(
         self, request: LlmRequest, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
     ) -> T:
-        """Make one logged call behind the breaker."""
+        """Make one call, guarded by the breaker and recorded in the call log."""
         with self._breakers.guard(f"llm:{self.provider.name}"):
             call = self._begin(request)
             started, outcome = self._monotonic(), "failed"
@@ -430,7 +432,7 @@ class Llm:
             )
         except ServiceUnavailableError:
             if total < self._limits.total_seconds and time_left() <= 0:
-                # If the function runs out of time, the breaker of the service must not open.
+                # The invocation ran out of time, which must not open the service's breaker.
                 raise CancelledError("The invocation ran out of time before the language model answered") from None
             raise
 
@@ -465,16 +467,16 @@ class Llm:
 
 
 def _check(reply: Reply) -> None:
-    """Raise if the reply is incomplete or refused."""
+    """Raise an error if the reply is incomplete or the model declined to answer."""
     if reply.is_refused:
         raise PromptRejectedError("The language model declined to answer")
     if not reply.is_complete:
-        message = f"The answer was cut off, at {reply.output_tokens} tokens"
+        message = f"The answer was truncated at {reply.output_tokens} tokens"
         raise ContextWindowError(message)
 
 
 def _provider(settings: Settings) -> Provider | None:
-    """Return the configured provider. Its module is imported only when used."""
+    """Return the configured provider, or None. Only the module of this provider is imported."""
     name = settings.llm_provider
     if name is None:
         return None
@@ -500,10 +502,10 @@ def _provider(settings: Settings) -> Provider | None:
 
 
 def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
-    """Return the key of an API.
+    """Return an API key.
 
     Raises:
-        ServiceUnavailableError: no usable key. The message names the setting that needs it.
+        ServiceUnavailableError: there is no usable key. The message names `needed_by`, the setting that needs it.
     """
     try:
         key = get_secret(settings, name)
@@ -513,7 +515,7 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
     if key is None:
         message = (
             f"{name} is missing, and {needed_by} needs it: "
-            "add it to the secret of SECRETS_ARN, or set it in the environment."
+            "add it to the secret at SECRETS_ARN, or set it in the environment."
         )
         raise ServiceUnavailableError(message)
     if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
@@ -523,9 +525,9 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
 
 
 EMBEDDING_TIMEOUT_SECONDS = 10.0
-"""Timeout of an embedding, which takes a fraction of a second. Matching can continue without it."""
+"""Timeout of a call for an embedding, which usually takes a fraction of a second. Matching can continue without it."""
 MAX_DIMENSIONS = 16_000
-"""Maximum dimensions of pgvector's halfvec."""
+"""Maximum number of dimensions of pgvector's halfvec."""
 
 
 class Vector(BaseModel):
@@ -551,7 +553,7 @@ class Vector(BaseModel):
 def embedding_model_name(settings: Settings) -> str | None:
     """Return provider and name of the configured embedding model.
 
-    None if EMBEDDING_PROVIDER is not set.
+    Returns None if EMBEDDING_PROVIDER is not set.
 
     Raises:
         InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is invalid.
@@ -570,12 +572,12 @@ def embedding_model_name(settings: Settings) -> str | None:
 
 
 def embedding_model(settings: Settings, database: Database, breakers: Breakers) -> Llm:
-    """Return the embedding model named by `name_of`, with the current key.
+    """Return the configured embedding model (`embedding_model_name`), with the current key.
 
-    Its calls count against the budget of the language model. Their cost is not tracked.
+    Its calls count against the language model's budget. Their cost is not recorded.
 
     Raises:
-        ServiceUnavailableError: no usable key.
+        ServiceUnavailableError: there is no usable key.
     """
     limits = LlmLimits(
         min(EMBEDDING_TIMEOUT_SECONDS, settings.llm_total_timeout_seconds),

@@ -27,26 +27,24 @@ from counterfoil.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 
 _PROMPT_STATUSES = (400, 413, 422)
-"""Statuses that can concern a single prompt. Other rejections (key, billing, URL) concern every prompt."""
+"""Statuses that can be caused by a single prompt. Other rejections (key, billing, URL) affect every prompt."""
 
 
 @dataclass(frozen=True)
 class Api:
-    """An API over HTTP."""
+    """HTTP endpoint of a model's API."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
-    """Headers, including the key."""
+    """Headers, including the API key."""
     connect: float
     read: float
-    """Timeouts in seconds; see `Settings`."""
+    """`connect` and `read` are timeouts in seconds, see `Settings`."""
 
     def post(self, body: Mapping[str, Any], schema: type[M], *, total: float) -> M:
-        """Make one call and parse the API's response.
+        """Make one call within `total` seconds, and parse the API's response.
 
-        Raises UnsupportedTemperatureError and the same errors as `Provider.reply`.
-
-        None values in `body` are omitted.
+        None values in `body` are omitted. Raises UnsupportedTemperatureError and the same errors as `Provider.reply`.
         """
         response = http.send(
             "POST",
@@ -66,7 +64,7 @@ def _check(response: httpx.Response) -> None:
         text = response.content.decode(errors="replace")
         message = f"{response.request.url.host} answered with HTTP {response.status_code}"
         if is_context_overflow(text):
-            detail = f"{message}: the prompt is longer than the model reads"
+            detail = f"{message}: the prompt exceeds the model's context window"
             raise ContextWindowError(detail)
         if is_temperature_error(text):
             raise UnsupportedTemperatureError(message)
@@ -77,7 +75,7 @@ def _check(response: httpx.Response) -> None:
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 ANTHROPIC_VERSION = "2023-06-01"
-"""Version of the API, not of a model."""
+"""Version of the API."""
 
 
 class _Block(BaseModel):
@@ -97,12 +95,12 @@ class _Message(BaseModel):
 
 
 class Anthropic:
-    """One of Anthropic's models."""
+    """A model from Anthropic."""
 
     name = "anthropic"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """LLM_URL is the API's address without `/v1`."""
+        """LLM_URL is the API's URL without `/v1`."""
         self.model = model
         self._api = Api(
             f"{(settings.llm_url or ANTHROPIC_URL).rstrip('/')}/v1/messages",
@@ -182,7 +180,7 @@ class OpenAi:
         """LLM_URL is the endpoint's URL with its `/v1`, if it has one."""
         self.model = model
         base = (settings.llm_url or OPENAI_URL).rstrip("/")
-        # OpenAI's newer models reject the old name of the limit, and several other servers do not support the new one.
+        # OpenAI's newer models reject the limit's old name, and several other servers do not support its new name.
         is_openai = httpx.URL(base).host.endswith(_OPENAI_HOSTS)
         self._max_tokens_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._api = Api(

@@ -1,4 +1,4 @@
-"""Channels of notifications: Slack and e-mail."""
+"""Notification channels: Slack and email."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -20,25 +20,26 @@ class Channel(Protocol):
     """
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        """Return the recipients of a tenant's notice. `admins` are the e-mail addresses of its admins.
+        """Return the recipients of a tenant's digests. `admins` are the email addresses of its admins.
 
-        PostgreSQL stores them until the notice is purged, so they must be names or addresses, never secrets.
+        PostgreSQL stores the recipients until the digest is purged, so they must be names or addresses, never secrets.
         """
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
-        """Send one notice, within about 15 seconds.
+        """Send one digest, within about 15 seconds.
 
-        `key` is the same for every attempt to send this notice to this recipient, for services with idempotency keys.
+        `key` is the same for every attempt to send this digest to this recipient. Services can use it as an idempotency
+        key.
 
         Raises:
             ServiceUnavailableError, BreakerOpenError: the service is unavailable. The channel sends nothing else before
                 the next run.
-            CounterfoilError: this notice was not sent.
+            CounterfoilError: this digest was not sent.
         """
 
 
 Factory = Callable[[Settings, Breakers], Channel | None]
-"""Creates a channel from the settings, once per run; None if it is not enabled."""
+"""Function that creates a channel once per run. It returns None if the settings do not enable the channel."""
 
 
 CONNECT_SECONDS = 5
@@ -46,11 +47,11 @@ READ_SECONDS = 10
 TOTAL_SECONDS = 15
 """Timeout of a call, including the client's own retries."""
 SECRET_SECONDS = 3
-"""Timeout for reading the address. An address that arrives later is cached for the next notice."""
+"""Timeout for reading the webhook URL. A URL that arrives later is cached for the next digest."""
 
 
 class Slack:
-    """The webhook for failures of all tenants."""
+    """Slack webhook for the failures of all tenants."""
 
     def __init__(self, settings: Settings, breakers: Breakers) -> None:
         self._settings = settings
@@ -60,7 +61,7 @@ class Slack:
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Slack | None":
         """Return the channel if SLACK_ENABLED or SLACK_WEBHOOK_URL is set.
 
-        This does not depend on the secret. While the secret has no address or cannot be read, notices for Slack are
+        This does not depend on the secret. While the secret has no webhook URL or cannot be read, digests for Slack are
         enqueued, fail and are retried.
         """
         return cls(settings, breakers) if settings.slack_enabled or settings.slack_webhook_url is not None else None
@@ -70,11 +71,12 @@ class Slack:
         return ["webhook"]
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:  # noqa: ARG002  # there is one webhook
-        """Post one notice. Slack has no idempotency keys and ignores the header.
+        """Post one digest. Slack has no idempotency keys and ignores the header.
 
         Raises:
-            InvalidSettingsError, RejectedRequestError: the webhook is invalid, deleted, or rejects the notice.
-            ServiceUnavailableError, BreakerOpenError: temporary, for example while the secret has no address yet.
+            InvalidSettingsError, RejectedRequestError: the webhook is invalid, was deleted, or rejects the digest.
+            ServiceUnavailableError, BreakerOpenError: the failure is temporary, for example because the secret has no
+                webhook URL yet.
         """
         url = self._address()
         with self._breakers.guard(f"webhook:{_host(url)}"):
@@ -89,20 +91,20 @@ class Slack:
             )
 
     def _address(self) -> str:
-        """Return the webhook's address, which is a secret.
+        """Return the webhook's URL, which is a secret.
 
         Raises:
-            ServiceUnavailableError: it is not available.
+            ServiceUnavailableError: the URL is missing or cannot be read.
         """
         try:
             with aws.translate_errors():
                 url = http.run_with_deadline(SECRET_SECONDS, lambda: get_secret(self._settings, "SLACK_WEBHOOK_URL"))
         except CounterfoilError as error:
-            message = f"SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: {error}"
+            message = f"SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: {error}"
             raise ServiceUnavailableError(message) from None
         if url is None:
             raise ServiceUnavailableError(
-                "SLACK_WEBHOOK_URL is missing: add the webhook's address to the secret of SECRETS_ARN."
+                "SLACK_WEBHOOK_URL is missing: add the webhook's URL to the secret at SECRETS_ARN."
             )
         return url.get_secret_value()
 
@@ -110,15 +112,15 @@ class Slack:
 def _host(url: str) -> str:
     try:
         host = urlsplit(url).hostname
-    except ValueError:  # the message would quote the secret address
+    except ValueError:  # the message would quote the secret URL
         host = None
     if not host:
-        raise InvalidSettingsError("SLACK_WEBHOOK_URL is wrong: it must be an https address.")
+        raise InvalidSettingsError("SLACK_WEBHOOK_URL is wrong: it must be an https URL.")
     return host
 
 
 def render_mrkdwn(text: RenderedNotification) -> str:
-    """Render a notice in Slack's mrkdwn."""
+    """Render a digest in Slack's mrkdwn."""
     lines = [f"*{_escape(text.headline)}*", *(_slack_line(field) for field in text.fields), _escape(text.closing)]
     return "\n".join(lines)
 
@@ -139,10 +141,10 @@ MAX_SUBJECT_CHARS = 150
 
 
 class Mail:
-    """E-mail to a tenant's admins and to recipients of all failures, one message each."""
+    """Email to a tenant's admins and to the recipients for all tenants, one message per recipient."""
 
     def __init__(self, sender: str, global_recipients: Sequence[str], breakers: Breakers) -> None:
-        """`sender` is an address verified in SES. `global_recipients` are the recipients for all tenants."""
+        """`sender` is an address verified in SES. `global_recipients` receive the digests of all tenants."""
         self._sender = sender
         self._global_recipients = global_recipients
         self._breakers = breakers
@@ -157,11 +159,11 @@ class Mail:
         return list({address.lower(): address for address in (*self._global_recipients, *admins)}.values())
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
-        """Send one notice. SES has no idempotency keys; the header identifies duplicates for recipients.
+        """Send one digest. SES has no idempotency keys. Recipients can recognize duplicates by a header.
 
         Raises:
             RejectedRequestError: SES rejects an invalid address or an unverified sender.
-            ServiceUnavailableError, BreakerOpenError: temporary.
+            ServiceUnavailableError, BreakerOpenError: the failure is temporary.
         """
         content = {
             "Subject": {"Data": render_subject(text), "Charset": "UTF-8"},
@@ -183,7 +185,7 @@ class Mail:
 
 
 def render_subject(text: RenderedNotification) -> str:
-    """Return the subject in one line, because a line break in a name could add headers."""
+    """Return the subject on one line, because a line break in a name could add headers."""
     return to_one_line(f"Counterfoil: {text.headline}", MAX_SUBJECT_CHARS)
 
 

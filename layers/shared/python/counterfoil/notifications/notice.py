@@ -1,4 +1,4 @@
-"""Notices about failures of one kind, and their texts."""
+"""Notification digests about failures of one kind, and their texts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,15 +15,15 @@ SUBJECTS = {
     "tasks": ("task", "tasks"),
     "offers": ("day of offers", "days of offers"),
 }
-"""Noun for the work items of each worker, singular and plural."""
+"""Nouns for work items by worker, singular and plural."""
 DOCUMENT_WORKERS = frozenset({"ingestion", "matching"})
-"""Workers whose work id is the id of a document."""
+"""Workers whose work id is a document's id."""
 WORK_ITEM_NOUNS = ("work item", "work items")
 OPERATION = "bulk"
-"""Used instead of a worker for a bulk operation that stopped."""
+"""Replaces the worker's name if a bulk operation halted."""
 MAX_NAME_CHARS = 80
 MAX_ERROR_CHARS = 1000
-"""Maximum characters of an error in a notice."""
+"""Maximum length of an error in a digest."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Failure:
-    """A permanently failed work item."""
+    """A work item that failed permanently."""
 
     work_id: UUID | None
-    """None for a message that names no work item."""
+    """None if the message names no work item."""
     job_id: UUID
     worker: str
     error: str
@@ -48,28 +48,27 @@ class Failure:
 
     @property
     def subject(self) -> tuple[str, str]:
-        """Nouns for the subject of the work item, singular and plural."""
+        """Nouns for the work item, singular and plural."""
         return SUBJECTS.get(self.worker, WORK_ITEM_NOUNS)
 
 
 @dataclass(frozen=True)
 class NotificationDigest:
-    """Failures of one tenant with the same fingerprint: the first one, or those of a digest window."""
+    """A tenant's failures with the same fingerprint: the first one, or all within a digest window."""
 
     id: UUID
     tenant: Tenant | None
     """None for unassigned failures."""
     count: int
     first: tuple[Failure, ...]
-    """The first failures; never empty."""
+    """The first failures, at least one."""
     first_failure_at: datetime
     last_failure_at: datetime
-    """Times of the first and last failure."""
 
 
 @dataclass(frozen=True)
 class NotificationField:
-    """A line of a notice. `value` is a link to `url`, if set."""
+    """A line of a digest. If `url` is set, `value` links to it."""
 
     label: str
     value: str
@@ -78,7 +77,7 @@ class NotificationField:
 
 @dataclass(frozen=True)
 class RenderedNotification:
-    """Text of a notice, for a channel to render. Every string is one printable line and not escaped."""
+    """Text of a digest, for a channel to render. Every string is one printable line, without escapes."""
 
     headline: str
     fields: tuple[NotificationField, ...]
@@ -86,16 +85,16 @@ class RenderedNotification:
 
 
 def render(notice: NotificationDigest, console_url: str | None, digest_seconds: float) -> RenderedNotification:
-    """Return the text of a notice.
+    """Return the text of a digest.
 
-    `console_url` is the base of its links. Without it, the text names a command instead. `digest_seconds` is the window
-    in which further failures of the same kind are collected.
+    `console_url` is the base URL of links. If it is None, the text names a command instead. `digest_seconds` is the
+    window in which further failures of the same kind are collected.
     """
     failure = notice.first[0]
     if failure.worker == OPERATION:
         return _render_operation(notice, console_url)
     is_single = notice.count == 1
-    suffix = "" if is_single else " of the first"
+    suffix = "" if is_single else " (first failure)"
     period = f"{_time(notice.first_failure_at)} and {_time(notice.last_failure_at)}"
     fields = (
         NotificationField(f"Error{suffix}", to_one_line(failure.error, MAX_ERROR_CHARS)),
@@ -115,7 +114,7 @@ def render(notice: NotificationDigest, console_url: str | None, digest_seconds: 
 
 
 def _render_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
-    """Return the text about a halted operation. If it halted more than once, the latest halt is reported."""
+    """Return the text for a halted operation. If it halted more than once, report the latest halt."""
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
@@ -134,7 +133,7 @@ def _render_operation(notice: NotificationDigest, console_url: str | None) -> Re
 
 
 def _tenant_suffix(notice: NotificationDigest) -> str:
-    return f" of {to_one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
+    return f" for {to_one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
 
 
 def _headline(notice: NotificationDigest) -> str:
@@ -153,7 +152,7 @@ def _tenant(tenant: Tenant | None) -> str:
 
 
 def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:
-    """Return the failures, each with a link to its document, or to its dead letter if it has none."""
+    """Return a line for each failure, with a link to its document or its dead letter."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
     fields = []
@@ -175,7 +174,7 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
 
 
 def to_one_line(text: str, max_chars: int) -> str:
-    """Return a text as one printable line of at most `max_chars` characters, which cannot start a header."""
+    """Return a text as one printable line of at most `max_chars` characters. It cannot add a header."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

@@ -1,12 +1,13 @@
-"""Creates notices of new failures, and sends each notice through every channel at least once.
+"""Groups new failures into digests, and sends each digest through every channel at least once.
 
-notification ──┬─ first of its fingerprint ───────▶ notice ──┬─▶ delivery by Slack ─────────▶ sent
- (a failure)   │                                      │  ▲    └─▶ delivery by e-mail, each ─▶ abandoned after 3 days
-               └─ more of it: wait 5 minutes ─────────┼──┘        recipient
-                                                      └─▶ without recipients: stored for 30 days like all others
+failure ──┬─ first with its fingerprint ─────▶ digest ──┬─▶ delivery by Slack ─────────────▶ sent,
+          │                                     │  ▲    └─▶ delivery by email, one for ────▶ or abandoned after 3 days
+          └─ more of them: wait 5 minutes ──────┼──┘        each recipient
+                                                └─▶ if there are no recipients: stored for 30 days, like all digests
 
-Exactly once is impossible, because neither Slack nor SES has idempotency keys: after a crash between a delivery and its
-record, the notice is sent again when the lease expires. No transaction is open while a channel sends.
+Exactly-once delivery is impossible, because neither Slack nor SES has idempotency keys: after a crash between sending a
+digest and recording this, the digest is sent again when the lease expires. No transaction is open while a channel
+sends.
 """
 
 from collections import Counter
@@ -27,22 +28,23 @@ from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
 CHANNELS: Mapping[str, Factory] = {"slack": Slack.from_settings, "email": Mail.from_settings}
-"""Channels by name, which is also their metric dimension."""
+"""Factories of channels by name. The name is also the metric dimension."""
 
 LEASE = timedelta(minutes=2)
-"""Lease of a delivery; longer than a watchdog run."""
+"""Lease of a delivery. It is longer than a watchdog run."""
 INITIAL_BACKOFF = timedelta(seconds=30)
-"""Delay after the first failed attempt; it doubles."""
+"""Delay after the first failed attempt. It doubles with each failure."""
 MAX_BACKOFF = timedelta(hours=1)
-"""Maximum delay, including delays requested by a service."""
+"""Maximum delay after a failed attempt, including delays that a service requests."""
 ABANDON_AFTER = timedelta(days=3)
-"""Deliveries are abandoned after this time."""
+"""Age of a digest after which its unsent deliveries are abandoned."""
 RETENTION = timedelta(days=30)
-"""Longer than a dead-letter queue stores a message, so that its failure is not reported twice."""
+"""Retention of digests. It is longer than a dead-letter queue stores a message, so that no failure is reported twice.
+"""
 MARGIN_SECONDS = 19.0
-"""Minimum remaining time for another delivery, including the address lookup and the stored result."""
+"""Minimum remaining seconds to start a delivery, including reading the webhook URL and storing the result."""
 MAX_ERROR_CHARS = 500
-"""Maximum stored characters of a delivery error."""
+"""Maximum length of a stored delivery error."""
 
 logger = Logger()
 
@@ -52,20 +54,21 @@ class DeliveryStats:
     """Result of a run."""
 
     notices: int
-    """Created notices."""
+    """Number of digests created."""
     sent: int
+    """Number of deliveries sent."""
     failed: int
-    """Failed attempts in this run."""
+    """Number of failed attempts."""
     deferred: int
-    """Attempts deferred by a circuit breaker."""
+    """Number of attempts deferred by a circuit breaker."""
     abandoned: int
-    """Abandoned deliveries."""
+    """Number of deliveries abandoned."""
     purged: int
-    """Notices deleted after their retention."""
+    """Number of digests deleted after their retention."""
 
 
 class Notifier:
-    """Sends notifications of failures."""
+    """Sends failure notifications."""
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class Notifier:
         return cls(settings, database, breakers)
 
     def run(self, time_left: Callable[[], float]) -> DeliveryStats:
-        """Create the due notices and send due deliveries while `time_left()` seconds allow.
+        """Create the due digests, and send due deliveries while enough of `time_left()` seconds remains.
 
         A failing channel affects neither other channels nor work items. Its deliveries are retried.
 
@@ -99,7 +102,7 @@ class Notifier:
         now = self._clock()
         abandoned = retry_on_conflict(lambda: store.abandon_expired(self._database, now - ABANDON_AFTER, now))
         for name, count in Counter(abandoned).items():
-            logger.error("Deliveries of notices were abandoned", channel=name, number=count)
+            logger.error("Deliveries of notification digests were abandoned", channel=name, number=count)
             emit({Metric.NOTIFICATION_FAILURES: count}, channel=name)
         channels = self._channels()
         window = timedelta(seconds=self._settings.notification_digest_interval_seconds)
@@ -129,7 +132,7 @@ class Notifier:
         return channels
 
     def _send(self, channels: Mapping[str, Channel], time_left: Callable[[], float]) -> Counter[str]:
-        """Send deliveries in turns of one per channel, so that a slow channel does not use all the time."""
+        """Send one delivery per channel in turn, so that a slow channel does not use all the time."""
         outcomes: Counter[str] = Counter()
         active = dict(channels)
         while active:
@@ -143,7 +146,7 @@ class Notifier:
         return outcomes
 
     def _send_next(self, name: str, channel: Channel) -> tuple[str, bool]:
-        """Send the channel's oldest due delivery. Return the result, and whether the channel may continue."""
+        """Send the channel's oldest due delivery. Returns its result, and whether the channel may continue."""
         claimed = store.claim_delivery(self._database, name, self._clock(), LEASE)
         if claimed is None:
             return "none", False
@@ -155,7 +158,7 @@ class Notifier:
         except BreakerOpenError as error:
             store.mark_deferred(self._database, delivery, max(error.until, self._clock()))
             return "deferred", False
-        except Exception as error:  # noqa: BLE001  # an error of one channel must not stop the others
+        except Exception as error:  # noqa: BLE001  # an error in one channel must not stop the others
             self._record_failure(delivery, error)
             return "failed", not isinstance(error, ServiceUnavailableError)
         store.mark_sent(self._database, delivery, self._clock())
@@ -167,7 +170,7 @@ class Notifier:
         delay = max(backoff(delivery.attempt), _requested_delay(error))
         emit({Metric.NOTIFICATION_FAILURES: 1}, channel=delivery.channel)
         logger.warning(
-            "A notice was not sent",
+            "A notification digest was not sent",
             channel=delivery.channel,
             notice=str(delivery.digest_id),
             attempt=delivery.attempt,
@@ -177,14 +180,11 @@ class Notifier:
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return the delay after `attempts` (>= 1) failed attempts.
-
-    It is 30 s * 2^(attempts - 1), at most an hour.
-    """
+    """Return the delay after `attempts` (>= 1) failed attempts: 30 s * 2^(attempts - 1), at most an hour."""
     return min(INITIAL_BACKOFF * (1 << min(attempts - 1, 20)), MAX_BACKOFF)
 
 
 def _requested_delay(error: Exception) -> timedelta:
-    """Return the delay requested by the service."""
+    """Return the delay that the service requested, at most MAX_BACKOFF, or zero."""
     seconds = (isinstance(error, ServiceUnavailableError) and error.retry_after) or 0.0
     return timedelta(seconds=min(seconds, MAX_BACKOFF.total_seconds()))

@@ -1,4 +1,4 @@
-"""SQL of notices: pending failures, their groups, and the progress of deliveries."""
+"""SQL for notification digests: pending failures, their grouping, and the state of deliveries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from counterfoil.db import Connection, Database, maintenance_connection
 from counterfoil.notifications.notice import Failure, NotificationDigest, Tenant
 
 MAX_LISTED = 5
-"""Maximum number of failures listed in a notice."""
+"""Maximum number of failures listed in a digest."""
 BATCH_SIZE = 1000
-"""Maximum number of notices created or deleted per transaction."""
+"""Maximum number of digests created or deleted per transaction."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A notice for one recipient, and the current attempt."""
+    """Delivery of a digest to one recipient, with the current attempt."""
 
     digest_id: UUID
     channel: str
     recipient: str
     attempt: int
-    """From 1."""
+    """Number of the current attempt, from 1."""
 
 
 _INSERT_EVENT = """
@@ -43,9 +43,10 @@ def enqueue_notification(
     revision: int,
     fingerprint: str,
 ) -> None:
-    """Enqueue a notification of a failure, in the caller's transaction, once per revision of its job.
+    """Enqueue a failure for a notification digest, in the caller's transaction.
 
-    A digest groups the failures with one fingerprint. Without `tenant_id`, the failure is unassigned.
+    Each job id and revision is enqueued only once. A digest groups failures with the same fingerprint. If `tenant_id`
+    is None, the failure is unassigned.
     """
     payload = {
         "work_id": None if failure.work_id is None else str(failure.work_id),
@@ -64,9 +65,9 @@ def enqueue_notification(
     connection.execute(_INSERT_EVENT, values)
 
 
-# A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice includes all pending
-# failures. If the window had already ended at the first failure, the notice includes only that failure, which starts a
-# new window.
+# A group (tenant, fingerprint) is due unless it had a digest within the window. Its digest includes all pending
+# failures. If the window had already ended at the first pending failure, the digest includes only that failure and
+# starts a new window.
 _GROUP = """
 WITH waiting AS (
     SELECT tenant_id, fingerprint, min(created_at) AS since, (array_agg(id ORDER BY created_at, id))[1] AS first
@@ -108,10 +109,10 @@ def create_digests(
     window: timedelta,
     now: datetime,
 ) -> int:
-    """Create the due digests, and enqueue them for their recipients. Returns their number.
+    """Create the due digests, and enqueue a delivery for each recipient. Returns the number of digests.
 
-    `recipients` returns the pairs of channel and recipient for a tenant's admins. Only one of two concurrent watchdogs
-    creates them.
+    `recipients` returns pairs of channel and recipient for a tenant's admins. Of two concurrent watchdogs, only one
+    creates digests.
     """
     with maintenance_connection(database) as connection:
         has_lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
@@ -136,7 +137,7 @@ def create_digests(
     return len(digests)
 
 
-# The sender leases the row until `lost_at`. After a crash, it becomes due again.
+# The sender holds a lease on the row until `lost_at`. After a crash, the row becomes due again at this time.
 _CLAIM_DELIVERY = """
 WITH due AS MATERIALIZED (
     SELECT digest_id, channel, recipient FROM notification_delivery
@@ -167,7 +168,10 @@ FROM failure_event WHERE digest_id = %s ORDER BY created_at, id LIMIT %s
 def claim_delivery(
     database: Database, channel: str, now: datetime, lease: timedelta
 ) -> tuple[Delivery, NotificationDigest] | None:
-    """Claim the delivery of a channel that has been due the longest for `lease`; None if none is due."""
+    """Claim the delivery of a channel that has been due the longest. The claim is valid for `lease`.
+
+    Returns None if no delivery is due.
+    """
     with maintenance_connection(database) as connection:
         row = connection.execute(_CLAIM_DELIVERY, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
         if row is None:
@@ -197,17 +201,17 @@ _DEFERRED = (
 
 
 def mark_sent(database: Database, delivery: Delivery, now: datetime) -> None:
-    """Record a successful delivery, even if it was reclaimed."""
+    """Record a successful delivery, even if another process has claimed it in the meantime."""
     _end(database, _SENT, delivery, now=now)
 
 
 def mark_failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
-    """Record a failed attempt, and when the next one is due."""
+    """Record a failed attempt and the due time of the next one."""
     _end(database, _FAILED, delivery, error=error, due=due)
 
 
 def mark_deferred(database: Database, delivery: Delivery, due: datetime) -> None:
-    """Return a deferred attempt, which does not count."""
+    """Record a deferred attempt, which is not counted, and the due time of the next one."""
     _end(database, _DEFERRED, delivery, due=due)
 
 
@@ -217,7 +221,7 @@ def _end(database: Database, statement: str, delivery: Delivery, **values: objec
 
 
 def abandon_expired(database: Database, created_before: datetime, now: datetime) -> list[str]:
-    """Abandon deliveries of notices created before a time. Return the channel of each."""
+    """Abandon the unsent deliveries of digests created before a time. Returns each delivery's channel."""
     with maintenance_connection(database) as connection:
         rows = connection.execute(
             """
@@ -231,7 +235,7 @@ def abandon_expired(database: Database, created_before: datetime, now: datetime)
 
 
 def purge(database: Database, created_before: datetime) -> int:
-    """Delete the oldest notices created before a time, at most BATCH_SIZE, and return their number."""
+    """Delete up to BATCH_SIZE of the oldest digests created before a time. Returns their number."""
     with maintenance_connection(database) as connection:
         return connection.execute(
             """

@@ -1,1 +1,1 @@
-"""Daily match offers between people: schedule, profiles, computation and results."""
+"""Daily match offers between users: schedule, profiles, computation and results."""

@@ -1,23 +1,25 @@
-"""Computes a day's offers: a pure function of a pool's people, users, exclusions, rules and date.
+"""Computes a day's offers: a pure function of pool, users, exclusions, rules and date.
 
-Two people are compatible if each has a gender and an age that the other seeks, and the distance is within the limits of
-both. A user's candidates are `Rules.candidates` neighbors along a Hilbert curve (`curve_positions`), half of them on
-either side, among people in the pool whose gender is compatible in both directions and who seek about the user's age.
-Compatible people without exclusion are offered by score, then by id. Of 20,000 people around 60 cities, offers among
-1,000 neighbors have 99.75 % of the scores of offers among all people, and 95.5 % of the offers are the same; around 8
-cities 99.46 % and 88.2 % (`make bench-offers`).
+Two users are compatible if each has a gender and an age that the other seeks, and their distance is within both users'
+limits. A user's candidates are the `Rules.max_candidates` nearest neighbors along a Hilbert curve (`curve_positions`),
+half of them in each direction. They are chosen from users in the pool whose gender is compatible in both directions and
+who seek about the user's age. Compatible candidates without an exclusion are offered in the order of score, then id.
 
-The score of two people is symmetric, rounded to a whole number from 0 to 10,000:
+Limiting the candidates to neighbors loses little. For 20,000 users around 60 cities, offers among 1,000 neighbors reach
+99.75% of the scores of offers among all users, and 95.5% of the offers are the same. Around 8 cities, the shares are
+99.46% and 88.2% (`make bench-offers`).
+
+The score of two users is symmetric, and rounded to a whole number from 0 to 10,000:
 
     7,000 + 3,000 * t - 2,500 * d / r - 75 * a
 
-t is the cosine of the angle between their traits, 0 if one has none. d is their distance, and r the shorter of their
-maximum distances, as straight lines through the earth. a is the difference of their ages in years, at most 20. The same
-people get the same offers on any machine: dot products are sums of small integers, which floats represent exactly in
-any order, and everything else is a sequence of IEEE operations (+, -, *, / and roots).
+t is the cosine of the angle between their traits, or 0 if one of them has no traits. d is their distance, and r is the
+shorter of their maximum distances, as straight lines through the earth. a is the difference of their ages in years, at
+most 20. The same users get the same offers on any machine: dot products are sums of small integers, which floats
+represent exactly in any order, and everything else is a sequence of IEEE operations (+, -, *, / and roots).
 
-The curve fills the cube around the globe instead of a map, so it has no seam and no pole, and needs only integers. D.
-Hilbert, Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891; in three dimensions as in J. Skilling,
+The curve fills the cube around the globe instead of a map, so it has no seam and no pole, and needs only integers. See
+D. Hilbert, Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891, and for three dimensions J. Skilling,
 Programming the Hilbert curve, 2004: undo the rotation of each finer cube, then apply a Gray code.
 """
 
@@ -36,21 +38,21 @@ from counterfoil.offers.pool import UNIT, ProfileArrays
 from counterfoil.offers.schedule import Rules
 
 BITS = 16
-"""Bits per coordinate of the curve: its smallest cubes are 194 m wide."""
+"""Bits per coordinate of the curve. Its smallest cubes are 194 m wide."""
 _DROPPED_BITS = 7
-"""Bits dropped from a place's coordinates of 23 bits."""
+"""Number of low bits dropped from a place's coordinates, which have 23 bits."""
 
 
 def curve_positions(points: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the positions on the curve of places, shape (n, 3) to shape (n,)."""
+    """Return each place's position on the curve. Converts shape (n, 3) to shape (n,)."""
     cells = (points.astype(np.int64) + UNIT) >> _DROPPED_BITS
     return position(np.minimum(cells, (1 << BITS) - 1).T, BITS)
 
 
 def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return the positions on the curve of cells, shape (3, ...) to shape (...).
+    """Return each cell's position on the curve. Converts shape (3, ...) to shape (...).
 
-    Coordinates are below `1 << bits`.
+    Coordinates must be less than `1 << bits`.
     """
     x, y, z = np.array(cell, np.int64)
     for level in range(bits - 1, 0, -1):
@@ -73,45 +75,45 @@ def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
 
 
 TRAIT_WEIGHT, DISTANCE_WEIGHT, YEAR_WEIGHT = 3000.0, 2500.0, 75.0
-"""Weights of traits, of distance, and of a year."""
+"""Weights of traits, distance, and each year of age difference in the score."""
 MAX_AGE_DIFFERENCE = 20
-"""Maximum age difference that affects the score."""
+"""Age difference in years above which the score does not decrease further."""
 AGE_BUCKET_WIDTH = 5
-"""Users whose ages are in the same multiple of this many years share a candidate list."""
+"""Width of an age bucket in years. Users in the same bucket share a candidate list."""
 
 EARTH_KM = 6371.0088
 UNLIMITED_REACH = float((2 * UNIT + 2) ** 2)
-"""Square of a line longer than any through the earth, between rounded places."""
+"""Squared length that exceeds every straight line through the earth between two rounded places."""
 
 _BATCH_SIZE = 64
-"""Users per batch, so that intermediate results stay in the processor's cache."""
+"""Maximum users per batch, so that intermediate results stay in the processor's cache."""
 _MAX_ARGMAX_DEPTH = 32
-"""Up to this depth, taking the maximum repeatedly is faster than sorting. Partitions are slow if most values are equal.
-"""
+"""Maximum depth for which taking the maximum repeatedly is faster than sorting. Partitioning is slow if most values are
+equal."""
 _FETCH_FACTOR = 4
-"""With an exposure cap, the number of candidates fetched at once, as a multiple of the offers."""
+"""Number of candidates fetched at once under an exposure cap, as a multiple of the maximum offers per user."""
 
 Indices = NDArray[np.intp]
 
 
 class Columns(NamedTuple):
-    """Inputs of the score, for some people or, in two dimensions, for the candidates of some users."""
+    """Inputs of the score: one row per user, or in two dimensions each user's candidates."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     z: NDArray[np.float64]
     reach: NDArray[np.float64]
-    """Square of the maximum distance, in units of places."""
+    """Square of the maximum distance, in the units of `place` coordinates."""
     age: NDArray[np.int16]
     youngest: NDArray[np.int16]
     oldest: NDArray[np.int16]
     traits: NDArray[np.int8]
     length: NDArray[np.float64]
-    """Length of the traits; infinite if all are 0, so that they have no effect."""
+    """Length of the traits vector. It is infinite if all traits are 0, so that they have no effect."""
 
     @classmethod
     def of(cls, people: ProfileArrays, day: date) -> "Columns":
-        """Return the columns of people, in their order."""
+        """Return the columns for profiles, in the same order."""
         rows = people.rows
         reaches, indexes = np.unique(rows["max_distance_km"], return_inverse=True)
         squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
@@ -129,15 +131,16 @@ class Columns(NamedTuple):
         )
 
     def take(self, rows: Indices) -> "Columns":
-        """Return the columns of the given rows, in the shape of `rows`."""
+        """Return the given rows of the columns, in the shape of `rows`."""
         return Columns._make(column.take(rows, axis=0) for column in self)
 
 
 @cache
 def squared_line(km: int) -> float:
-    """Return the square of the straight line for a distance on the ground, in units of places.
+    """Return the squared length of the straight line for a distance on the ground.
 
-    The sine is a Taylor series, because those of libraries differ in the last digit.
+    It is in the units of `place` coordinates. The sine is computed as a Taylor series, because libraries' results
+    differ in the last digit.
     """
     half = km / (2 * EARTH_KM)
     if half > 1.5707:
@@ -150,10 +153,10 @@ def squared_line(km: int) -> float:
 
 
 class Pool:
-    """The people of a pool on a day, sorted for neighbor search. Created once for many shards.
+    """A pool's users on a day, sorted for neighbor search. One instance is used for many shards.
 
     Raises:
-        ValueError: a person occurs twice.
+        ValueError: a user occurs twice.
     """
 
     def __init__(self, people: ProfileArrays, day: date) -> None:
@@ -167,7 +170,7 @@ class Pool:
         self.columns = Columns.of(self.people, day).take(order)
         """Sorted along the curve, then by id."""
         self.reverse_order = MAX_INDEX - order
-        """Descending id order of the people in `columns`."""
+        """MAX_INDEX minus each user's index by id, in the order of `columns`."""
         self._positions = np.empty_like(order)
         self._positions[order] = np.arange(len(order))
         self._curve_positions, rank = np.unique(positions[order], return_inverse=True)
@@ -178,7 +181,7 @@ class Pool:
         self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the positions along the curve of candidates for a kind of user (`preference_groups`)."""
+        """Return the curve positions of candidates for users with this number in `preference_groups`."""
         if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
@@ -187,14 +190,14 @@ class Pool:
         return self._eligible[kind]
 
     def find_positions(self, ids: NDArray[np.bytes_]) -> Indices:
-        """Return the positions of people along the curve, -1 if they are not in the pool."""
+        """Return the curve position of each id, or -1 if it is not in the pool."""
         positions: Indices = np.append(self._positions, -1)[self.people.find(ids)]
         return positions
 
     def preceding_counts(self, users: ProfileArrays) -> Indices:
-        """Return how many people of the pool precede each user along the curve.
+        """Return how many users of the pool precede each of `users` along the curve.
 
-        The users may be outside the pool.
+        `users` do not have to be in the pool.
         """
         positions = curve_positions(users.rows["place"])
         rank = np.searchsorted(self._curve_positions, positions)
@@ -206,7 +209,10 @@ class Pool:
 
 
 def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[np.int32]:
-    """Return a number for users with the same candidate list; 0 for users with invalid records."""
+    """Return a number for each user. Users with the same number share a candidate list.
+
+    The number is 0 for users with invalid profiles.
+    """
     ages = (ages // AGE_BUCKET_WIDTH * AGE_BUCKET_WIDTH).clip(0, 127)
     numbers = users.rows["gender"].astype(np.int32) << 10 | users.rows["seeks_genders"].astype(np.int32) << 7 | ages
     numbers[list(users.faults)] = 0
@@ -215,28 +221,29 @@ def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[
 
 @dataclass(frozen=True)
 class OfferResults:
-    """Offers of some users, user by user, best first."""
+    """Computed offers, user by user, best first."""
 
     counts: Ints
-    """By user."""
+    """Number of offers by user."""
     candidates: Ints
-    """Indices of people in the pool."""
+    """Index of the candidate in the pool, by offer."""
     scores: Ints
+    """Score by offer."""
     faults: Mapping[int, str]
-    """By user: the error in an invalid record."""
+    """Error messages for users with invalid profiles, by user index."""
 
 
 class ExclusionSet(NamedTuple):
-    """Exclusions of users."""
+    """Excluded candidates of users."""
 
     first: Indices
-    """By user: index of the user's first exclusion in `positions`."""
+    """Index of each user's first exclusion in `positions`."""
     positions: Indices
-    """Positions along the curve, -1 for people who are not in the pool."""
+    """Curve position of each excluded candidate, or -1 if the candidate is not in the pool."""
 
     @classmethod
     def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
-        """Return the exclusions, including each user for their own offers."""
+        """Return the exclusions. Each user is also excluded from their own offers."""
         user_index = np.concatenate([excluded["user"], np.arange(len(users))])
         order = np.argsort(user_index, kind="stable")
         positions = pool.find_positions(np.concatenate([excluded["candidate"], users.ids]))
@@ -245,9 +252,9 @@ class ExclusionSet(NamedTuple):
     def cells(
         self, users: Indices, eligible_rows: NDArray[np.int32], starts: Indices, width: int
     ) -> tuple[Indices, Indices]:
-        """Return rows and columns of excluded people in windows of some users.
+        """Return the rows and columns of excluded candidates in the windows of `users`.
 
-        `starts` are window starts in `eligible_rows`.
+        `starts` contains the start of each user's window in `eligible_rows`.
         """
         sizes = self.first[users + 1] - self.first[users]
         rows = np.repeat(np.arange(len(users)), sizes)
@@ -262,15 +269,15 @@ class ExclusionSet(NamedTuple):
 def compute(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints | None = None
 ) -> OfferResults:
-    """Compute the offers of users, who may be outside the pool.
+    """Compute offers for users, who do not have to be in the pool.
 
     Args:
         pool: candidates.
-        users: recipients of the offers.
+        users: users who receive the offers.
         excluded: excluded candidates by user (`pool.PACKED_EXCLUSION`).
         rules: parameters of the computation.
-        existing_offers: number of existing offers on the day, by index of the person in the pool. It counts only with
-            an exposure cap; None means zero.
+        existing_offers: number of existing offers for the day, by the candidate's index in the pool. It is used only
+            with an exposure cap. None means zero.
     """
     if rules.max_exposure is None:
         best = rank_candidates(pool, users, excluded, rules.max_candidates, rules.max_offers)
@@ -286,7 +293,7 @@ def compute(
 def _compute_capped(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints
 ) -> Ints:
-    """Return the offers of users under the exposure cap, in the form of `rank_candidates`."""
+    """Return the users' offers under the exposure cap, in the format of `rank_candidates`."""
     assert rules.max_exposure is not None  # otherwise there is no cap
     order = np.argsort(users.ids)
     indexes = np.empty_like(order)
@@ -309,12 +316,13 @@ def _compute_capped(
 def rank_candidates(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], width: int, depth: int, after: Ints | None = None
 ) -> Ints:
-    """Return the best `depth` candidates of each user, best first, shape (users, depth).
+    """Return the best `depth` of each user's `width` candidates, best first.
 
-    -1 after the last.
+    The shape is (users, depth). Unused entries at the end of a row are -1.
 
-    A candidate is one number, `score << 32 | MAX_INDEX - index` with the index by id, so that the best candidate has
-    the highest. With `after`, only candidates below a number are returned.
+    A candidate is represented by a key, `score << 32 | MAX_INDEX - index`, so that the best candidate has the highest
+    key. The index is that of the candidate in the order of ids. If `after` is given, only candidates whose key is lower
+    than the user's key in it are returned.
     """
     best = np.full((len(users), depth), NO_CANDIDATE, np.int64)
     columns, preceding = Columns.of(users, pool.day), pool.preceding_counts(users)
@@ -341,9 +349,10 @@ def rank_candidates(
 def _make_gather(
     pool: Pool, eligible_rows: NDArray[np.int32], size: int, users: int
 ) -> Callable[[Indices], tuple[Columns, Ints]]:
-    """Return a function that gathers `size` candidates from some starts: columns and `Pool.reverse_order`.
+    """Return a function that gathers `size` candidates from each start.
 
-    For many users, compatible people are copied into contiguous memory first.
+    It returns their columns and `Pool.reverse_order`. If there are many users, the eligible candidates are first copied
+    to contiguous memory.
     """
     if len(eligible_rows) > users * size:
         windows = sliding_window_view(eligible_rows, size)
@@ -367,7 +376,7 @@ def _make_gather(
 
 
 def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
-    """Return the sort keys of candidates, shape (users, candidates); -1 if incompatible."""
+    """Return the sort key of each candidate, or -1 if incompatible, in the shape (users, candidates)."""
     distance = np.square(candidates.x - users.x)
     distance += np.square(candidates.y - users.y)
     distance += np.square(candidates.z - users.z)

@@ -1,12 +1,12 @@
 """Exposure cap: a stable assignment of candidates with a limited number of places to users.
 
-Users propose to candidates, the best first. A candidate keeps the proposals with the highest scores (the lowest id if
-scores are equal), and rejects the others. Rejected users propose to their next best candidate. The result is stable: no
-user and candidate prefer each other to their assignment, and each user has the best offers possible under this
-condition. It does not depend on the order of proposals: D. Gale, L. S. Shapley, College admissions and the stability of
-marriage, 1962.
+Users propose to candidates, best candidate first. A candidate keeps the proposals with the highest scores (if scores
+are equal, the lowest id) and rejects all others. Rejected users propose to their next best candidate. The result is
+stable: no user and candidate prefer each other to their assignments. Under this condition, each user has the best
+possible offers, and the result does not depend on the order of proposals (D. Gale, L. S. Shapley, College admissions
+and the stability of marriage, 1962).
 
-Users of a pool that is too large for one transaction compete in parts. Each part has a share of every candidate's
+If a pool is too large for one transaction, its users compete in parts. Each part has a share of every candidate's
 places.
 """
 
@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 NO_CANDIDATE = -1
 TAKEN = 1 << 62
-"""Higher than any key: a place taken by an earlier offer, which can no longer be rejected."""
+"""Marks a place that is taken by an existing offer. It is higher than any key, so the place cannot be lost."""
 MAX_INDEX = (1 << 32) - 1
-"""Keys are `score << 32 | MAX_INDEX - number`: higher is better, and of equal scores the lower number is."""
+"""Maximum number of a user or candidate. Keys are `score << 32 | MAX_INDEX - number`: a higher key is better. If scores
+are equal, the lower number is better."""
 
 
 def assign_slots(people: int, part: int, parts: int, max_users: int, day: date) -> Ints:
-    """Return the maximum number of users in one part per candidate, by the candidate's number.
+    """Return each candidate's number of places in one part, by the candidate's number.
 
-    The shares of all parts add up to `max_users` and differ by at most one. The extra places rotate by candidate and
-    day.
+    A candidate's places in all parts add up to `max_users`, and differ by at most one. The extra places rotate by
+    candidate and day.
     """
     rotation = (part - np.arange(people) - day.toordinal()) % parts
     return max_users // parts + (rotation < max_users % parts).astype(np.int64)
@@ -37,12 +38,15 @@ def assign_slots(people: int, part: int, parts: int, max_users: int, day: date) 
 def apply_exposure_cap(
     fetch_next: Callable[[Ints, Ints], Ints], users: int, existing_offers: Ints, offers: int, max_users: int
 ) -> Ints:
-    """Return the keys of each user's candidates, best first, shape (users, offers), -1 after the last.
+    """Return the keys of the candidates offered to each user, best first.
+
+    The shape is (users, offers). Unused entries at the end of a row are -1.
 
     Args:
-        fetch_next: the next best candidates of some users, as descending keys, shape (some, any), -1 after the last. It
-            receives the users and the last key that each of them had; all candidates come after TAKEN.
-        users: number of users, who are numbered in the order of their ids, like candidates.
+        fetch_next: returns the next best candidates of some users as rows of descending keys, with -1 after the last.
+            It receives the users' numbers and the last key that each of them received. TAKEN requests the first
+            candidates.
+        users: number of users. Users and candidates are numbered in the order of their ids.
         existing_offers: number of permanent offers to other users, by candidate.
         offers: maximum offers per user.
         max_users: maximum users per candidate.
@@ -71,9 +75,9 @@ def apply_exposure_cap(
 
 
 def _propose(assignments: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
-    """Process proposals of users, as keys.
+    """Process one round of proposals to `candidates`. `users` contains the proposing users' keys.
 
-    Return the accepted and the displaced users. Modifies `assignments`.
+    Returns the keys of accepted and of displaced users. Modifies `assignments`.
     """
     order = np.lexsort([-users, candidates])
     candidates, users = candidates[order], users[order]

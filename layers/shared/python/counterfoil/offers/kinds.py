@@ -1,4 +1,4 @@
-"""Work items of offers."""
+"""Kind of work item for shards of offers."""
 
 from counterfoil.delivery.work import WorkKind, register
 

@@ -1,8 +1,8 @@
-"""Pins the pool of a date in a time zone: a snapshot of people, in shards with jobs.
+"""Pins the pool for a date in a time zone: a snapshot of users, in shards with a job for each user.
 
-A pool is pinned once and never changes. People who join later on its date are served from it, by late shards.
-Statements about thousands of people must use hash joins, because statistics are older than today's jobs: with nested
-loops, twenty thousand people took more than a minute instead of a second.
+A pool is pinned once and never changes. Late shards serve users who join after that on the same date. They offer
+candidates from the pinned pool. Statements about thousands of users must use hash joins, because statistics are older
+than today's jobs: with nested loops, twenty thousand users took more than a minute instead of a second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ _DEFAULT_PLANS = "SET LOCAL enable_nestloop TO DEFAULT"
 
 @contextmanager
 def force_hash_plans(connection: Connection) -> Iterator[None]:
-    """Disable nested loops, and use memory for the offers of ten thousand users.
+    """Disable nested loops, and allow enough memory for ten thousand users' offers.
 
-    They are enabled again afterwards, because later statements of the transaction concern few rows and would otherwise
-    read whole tables.
+    Nested loops are enabled again afterwards, because later statements in the transaction process few rows and would
+    otherwise read whole tables.
     """
     connection.execute(_HASH_PLANS)
     yield
@@ -35,13 +35,13 @@ def force_hash_plans(connection: Connection) -> Iterator[None]:
 
 
 NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
-"""Namespace of pool ids."""
+"""Namespace for pool ids."""
 WORKER = "offers"
 CAPPED_POOL_SHARD_SIZE = 50_000
-"""Users per shard with an exposure cap, regardless of the settings. Larger shards give better offers, but each is
-written in one transaction."""
+"""Maximum users per shard if there is an exposure cap, regardless of the settings. Larger shards result in better
+offers, but each shard is written in one transaction."""
 
-# Skip from zone to zone in the index. Reading the zone of every profile takes a thousand times longer.
+# Skips from zone to zone in the index. Reading the zone of every profile takes a thousand times longer.
 _ZONES = """
 WITH RECURSIVE zone (name) AS (
     SELECT min(timezone) FROM profile WHERE tenant_id = %(tenant)s AND is_active
@@ -70,12 +70,13 @@ WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
   AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
 """
 # A separate statement, because a statement that waited for the lock would not see concurrently pinned pools. It locks a
-# tenant's date in all zones, because a person may move from zone to zone.
+# tenant's date in all zones, because a user can move from zone to zone.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('offers/' || %(tenant)s::text || %(date)s::date, 0))"
 _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
-# A single statement, so that it sees one snapshot. People deleted concurrently are skipped, because rows are locked
-# like in the foreign key of the jobs. People in another pool of the date have a job and are skipped. Ids of jobs are
-# consecutive numbers after one UUIDv7: they are in order and save a third of the time of random ones.
+# A single statement, so that it sees one snapshot. Users who are deleted concurrently are skipped, because their rows
+# are locked like by the jobs' foreign key. Users in another pool for the date already have a job and are skipped too.
+# Job ids are consecutive numbers that start with the digits of one UUIDv7: inserting them in order takes a third less
+# time than random ids.
 _SPLIT_INTO_SHARDS = """
 WITH people AS MATERIALIZED (
     SELECT user_id, packed_row FROM profile p
@@ -104,34 +105,35 @@ INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_a
 SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
        %(now)s, users, profiles, 1 FROM part
 RETURNING id, tenant_id, revision, send_number
-"""  # noqa: S608  # of statements alone
+"""  # noqa: S608  # only constant statements
 _PIN_LATE = f"""{_SPLIT_INTO_SHARDS}
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 SELECT (%(ids)s::uuid[])[number + 1], %(tenant)s, %(pool)s, (%(names)s::text[])[number + 1], %(date)s, %(zone)s,
        %(now)s, users, 1 FROM part
 RETURNING id, tenant_id, revision, send_number
-"""  # noqa: S608  # likewise
+"""  # noqa: S608  # only constant statements
 
 
 class PendingPool(NamedTuple):
-    """Active people of a zone without a job of a date."""
+    """Active users in a zone who have no job for its due date."""
 
     due: Due
     people: int
+    """Number of these users."""
 
 
 def pool_id(tenant_id: UUID, due: Due) -> UUID:
-    """Return the id of a pool: UUIDv5 of tenant, date and zone."""
+    """Return a pool's id, the UUIDv5 of tenant, date and zone."""
     return uuid5(NAMESPACE, f"{tenant_id}/{due.date}/{due.zone}")
 
 
 def zones(connection: Connection, tenant_id: UUID) -> list[str]:
-    """Return the zones of a tenant's active people, as stored."""
+    """Return the time zones in the profiles of a tenant's active users. They can be invalid."""
     return [zone for (zone,) in connection.execute(_ZONES, {"tenant": tenant_id})]
 
 
 def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
-    """Return the zones and dates with pinned pools, including those of `dues`."""
+    """Return the zones and dates of pinned pools. The dates range from the first to the last in `dues`."""
     if not dues:
         return set()
     dates = [due.date for due in dues]
@@ -140,7 +142,10 @@ def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -
 
 
 def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
-    """Return the entries of `dues` with waiting people, and their number. Zones must be different."""
+    """Return the entries of `dues` with users who have no job yet, and their number.
+
+    All zones in `dues` must be different.
+    """
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
     with force_hash_plans(connection):
         counts: dict[str, int] = dict(connection.execute(_COUNT_PENDING, values).fetchall())
@@ -150,12 +155,12 @@ def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) 
 def pin(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
+    """Pin the pool for a date and zone, with a job for each user, in the caller's transaction.
 
-    Its people are the tenant's active people of the zone without a job of the date. They are sorted by id, in shards of
-    up to `shard_users`, or of up to CAPPED_POOL_SHARD_SIZE with an exposure cap.
+    The pool contains the tenant's active users in the zone who have no job for the date. They are sorted by id and
+    split into shards of up to `shard_users`, or of up to CAPPED_POOL_SHARD_SIZE if there is an exposure cap.
 
-    Returns the messages to send: none if the pool is already pinned or would be empty.
+    Returns the messages to send. The list is empty if the pool is already pinned or would be empty.
     """
     return _pin_shards(connection, _PIN, tenant_id, due, rules, shard_users, now)
 
@@ -163,10 +168,10 @@ def pin(
 def pin_late(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Queue jobs for people without a job of the date although its pool is pinned.
+    """Create jobs for late users: they have no job for the date, although its pool is pinned.
 
-    They are new or have moved to the zone. They are not part of the pool, and their records are read when their shard
-    runs. Returns the messages to send: none without late people, or if the pool is not pinned.
+    Late users are new or have moved to the zone. They are not part of the pool, and their profiles are read when their
+    shard runs. Returns the messages to send. The list is empty if there are no late users or the pool is not pinned.
     """
     return _pin_shards(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
 
@@ -186,7 +191,7 @@ def _pin_shards(
     if not people:
         return []
     shard_size = shard_users if rules.max_exposure is None else CAPPED_POOL_SHARD_SIZE
-    shards = people // shard_size + 2  # more people may have joined since the count
+    shards = people // shard_size + 2  # more users may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]
     values = parameters | {

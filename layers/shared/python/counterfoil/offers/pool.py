@@ -1,6 +1,6 @@
-"""Profiles of a pool as numpy arrays, and the stored form of computed offers. Pure.
+"""A pool's profiles as numpy arrays, and the stored form of computed offers. Pure.
 
-Profiles are packed in rows of one length. Offers get ids, documents for apps, and a hash of their inputs.
+Profiles are packed in rows of equal length. Offers get ids, JSON for apps, and a hash of their inputs.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from counterfoil.offers.exposure_cap import Ints
 from counterfoil.offers.schedule import VERSION, Rules
 
 UNIT = 1 << 22
-"""Radius of the earth in units of places."""
+"""Radius of the earth in the units of `place` coordinates."""
 TRAITS = 16
 NAN = -128
-"""Encodes a trait that is not a number; others are between -127 and 127."""
+"""Encoded value of a trait that is not a number. All other values are between -127 and 127."""
 
 PACKED_ROW = np.dtype(
     [
@@ -38,15 +38,15 @@ PACKED_ROW = np.dtype(
         ("traits", "i1", TRAITS),
     ]
 )
-"""Format of the database's `pack_profile`, which documents each field."""
+"""Row format of the SQL function `pack_profile`, which documents each field."""
 
 PACKED_EXCLUSION = np.dtype([("user", ">i4"), ("candidate", "S16")])
-"""An excluded candidate, blocked or offered recently: the user's index in a shard, and the candidate's id."""
+"""An excluded candidate (blocked, or offered recently): the user's index in a shard, and the candidate's id."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProfileArrays:
-    """People in the order of their rows. Immutable arrays of the same length."""
+    """Profiles as immutable arrays of the same length, in the order of their rows."""
 
     rows: NDArray[Any]
     """Rows of dtype `PACKED_ROW`."""
@@ -65,9 +65,9 @@ class ProfileArrays:
 
     @cached_property
     def ids(self) -> NDArray[np.bytes_]:
-        """Ids of users, 16 bytes each, in the sort order of the database.
+        """User ids, 16 bytes each. They sort like in the database.
 
-        A zero at the end is not displayed.
+        numpy does not display zero bytes at the end.
         """
         return np.ascontiguousarray(self.rows["id"])
 
@@ -78,21 +78,21 @@ class ProfileArrays:
 
     @cached_property
     def faults(self) -> Mapping[int, str]:
-        """By row: the error in an invalid record."""
+        """Error messages for invalid profiles, by row."""
         is_broken = (self.rows["traits"] == NAN).any(axis=1)
         return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(is_broken)}
 
     def ages(self, day: date) -> NDArray[np.int16]:
         """Return ages in years on a day.
 
-        People born on 29 February turn a year older on 1 March of other years.
+        In common years, the birthday of users born on February 29 is March 1.
         """
         today = day.year * 10_000 + day.month * 100 + day.day
         ages: NDArray[np.int16] = ((today - self.rows["birth_date"].astype(np.int32)) // 10_000).astype(np.int16)
         return ages
 
     def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each id, -1 if absent. The rows must be sorted by id."""
+        """Return the row of each id, or -1 if it is absent. The rows must be sorted by id."""
         if not len(self):
             return np.full(len(ids), -1)
         last = len(self) - 1
@@ -108,17 +108,20 @@ class ProfileArrays:
 
 
 def _halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """Return the first half of ids as numbers, which are several times faster to find and rarely equal."""
+    """Return the first half of each id as a number. Searching numbers is several times faster.
+
+    Different ids rarely have the same first half.
+    """
     return np.ascontiguousarray(ids).view(">u8")[::2].astype(np.uint64)
 
 
 MATCHMAKING_NAMESPACE = UUID("7f3c1e52-9d0b-5a4e-8c66-1b2f0d9e4a77")
-"""Namespace of offer ids. It must never change, because existing offers would get other ids."""
+"""Namespace for offer ids. It must never change, because existing offers would get different ids."""
 _BATCH_SIZE = 1_000
-"""Users per batch, which limits memory."""
+"""Maximum users per batch, to limit memory."""
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _DASHES = (8, 12, 16, 20)
-"""Positions of dashes in an id."""
+"""Positions in the 32 hexadecimal digits of an id before which a dash is inserted."""
 
 
 def documents(
@@ -133,17 +136,17 @@ def documents(
 ) -> tuple[NDArray[np.bytes_], Sequence[bytes]]:
     """Return the ids of offers, and the JSON of each user's offers.
 
-    Ids are UUIDv5 (RFC 9562) of "day:user:candidate".
+    An offer's id is the UUIDv5 (RFC 9562) of "day:user:candidate".
 
     Args:
         day: the date of the offers.
-        users: ids of the users, 16 bytes each.
-        candidates: ids of the offered people, user by user, best first.
-        external_ids: external ids of the candidates: the `userId` of each offer.
+        users: user ids, 16 bytes each.
+        candidates: ids of the offered users, user by user, best first.
+        external_ids: the candidates' external ids, for the `userId` of each offer.
         counts: number of offers by user.
-        scores: scores of the offers.
-        offered_at: time of the offers.
-        expires_at: time of the next day's offers.
+        scores: score of each offer.
+        offered_at: time when the offers become valid.
+        expires_at: time of the next date's offers.
     """
     tail = f',"offeredAt":"{_instant(offered_at)}","expiresAt":"{_instant(expires_at)}"}}'.encode()
     ends = np.append(0, np.cumsum(counts))
@@ -166,9 +169,9 @@ def documents(
 def _documents(
     counts: Ints, ids: NDArray[np.bytes_], candidate_texts: NDArray[np.uint8], scores: Ints, tail: bytes
 ) -> Iterator[bytes]:
-    """Yield the JSON of users' offers.
+    """Yield the JSON of each user's offers.
 
-    Values of one width are assembled as a matrix, without unused bytes.
+    Values of equal width are assembled in a matrix with one row per offer, and unused bytes are removed.
     """
     ends = np.cumsum(counts)
     opening, closing = np.full(len(ids), ord(","), np.uint8), np.zeros(len(ids), np.uint8)
@@ -199,15 +202,15 @@ def inputs_hashes(
     excluded: NDArray[np.void],
     existing_offers: NDArray[np.int64] | None = None,
 ) -> list[bytes]:
-    """Return a SHA-256 hash of all inputs of the offers, by user.
+    """Return a SHA-256 hash for each user, over all inputs of the user's offers.
 
     Args:
-        pool: the digest of the pool.
+        pool: the pool's digest.
         rules: parameters of the computation.
-        users: records of the users.
+        users: the users' profiles.
         excluded: excluded candidates by user (`PACKED_EXCLUSION`).
-        existing_offers: number of existing offers by index of the person in the pool, with an exposure cap: offers then
-            depend on other users as well.
+        existing_offers: if there is an exposure cap, the number of existing offers by the candidate's index in the
+            pool. In this case, a user's offers also depend on other users.
     """
     common = hashlib.sha256(f"{VERSION}:".encode() + pool + _encode_rules(rules))
     if existing_offers is not None:
@@ -229,9 +232,9 @@ def _encode_rules(rules: Rules) -> bytes:
 
 
 def _hash_rows(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
-    """Return a UUIDv5 for each row, which starts with the namespace.
+    """Return a UUIDv5 for each row. A row consists of the namespace and the name.
 
-    Several times faster than the standard library.
+    This is several times faster than the standard library.
     """
     packed, width = names.tobytes(), names.shape[1]
     digests = b"".join(hashlib.sha1(packed[start : start + width]).digest() for start in range(0, len(packed), width))  # noqa: S324
@@ -242,13 +245,13 @@ def _hash_rows(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
 
 
 def _to_texts(ids: NDArray[np.bytes_]) -> NDArray[np.uint8]:
-    """Return the text form of ids: a row of 36 characters each."""
+    """Return ids as text, in rows of 36 characters."""
     digits = _HEX[np.ascontiguousarray(ids).view(np.uint8)].view(np.uint8).reshape(-1, 32)
     return np.insert(digits, _DASHES, ord("-"), axis=1)
 
 
 def _concatenate(*parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Concatenate matrices horizontally; bytes are repeated in each row."""
+    """Concatenate matrices horizontally. Parts of type bytes are repeated in each row."""
     row_count = max(len(part) for part in parts if not isinstance(part, bytes))
     return np.concatenate(
         [

@@ -1,8 +1,8 @@
 """Lists of pools for operators, and metrics for alarms.
 
-Lists aggregate shards, one per ten thousand people, and read no jobs. Except for `owner`, the functions for lists run
-in a transaction of one tenant (`Database.tenant`). Metrics cover all tenants: they run as the delivery role, which can
-read how many people a shard has, but not who they are.
+Lists aggregate shards, which have up to ten thousand users each, and do not read users' jobs. The functions for lists
+require a transaction of one tenant (`Database.tenant`). Metrics cover all tenants. They run as the delivery role, which
+can read how many users a shard has, but not who they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from counterfoil.offers.profiles import JobState, internal_id, withdrawn_offers
 PoolState = Literal["running", "completed", "failed"]
 
 ON_TIME_WINDOW = timedelta(hours=1)
-"""Deadline for offers after 9:00, or after a late user joined."""
+"""Time after 9:00, or after a late user joined, within which offers must be completed."""
 MAX_SHARDS = 200
 """Maximum number of shards shown per pool: failed ones first, then those in progress."""
 
 
 @dataclass(frozen=True)
 class OfferPool:
-    """Offers of one date in one zone."""
+    """A pool: the offers for one date in one time zone."""
 
     id: UUID
     tenant: str
     date: date
     timezone: str
-    pool_size: Annotated[int, Field(description="People who were pinned, and are offered to each other.")]
-    offered_at: Annotated[datetime, Field(description="9:00 of the date in the zone.")]
+    pool_size: Annotated[int, Field(description="Number of pinned users, who are offered to each other.")]
+    offered_at: Annotated[datetime, Field(description="9:00 on the date in the time zone.")]
     expires_at: datetime
     pinned_at: datetime
     algorithm_version: int
@@ -44,31 +44,35 @@ class OfferPool:
     state: Annotated[
         PoolState, Field(description="failed: some offers need an operator; running: some offers are pending.")
     ]
-    user_count: Annotated[int, Field(description="Served users: pinned ones and latecomers.")]
+    user_count: Annotated[int, Field(description="Number of users who receive offers: pinned and late users.")]
     shards: int
     pending: Annotated[int, Field(description="Users whose offers wait for an attempt or a retry.")]
     running: int
     completed: int
     failed: Annotated[int, Field(description="Users whose offers failed and need an operator.")]
-    ended_at: Annotated[datetime | None, Field(description="End of the last shard; null while one is unfinished.")]
+    ended_at: Annotated[
+        datetime | None, Field(description="Time when the last shard ended; null while a shard is unfinished.")
+    ]
     late_users: Annotated[
-        int, Field(description="Users whose offers were missing at 10:00; for latecomers, an hour after arrival.")
+        int,
+        Field(description="Users whose offers were missing at 10:00; for late users, an hour after they joined."),
     ]
 
 
 @dataclass(frozen=True)
 class PoolFilter:
-    """Filters of a list of pools; None permits every value."""
+    """Filters for a list of pools. None permits every value."""
 
     since: date | None = None
     until: date | None = None
-    """Inclusive, because it is a date."""
+    """Last date, inclusive."""
     timezone: str | None = None
     state: PoolState | None = None
     after: PageCursor | None = None
 
 
-# Quarantined users belong to another shard and count there. A shard of late users is on time within an hour.
+# Quarantined users belong to a separate shard and are counted there. A shard of late users is on time if it ends within
+# an hour.
 _STATE = "CASE WHEN stats.failed > 0 THEN 'failed' WHEN stats.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
 SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.user_count, p.offered_at,
@@ -100,13 +104,13 @@ _CONDITIONS = {
 
 
 def page(connection: Connection, tenant_id: UUID, filter_: PoolFilter, now: datetime, limit: int) -> list[OfferPool]:
-    """Return the next pools of a tenant, latest first."""
+    """Return the next page of a tenant's pools, latest first."""
     after_at, after_id = filter_.after or (None, None)
     return _pools(connection, tenant_id, now, limit, {**vars(filter_), "after_at": after_at, "after_id": after_id})
 
 
 def show(connection: Connection, tenant_id: UUID, pool_id: UUID, now: datetime) -> OfferPool | None:
-    """Return one pool."""
+    """Return a pool, or None if it does not exist."""
     pools = _pools(connection, tenant_id, now, 1, {"id": pool_id})
     return pools[0] if pools else None
 
@@ -126,13 +130,13 @@ class OfferShard:
 
     id: UUID
     name: Annotated[
-        str, Field(description="N: a range of the pool; late/...: late users; .../failed: quarantined users.")
+        str, Field(description="N: part of the pinned pool; late/...: late users; .../failed: quarantined users.")
     ]
     status: Literal["pending", "in-progress", "succeeded", "failed", "skipped"]
     users: int
     completed: int | None
     quarantined: Annotated[
-        int | None, Field(description="Users with broken data, who get another attempt in a separate shard.")
+        int | None, Field(description="Users with invalid profiles, who get another attempt in a separate shard.")
     ]
     attempts: int
     error: str | None
@@ -140,7 +144,7 @@ class OfferShard:
     claimed_at: datetime | None
     ended_at: datetime | None
     next_attempt_at: datetime | None
-    dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter.")] = None
+    dead_letter: Annotated[UUID | None, Field(description="Id of the shard's dead letter.")] = None
 
 
 _SHARDS = """
@@ -154,14 +158,14 @@ LIMIT %s
 
 
 def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
-    """Return the shards of a pool, at most MAX_SHARDS."""
+    """Return up to MAX_SHARDS shards of a pool."""
     rows = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MAX_SHARDS])]
     dead_letters = _find_dead_letters(connection, [shard.id for shard in rows])
     return [replace(shard, dead_letter=dead_letters.get(shard.id)) for shard in rows]
 
 
 def _find_dead_letters(connection: Connection, shard_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Return the dead letters of these shards, by shard id."""
+    """Return the ids of these shards' dead letters, by shard id."""
     ids = {OFFERS.job_id(shard_id): shard_id for shard_id in shard_ids}
     rows = connection.execute(
         "SELECT job_id FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL", [list(ids)]
@@ -192,7 +196,10 @@ ORDER BY j.user_id LIMIT %(limit)s
 def failed_users(
     connection: Connection, tenant_id: UUID, pool: OfferPool, after: UUID | None, limit: int
 ) -> list[FailedUser]:
-    """Return the next users of a pool whose offers failed, by internal id; `after` is an external one."""
+    """Return the next users in a pool whose offers failed, sorted by internal id.
+
+    `after` is the external id of the previous page's last user.
+    """
     after_id = None if after is None else internal_id(tenant_id, after)
     values = {"date": pool.date, "timezone": pool.timezone, "after": after_id, "limit": limit}
     return [FailedUser(*row) for row in connection.execute(_FAILED, values)]
@@ -200,10 +207,10 @@ def failed_users(
 
 @dataclass(frozen=True)
 class UserJob:
-    """A user's offers of a date, with their inputs."""
+    """A user's offers for a date, with details about their computation."""
 
     user_id: UUID
-    """External."""
+    """External id."""
     status: JobState
     shard_id: UUID
     shard: str
@@ -213,12 +220,12 @@ class UserJob:
     error: str | None
     algorithm_version: int | None
     inputs_hash: str | None
-    """Hash of all inputs of the computation, hexadecimal."""
+    """Hash of all inputs of the computation, in hexadecimal."""
     offers: Sequence[Mapping[str, Any]]
     withdrawn: frozenset[str] = frozenset()
-    """External ids of candidates that must no longer be shown."""
+    """External ids of candidates who must no longer be shown."""
     dead_letter: UUID | None = None
-    """Dead letter of the shard."""
+    """Id of the shard's dead letter."""
 
 
 _JOB = """
@@ -230,7 +237,7 @@ WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.user_id = %(user)s
 
 
 def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: UUID) -> UserJob | None:
-    """Return the job of a user in a pool; None if the pool does not include the user."""
+    """Return a user's job in a pool, or None if the pool does not serve this user."""
     user_id = internal_id(tenant_id, external_id)
     values = {"date": pool.date, "timezone": pool.timezone, "user": user_id, "external": external_id}
     row = connection.execute(_JOB, values).fetchone()
@@ -244,11 +251,11 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
 
 
 LOOKBACK = timedelta(hours=2)
-"""Period in which ended shards are read: twice the interval between reads."""
+"""Period for which ended shards are checked. It is twice the interval between checks."""
 _MAX_DATE_AGE = timedelta(days=2)
-"""Maximum age of a date that is current in any zone, in UTC."""
+"""Maximum age, in UTC, of a date that is current in any time zone."""
 
-# Quarantined users belong to another shard and count there.
+# Quarantined users belong to a separate shard and are counted there.
 _CURRENT_STATS = """
 SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0)::bigint,
        coalesce(sum(s.size) FILTER (WHERE s.status IN ('pending', 'in-progress')), 0)::bigint,
@@ -262,7 +269,7 @@ WHERE p.date >= %(since)s AND p.expires_at > %(now)s
 """
 
 
-# Quarantined users belong to another shard. A late user's time is when they joined.
+# Quarantined users belong to a separate shard. For late users, the hour starts when they joined.
 _INCOMPLETE = """
 SELECT coalesce(max(100 - 100.0 * completed / user_count), 0)::double precision FROM (
     SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
@@ -281,34 +288,35 @@ SELECT min(seconds) FROM (
 ) AS ended WHERE up_to >= %(share)s * users
 """
 USER_SECONDS_OVER = timedelta(minutes=15)
-"""Window of the percentile of durations."""
+"""Window over which the percentile of durations is computed."""
 USER_SECONDS_SHARE = 0.95
+"""Percentile of durations, as a fraction."""
 
 
 @dataclass(frozen=True)
 class OfferStats:
-    """Number of users by progress of their current offers."""
+    """Number of users by state of their current offers."""
 
     completed: int
     pending: int
     """Users whose offers are pending or in progress."""
     failed: int
     late_users: int
-    """Pending users whose offers are overdue: since 10:00, or for an hour after they joined."""
+    """Users whose offers are overdue: pending after 10:00, or for late users more than an hour after they joined."""
 
 
 def current_stats(connection: Connection, now: datetime) -> OfferStats:
-    """Return the progress of the current offers of all tenants."""
+    """Return the numbers of users by state of their current offers, for all tenants."""
     values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
     ((completed, pending, failed, late),) = connection.execute(_CURRENT_STATS, values).fetchall()
     return OfferStats(completed, pending, failed, late)
 
 
 def incomplete_percent(connection: Connection, now: datetime) -> float:
-    """Return the share of people in percent without offers an hour after their time.
+    """Return the percentage of users without offers an hour after the offers were due.
 
-    Failed offers count as missing. It is the largest share of any date and time zone; 0 if no date has been due for an
-    hour.
+    Failed offers count as missing. Of all dates and time zones, the largest percentage is returned, or 0 if no date has
+    been due for an hour.
     """
     values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
     ((percent,),) = connection.execute(_INCOMPLETE, values).fetchall()
@@ -316,9 +324,9 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
 
 
 def user_seconds(connection: Connection, now: datetime) -> float | None:
-    """Return the 95th percentile of the time that a user's offers took in the last 15 minutes.
+    """Return the 95th percentile of the computing time per user in the last 15 minutes.
 
-    None if no offers were computed.
+    Returns None if no offers were computed.
     """
     values = {"recently": now - USER_SECONDS_OVER, "share": USER_SECONDS_SHARE}
     ((seconds,),) = connection.execute(_USER_SECONDS, values).fetchall()
@@ -326,14 +334,12 @@ def user_seconds(connection: Connection, now: datetime) -> float | None:
 
 
 def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
-    """Return the number of recent duplicate offers, or offers of a user outside the stored result.
+    """Return the number of recent duplicate offers, and of offers outside the user's stored result.
 
-    It must be 0.
-
-    A million people take about ten seconds.
+    The number must be 0. For a million users, this takes about ten seconds.
 
     Raises:
-        psycopg.errors.QueryCanceled: it took longer than `seconds`.
+        psycopg.errors.QueryCanceled: the query took longer than `seconds`.
     """
     connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(1, int(seconds * 1000))}ms"])
     ((count,),) = connection.execute("SELECT count_duplicate_offers(%s)", [now - LOOKBACK]).fetchall()

@@ -1,8 +1,8 @@
-"""Profiles of people, their blocks, and their offers.
+"""User profiles, blocks and offers.
 
-Callers use the external ids of their tenant. Tables and offers use `internal_id`, so that the same external id in two
-tenants identifies two people. Each function runs in a transaction of one tenant (`Database.tenant`). Changes are
-recorded in the audit trail with internal ids, which do not disclose the external ones.
+Callers use their tenant's external ids. Tables use `internal_id`, so that the same external id in two tenants
+identifies two different users. Each function requires a transaction of one tenant (`Database.tenant`). Changes are
+recorded in the audit trail with internal ids, which do not disclose the external ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,8 @@ MIN_AGE = 18
 """Minimum age in years."""
 MAX_TRAITS = 16
 TRAIT_DIGITS = 6
-"""Stored decimal digits of a trait. The database stores about seven, and rejects denormalized numbers."""
+"""Number of decimal places to which traits are rounded. The database stores about seven digits, and rejects
+denormalized numbers."""
 
 
 class ProfileChangedError(RejectedRequestError):
@@ -34,11 +35,11 @@ class ProfileChangedError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class Profile:
-    """Attributes of a person, and the attributes they seek."""
+    """A user's attributes, and the attributes that the user seeks in others."""
 
     timezone: str
     is_active: bool
-    """Whether this person is offered and receives offers."""
+    """Whether the user receives offers and is offered to others."""
     birth_date: date
     gender: Gender
     seeks_genders: Sequence[Gender]
@@ -50,12 +51,12 @@ class Profile:
     """Degrees east."""
     max_distance_km: int
     traits: Sequence[float | None]
-    """From -1 to 1; None if not answered."""
+    """Values from -1 to 1, or None for a question that the user has not answered."""
     updated_at: datetime
 
     @property
     def version(self) -> int:
-        """Time of the last change, in microseconds of Unix time. Increases with each change."""
+        """Time of the last change, in microseconds since 1970. It increases with each change."""
         return (self.updated_at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -63,15 +64,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
-    """Return the internal id of a user: UUIDv5 of the tenant's id and the external id."""
+    """Return a user's internal id, the UUIDv5 of the tenant's id and the external id."""
     return uuid5(tenant_id, str(external_id))
 
 
 def check(profile: Profile, now: datetime) -> None:
-    """Validate a profile beyond the ranges of single fields.
+    """Validate a profile, beyond the types and ranges of its fields.
 
     Raises:
-        RejectedRequestError: invalid. The message names the field.
+        RejectedRequestError: a field is invalid. The message names it.
     """
     if profile.timezone not in zone_names():
         raise RejectedRequestError(
@@ -83,9 +84,9 @@ def check(profile: Profile, now: datetime) -> None:
     if profile.birth_date < EARLIEST_BIRTH_DATE:
         raise RejectedRequestError(f"birth_date must be {EARLIEST_BIRTH_DATE} or later.")
     if age(profile.birth_date, today) < MIN_AGE:
-        raise RejectedRequestError(f"The person must be at least {MIN_AGE} years old (see `birth_date`).")
+        raise RejectedRequestError(f"The user must be at least {MIN_AGE} years old (see `birth_date`).")
     if len(set(profile.seeks_genders)) < len(profile.seeks_genders):
-        raise RejectedRequestError("seeks_genders may name each gender once only.")
+        raise RejectedRequestError("seeks_genders must contain each gender only once.")
     if profile.min_age > profile.max_age:
         raise RejectedRequestError("min_age must not be more than max_age.")
 
@@ -93,13 +94,13 @@ def check(profile: Profile, now: datetime) -> None:
 def age(birth_date: date, day: date) -> int:
     """Return the age in full years.
 
-    People born on February 29 turn a year older on March 1 of other years.
+    In common years, the birthday of users born on February 29 is March 1.
     """
     return day.year - birth_date.year - ((day.month, day.day) < (birth_date.month, birth_date.day))
 
 
 def local_date(timezone: str, now: datetime) -> date:
-    """Return the date in a time zone; in UTC if the zone is unknown."""
+    """Return the current date in a time zone, or in UTC if the zone is unknown."""
     return now.astimezone(zone_info(clock_changes(timezone))).date()
 
 
@@ -134,12 +135,12 @@ def put(
     by: str,
     expected_version: int | None = None,
 ) -> bool:
-    """Create a profile, or replace the existing one.
+    """Create a profile, or replace the existing profile. Returns True if the profile is new.
 
-    With `expected_version`, only that version is replaced. Returns whether it is new.
+    If `expected_version` is given, only this version is replaced.
 
     Raises:
-        ProfileChangedError: the profile has another version than `expected_version`, or no longer exists.
+        ProfileChangedError: the profile is not at `expected_version`, or no longer exists.
     """
     user_id = internal_id(tenant_id, external_id)
     if expected_version is not None:
@@ -161,7 +162,7 @@ def _values(profile: Profile) -> Mapping[str, Any]:
 
 
 def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile | None:
-    """Return a user's profile; None if absent."""
+    """Return a user's profile, or None if it does not exist."""
     row = connection.execute(_SHOW, [internal_id(tenant_id, external_id)]).fetchone()
     if row is None:
         return None
@@ -170,9 +171,9 @@ def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile 
 
 
 def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
-    """Delete a profile with the user's blocks and offers. Return whether it existed.
+    """Delete a profile with the user's blocks and offers. Returns True if it existed.
 
-    Blocks by other users remain, so that a user who returns is not offered to them again.
+    Other users' blocks of this user remain, so that a user who returns is not offered to them again.
     """
     user_id = internal_id(tenant_id, external_id)
     if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:
@@ -191,9 +192,9 @@ ON CONFLICT (user_id, blocked_id) DO NOTHING
 def block(
     connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
 ) -> bool:
-    """Prevent offers between two users permanently. Return whether the first has a profile.
+    """Prevent offers between two users permanently. Returns True if the blocking user has a profile.
 
-    The other needs no profile, so that the result does not disclose whether one exists.
+    The blocked user does not need a profile, so the result does not disclose whether there is one.
 
     Raises:
         RejectedRequestError: both ids are the same.
@@ -211,7 +212,7 @@ def block(
 def unblock(
     connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
 ) -> bool:
-    """Delete a block, if it exists. Return whether the user has a profile."""
+    """Delete a block if it exists. Returns True if the blocking user has a profile."""
     user_id, blocked_id = internal_id(tenant_id, external_id), internal_id(tenant_id, blocked_external_id)
     values = [user_id, blocked_id]
     if connection.execute("DELETE FROM user_block WHERE user_id = %s AND blocked_id = %s", values).rowcount == 0:
@@ -239,7 +240,10 @@ ORDER BY created_at DESC, blocked_external_id DESC LIMIT %(limit)s
 def blocks(
     connection: Connection, tenant_id: UUID, external_id: UUID, after: tuple[datetime, UUID] | None, limit: int
 ) -> list[BlockedUser] | None:
-    """Return the next blocked users of a user, latest first; None without a profile."""
+    """Return the next page of users that a user has blocked, latest first.
+
+    Returns None if the user has no profile.
+    """
     user_id = internal_id(tenant_id, external_id)
     if not _exists(connection, user_id):
         return None
@@ -257,17 +261,17 @@ def _exists(connection: Connection, user_id: UUID) -> bool:
 
 @dataclass(frozen=True)
 class UserOffers:
-    """A user's offers of a date."""
+    """A user's offers for a date."""
 
     date: date
     timezone: str
-    """Zone of the job, or of the profile if there is no job."""
+    """Time zone of the job, or of the profile if no job exists."""
     state: JobState | None
-    """None if the date has no job."""
+    """State of the user's job for the date, or None if no job exists."""
     offers: Sequence[Mapping[str, Any]]
-    """Stored offers in order, with external ids."""
+    """Stored offers, best first, with external ids."""
     withdrawn: frozenset[str]
-    """External ids of candidates that must no longer be shown."""
+    """External ids of candidates who must no longer be shown."""
     completed_at: datetime | None
     error: str | None
 
@@ -288,9 +292,10 @@ WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
 def get_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, day: date | None, now: datetime
 ) -> UserOffers | None:
-    """Return a user's offers of a date, by default of the user's local date; None without a profile.
+    """Return a user's offers for a date, by default for the user's local date.
 
-    Stored offers do not change. Candidates who left, are inactive, or block or are blocked by the user are `withdrawn`.
+    Returns None if the user has no profile. Stored offers do not change: candidates who have left or are inactive, and
+    those with a block in either direction, are listed in `withdrawn`.
     """
     user_id = internal_id(tenant_id, external_id)
     row = connection.execute("SELECT timezone FROM profile WHERE user_id = %s", [user_id]).fetchone()
@@ -309,7 +314,7 @@ def get_offers(
 def withdrawn_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, offers: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Return the external ids of candidates in these offers that must no longer be shown to the user."""
+    """Return the external ids of candidates in these offers who must no longer be shown to the user."""
     candidates = {offer["userId"] for offer in offers}
     ids = [internal_id(tenant_id, UUID(candidate)) for candidate in candidates]
     values = {"candidates": ids, "user": internal_id(tenant_id, external_id)}

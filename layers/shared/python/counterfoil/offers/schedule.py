@@ -1,7 +1,7 @@
 """Schedule of daily offers: rules, time zones and due dates. Pure.
 
-Time zones follow the pinned package `tzdata`, never the system. A date is due when its 9:00 has passed and no pool is
-pinned.
+Time zones come from the pinned package `tzdata`, never from the system. A date is due in a time zone when it is 9:00 or
+later there and no pool is pinned yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,24 +22,24 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Rules:
-    """Parameters of the computation of offers."""
+    """Parameters for computing offers."""
 
     max_offers: int
     """Maximum offers per user."""
     max_candidates: int
-    """Maximum candidates compared per user."""
+    """Maximum candidates that are compared per user."""
     max_exposure: int | None
-    """Exposure cap: maximum number of users per candidate and date; None for no cap."""
+    """Exposure cap: maximum number of users per candidate and date, or None if there is no cap."""
     repeat_interval_days: int
-    """Days before a person is offered to the same user again."""
+    """Days before a candidate is offered to the same user again."""
 
     def as_json(self) -> dict[str, int | None]:
-        """Return the JSON form, which the pool stores."""
+        """Return the rules as JSON, in the form that is stored with a pool."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Rules":
-        """Parse the stored form."""
+        """Return the rules from their stored JSON."""
         return cls(**stored)
 
 
@@ -47,33 +47,33 @@ DELIVERY_HOUR = time(9)
 
 
 class UnknownZoneError(PermanentError):
-    """The time zone does not exist, or not in the pinned `tzdata`. The message names it."""
+    """The time zone does not exist, at least in the pinned `tzdata`. The message names the zone."""
 
     code = "unknown_time_zone"
 
 
 MAX_AGE = timedelta(days=7)
-"""Maximum age of requested offers."""
+"""Maximum age of offers that an operator can request."""
 
 
 class NotDueError(PermanentError):
-    """The 9:00 of requested offers is in the future or more than MAX_AGE ago.
+    """Requested offers are not due yet, or their date is more than MAX_AGE ago.
 
-    The message names which.
+    The message states which of the two.
     """
 
     code = "offers_not_due"
 
 
 class NoSuchDateError(PermanentError):
-    """The zone skips this date, so its clocks never show 9:00 or later."""
+    """The time zone skips this date, so its clocks never show 9:00 or later on it."""
 
     code = "skipped_date"
 
 
 @cache
 def zone_names() -> frozenset[str]:
-    """Return the names of all zones, including old names."""
+    """Return the names of all time zones, including former names."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
 
 
@@ -95,9 +95,9 @@ def _load_zone(zone: str) -> ZoneInfo:
 
 
 def nine_am(zone: str, day: date) -> datetime:
-    """Return the first instant of `day` in UTC at which the clocks of `zone` show 9:00 or later.
+    """Return the first time on `day`, in UTC, at which the clocks in `zone` show 9:00 or later.
 
-    If clocks show 9:00 twice, it is the first time; if they skip it, the moment of the jump.
+    If the clocks show 9:00 twice, this is the first time. If they skip 9:00, this is the moment of the jump.
 
     Raises:
         UnknownZoneError: the zone is unknown.
@@ -105,17 +105,17 @@ def nine_am(zone: str, day: date) -> datetime:
         OverflowError: the day is the first or last that Python supports.
     """
     info = zone_info(zone)
-    local_time = datetime.combine(day, DELIVERY_HOUR, info)  # fold 0: the first of two
+    local_time = datetime.combine(day, DELIVERY_HOUR, info)  # fold 0: the first 9:00 if there are two
     instant = local_time.astimezone(UTC)
     if instant.astimezone(info).replace(tzinfo=None) != local_time.replace(tzinfo=None):
         instant = _jump(info, local_time.replace(fold=1).astimezone(UTC), instant)
         if instant.astimezone(info).date() != day:
-            raise NoSuchDateError(f"There is no {day} in the time zone '{zone}', or no 9:00 of it")
+            raise NoSuchDateError(f"There is no {day} in the time zone '{zone}', or no 9:00 on it")
     return instant
 
 
 def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Return the second between two times at which a zone's offset changes from that at `before`.
+    """Return the time between `before` and `after` at which a zone's UTC offset changes, to the second.
 
     All times are in UTC.
     """
@@ -130,30 +130,30 @@ def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
 
 
 CATCH_UP_WINDOW = timedelta(hours=24)
-"""Maximum delay after which missed offers are still computed."""
+"""Maximum delay with which missed offers are still computed."""
 
 
 class Due(NamedTuple):
-    """The offers of one date in one time zone."""
+    """The offers for one date in one time zone."""
 
     zone: str
     date: date
-    """In the zone's calendar."""
+    """Local date in the zone."""
     offered_at: datetime
-    """9:00 of the date, in UTC."""
+    """9:00 on this date, in UTC."""
     expires_at: datetime
-    """9:00 of the zone's next date."""
+    """9:00 on the zone's next date, in UTC."""
 
 
 _latest: dict[str, Due] = {}
-"""Last result of `current` by zone, valid for a day."""
+"""Last result of `current_due` by zone. It is valid until it expires."""
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
-    """Return the offers to queue now: each zone's current date, if its 9:00 was within CATCH_UP_WINDOW.
+    """Return the offers to queue now: each zone's current date, if 9:00 was less than CATCH_UP_WINDOW ago.
 
-    `already_queued` contains zones with dates. An unknown zone uses the clocks of UTC, so that its work item fails
-    visibly.
+    `already_queued` contains pairs of zone and date to skip. An unknown zone is treated like UTC, so that its work item
+    is created and fails visibly.
     """
     oldest = now - CATCH_UP_WINDOW
     candidates = (current_due(zone, now) for zone in zones)
@@ -165,7 +165,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
 
 
 def current_due(zone: str, now: datetime) -> Due:
-    """Return the current offers of a zone: its 9:00 has passed, and the 9:00 of the next date has not."""
+    """Return a zone's current offers: it has been 9:00 on their date, but not yet on the next date."""
     latest = _latest.get(zone)
     if latest is None or not latest.offered_at <= now < latest.expires_at:
         latest = _latest[zone] = _current(zone, now)
@@ -173,7 +173,7 @@ def current_due(zone: str, now: datetime) -> Due:
 
 
 def _current(zone: str, now: datetime) -> Due:
-    # A clock that was set back by a day has already passed 9:00 of the next date.
+    # If the zone's calendar was set back by a day, it has already been 9:00 on the next date.
     tomorrow = now.astimezone(zone_info(clock_changes(zone))).date() + timedelta(days=1)
     for days in count():
         try:
@@ -186,7 +186,7 @@ def _current(zone: str, now: datetime) -> Due:
 
 
 def due_on(zone: str, day: date) -> Due:
-    """Return the offers of `day` in a zone, due or not.
+    """Return the offers for `day` in a zone, even if they are not due.
 
     Raises:
         NoSuchDateError: the zone skips this date.
@@ -201,7 +201,7 @@ def due_on(zone: str, day: date) -> Due:
 
 
 def due_by_request(zone: str, day: date | None, now: datetime) -> Due:
-    """Return the offers that an operator requests. Without `day`, it is the last due date.
+    """Return the offers that an operator requests, by default those for the last due date.
 
     Raises:
         UnknownZoneError: the zone is unknown.
@@ -224,5 +224,5 @@ def due_by_request(zone: str, day: date | None, now: datetime) -> Due:
 
 
 def clock_changes(zone: str) -> str:
-    """Return the zone whose clocks apply to people of `zone`: UTC if it is unknown."""
+    """Return the zone whose clocks apply to users in `zone`: `zone` itself, or UTC if it is unknown."""
     return zone if zone in zone_names() else UTC.tzname(None)

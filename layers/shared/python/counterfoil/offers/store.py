@@ -1,8 +1,8 @@
-"""Shards of daily offers in PostgreSQL: input, excluded people and results.
+"""Shards of daily offers in PostgreSQL: their input, excluded candidates and results.
 
-Each function is one step in a transaction of the tenant. One statement writes thousands of rows from arrays in
-PostgreSQL's binary format. COPY through a temporary table is not measurably faster, bloats the catalog, and needs
-another privilege. COPY into the tables is impossible because of row-level security.
+Each function is one step in a transaction of the tenant. A single statement writes thousands of rows from arrays in
+PostgreSQL's binary format. COPY through a temporary table is not measurably faster, bloats the catalog, and requires
+another privilege. COPY directly into the tables is impossible because of row-level security.
 """
 
 import struct
@@ -29,7 +29,7 @@ _JSONB_VERSION = b"\x01"
 
 
 class BinaryArray(bytes):
-    """An array in binary format. Each subclass has the OIDs of one array type."""
+    """A PostgreSQL array in binary format. Each subclass has the OIDs of an array type and its elements."""
 
     array: ClassVar[int]
     element: ClassVar[int]
@@ -76,27 +76,27 @@ class JsonbArray(BinaryArray):
 
 
 def uuids(ids: NDArray[Any]) -> UuidArray:
-    """Return ids of 16 bytes as an array."""
+    """Return 16-byte ids as a uuid array."""
     return _fixed(UuidArray, np.ascontiguousarray(ids).view(f"V{_UUID_BYTES}"))
 
 
 def smallints(numbers: NDArray[Any]) -> SmallintArray:
-    """Return integers of two bytes as an array."""
+    """Return two-byte integers as a smallint array."""
     return _fixed(SmallintArray, numbers.astype(">i2"))
 
 
 def integers(numbers: NDArray[Any]) -> IntegerArray:
-    """Return integers of four bytes as an array."""
+    """Return four-byte integers as an integer array."""
     return _fixed(IntegerArray, numbers.astype(">i4"))
 
 
 def byteas(values: Sequence[bytes]) -> ByteaArray:
-    """Return byte strings as an array."""
+    """Return byte strings as a bytea array."""
     return _varying(ByteaArray, values)
 
 
 def jsonbs(documents: Sequence[bytes]) -> JsonbArray:
-    """Return JSON texts in UTF-8 as an array."""
+    """Return JSON texts in UTF-8 as a jsonb array."""
     return _varying(JsonbArray, documents, _JSONB_VERSION)
 
 
@@ -119,7 +119,7 @@ def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
 
 
 def _header(kind: type[BinaryArray], length: int) -> bytes:
-    """Return the header of an array with one dimension, no NULL and lower bound 1."""
+    """Return the header of a one-dimensional array without NULLs whose lower bound is 1."""
     return struct.pack(">5i", 1, 0, kind.element, length, 1)
 
 
@@ -142,7 +142,7 @@ _register()
 
 WORKER = "offers"
 QUARANTINE_SHARD = "/failed"
-"""Suffix of the name of a shard with quarantined users of another shard."""
+"""Name suffix of a shard with quarantined users. It is added to the name of the shard that they came from."""
 
 _LOAD_SHARD = """
 SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.profiles, p.rules, p.user_count,
@@ -155,8 +155,8 @@ _RELOAD_PROFILES = """
 SELECT u.number::integer - 1, p.packed_row FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
-# One lookup per user and date with offers, including later dates, because this one may be served late. OFFSET prevents
-# reading the offers of all users.
+# One lookup per user and date with offers. Later dates are included, because this date may be served late. OFFSET
+# prevents a plan that reads all users' offers.
 _PIN_EXCLUDED = """
 UPDATE offer_shard SET excluded = coalesce((
     SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
@@ -180,7 +180,7 @@ WHERE id = %(id)s AND claim_token = %(token)s
 RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
-# Users who were served before or no longer exist get no offers.
+# Users whose job is already completed or who no longer exist get no offers.
 _COMPLETE = """
 WITH served AS (
     UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
@@ -208,7 +208,7 @@ _INSERT_QUARANTINE_SHARD = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 VALUES (%(quarantine_shard)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
-# A candidate belongs to one pool per date, so no other pool offers the same person.
+# A candidate belongs to only one pool per date, so no other pool offers the same candidate.
 _OFFER_COUNTS = """
 SELECT o.candidate_id AS id, count(*)::integer AS number
 FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %(pool)s) AS u
@@ -216,25 +216,25 @@ JOIN offers o ON o.date = %(date)s AND o.user_id = u.id GROUP BY o.candidate_id
 """
 _EXISTING_OFFERS = f"""
 SELECT coalesce(string_agg(int4send(number) || uuid_send(id), ''::bytea), ''::bytea) FROM ({_OFFER_COUNTS}) AS offered
-"""  # noqa: S608  # of statements alone
+"""  # noqa: S608  # only constant statements
 _EXCEEDS_CAP = f"""
 SELECT EXISTS (
     SELECT FROM unnest(%(candidates)s, %(numbers)s) AS n (id, number) JOIN ({_OFFER_COUNTS}) AS e USING (id)
     WHERE n.number + e.number > %(most)s
 )
-"""  # noqa: S608  # likewise
+"""  # noqa: S608  # only constant statements
 _COUNT_UNFINISHED = """
 SELECT count(*) FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL AND status IN ('pending', 'in-progress')
 """
 OFFER_COUNT = np.dtype([("number", ">i4"), ("candidate", "S16")])
-"""Number of users with an offer of a candidate, and the candidate's id."""
+"""Number of a candidate's existing offers, and the candidate's id."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _SAVE_COUNTS = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
 
 @dataclass(frozen=True)
 class ShardInput:
-    """A shard with the data of its pool."""
+    """A shard with its pool's data."""
 
     id: UUID
     tenant_id: UUID
@@ -243,14 +243,14 @@ class ShardInput:
     date: date
     timezone: str
     users: Sequence[UUID]
-    """Ids in ascending order."""
+    """Internal user ids in ascending order."""
     profiles: bytes | None
-    """Pinned records of the users. None: current records are used."""
+    """The users' pinned profiles, or None for late and quarantined users, whose current profiles are used."""
     rules: Mapping[str, Any]
     pool_people: int
-    """Number of people in the pool."""
+    """Number of users in the pool."""
     digest: bytes
-    """Hash of the people of the pool."""
+    """Hash of all profiles in the pool."""
     offered_at: datetime
     expires_at: datetime
     parts: int
@@ -258,44 +258,44 @@ class ShardInput:
 
     @property
     def is_quarantine(self) -> bool:
-        """True for a shard of quarantined users."""
+        """True if this is a shard of quarantined users."""
         return self.name.endswith(QUARANTINE_SHARD)
 
     @property
     def part(self) -> int | None:
-        """Index among the shards that were pinned with the pool. None for late or quarantined users."""
+        """Index among the shards that were pinned with the pool, or None for late or quarantined users."""
         return None if self.profiles is None else int(self.name)
 
 
 @dataclass(frozen=True)
 class ShardResults:
-    """Results of a shard as arrays in binary format."""
+    """A shard's results as arrays in binary format."""
 
     version: int
     """Version of the algorithm."""
     users: UuidArray
     documents: JsonbArray
-    """JSON of all offers by user."""
+    """JSON of all offers, by user."""
     hashes: ByteaArray
-    """Hash of the input by user."""
+    """Hash of the inputs, by user."""
     offer_users: UuidArray
-    """User by offer."""
+    """User of each offer. This array and the following ones have one element per offer."""
     candidates: UuidArray
     ids: UuidArray
     ranks: SmallintArray
     scores: IntegerArray
     faults: Mapping[UUID, str]
-    """Error message by user without results."""
+    """Error messages for users without results, by user id."""
 
 
 @dataclass(frozen=True)
 class WriteResult:
-    """Numbers of completed and failed users."""
+    """Numbers of users whose offers were completed or failed."""
 
     completed: int
     failed: int
     messages: Sequence[OutboxMessage]
-    """Messages for the shard of quarantined users."""
+    """Messages to send for the shard of quarantined users."""
 
 
 def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
@@ -306,22 +306,22 @@ def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
-    """Return the pinned records of a pool in the order of ids, except for deleted ones."""
+    """Return a pool's pinned profiles in the order of ids, except for deleted ones."""
     with connection.cursor(binary=True) as cursor:
         return b"".join(packed for (packed,) in cursor.execute(_POOL_PROFILES, [pool_id]))
 
 
 def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
-    """Return the indexes of existing users and their current records, in the same order."""
+    """Return the indexes of users who still exist, and their current profiles in the same order."""
     with connection.cursor(binary=True) as cursor:
         rows = cursor.execute(_RELOAD_PROFILES, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
 def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days: int, token: int) -> bytes:
-    """Store the excluded people of each user: blocked in either direction, or offered recently.
+    """Store each user's excluded candidates: blocked in either direction, or offered recently.
 
-    Returns sorted rows of the user's index (4 bytes) and the id of the candidate.
+    Returns sorted rows that consist of the user's index (4 bytes) and the candidate's id.
 
     Raises:
         StaleClaimError: a newer claim than `token` exists.
@@ -342,20 +342,20 @@ def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days
 
 
 def load_excluded(connection: Connection, shard_id: UUID) -> bytes | None:
-    """Return the stored result of `pin_excluded`, or None."""
+    """Return the stored result of `pin_excluded`, or None if it was not stored yet."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
     return row[0] if row else None
 
 
 def count_unfinished_parts(connection: Connection, shard: ShardInput) -> int:
-    """Return how many shards of the pinned pool are pending or in progress."""
+    """Return how many of the shards that were pinned with the pool are pending or in progress."""
     ((parts,),) = connection.execute(_COUNT_UNFINISHED, [shard.pool_id]).fetchall()
     return int(parts)
 
 
 def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
-    """Return the number of existing offers of each candidate of the pool (`OFFER_COUNT`)."""
+    """Return the number of existing offers for each candidate in the pool (`OFFER_COUNT`)."""
     with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_EXISTING_OFFERS, {"pool": shard.pool_id, "date": shard.date}).fetchall()
     return np.frombuffer(rows, OFFER_COUNT)
@@ -364,25 +364,26 @@ def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
 def reserve_exposure(
     connection: Connection, shard: ShardInput, candidates: UuidArray, counts: IntegerArray, max_users: int
 ) -> None:
-    """Lock the pool for other shards until this transaction ends.
+    """Lock the pool against other shards until this transaction ends, and check the exposure cap.
 
-    The transaction offers `candidates` to `counts` users.
+    The transaction offers each of `candidates` to as many users as `counts` states.
 
     Raises:
-        ConflictError: offers of another shard would exceed the cap of `max_users` users for a candidate.
+        ConflictError: together with another shard's offers, a candidate would be offered to more than `max_users`
+            users.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
     values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": counts, "most": max_users}
     with force_hash_plans(connection):
         ((exceeds_cap,),) = connection.execute(_EXCEEDS_CAP, values).fetchall()
     if exceeds_cap:
-        raise ConflictError("Another shard of the pool has offered the same people; recompute the offers")
+        raise ConflictError("Another shard of the pool has offered the same candidates; recompute the offers")
 
 
 def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> WriteResult:
-    """Write the results of a shard. Completed jobs do not change.
+    """Write a shard's results. Completed jobs are not changed.
 
-    Jobs of users without results fail, and the users are quarantined in a new shard, whose message is enqueued.
+    The jobs of users without results fail. These users are quarantined in a new shard, and its message is enqueued.
     """
     values = {
         "shard": shard.id,

@@ -1,1 +1,1 @@
-"""Operations: requests that run in steps."""
+"""Operations: requests that the engine runs in steps."""

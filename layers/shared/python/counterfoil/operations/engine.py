@@ -1,11 +1,11 @@
 """Runs operations, step by step.
 
 A step is one transaction that locks the operation's row: it stores the results of the next items, starts work items,
-enqueues their messages, and records the progress. A step that fails is rolled back, and a locked row is skipped, so
-each item is processed exactly once.
+enqueues their messages, and records the progress. A failed step is rolled back, and a locked row is skipped, so each
+item is processed exactly once.
 
-A `Schedule` spreads the messages up to LOOKAHEAD from now, and SQS delays each until it is due. So one step per minute
-sends at an even rate. A `Definition` implements the steps of its actions.
+A `Schedule` spreads a step's messages over the time until LOOKAHEAD, and SQS delays each message until it is due. One
+step per minute is therefore enough for an even rate. A `Definition` implements the steps of its actions.
 """
 
 from abc import ABC, abstractmethod
@@ -30,19 +30,19 @@ from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
 
 BATCH_SIZE = 500
-"""Items per step. Its transaction takes a few tenths of a second."""
+"""Maximum items per step. The step's transaction takes a few tenths of a second."""
 LOOKAHEAD = timedelta(seconds=75)
-"""Maximum time between a step and its messages: a minute until the next step, plus its delay."""
+"""Maximum time from a step until its last message is due: one minute until the next step, plus that step's delay."""
 ONE_SECOND = timedelta(seconds=1)
-"""Queues delay messages by whole seconds."""
+"""Unit of due times, because SQS delays messages by whole seconds."""
 ROUNDING_TOLERANCE = timedelta(milliseconds=1)
-"""More than the microseconds that many steps lose to rounding."""
+"""Exceeds the microseconds that many steps lose to rounding."""
 ACTOR = "bulk"
 """Actor of automatic changes."""
 MIN_SECONDS_LEFT = 12.0
-"""Time that a step and sending its messages require."""
+"""Minimum remaining seconds to run a step and send its messages."""
 MAX_SENDERS = 4
-"""Threads that send: SQS takes ten messages per call."""
+"""Threads that send messages. Several are used because a call to SQS takes only ten messages."""
 
 logger = Logger()
 
@@ -52,7 +52,7 @@ class StepResult:
     """Result of a step."""
 
     processed: int
-    """Items that got their result."""
+    """Number of items that received a result."""
     messages: Sequence[OutboxMessage]
     """Messages to send after the commit."""
     is_busy: bool
@@ -68,9 +68,9 @@ class ApplyResult:
     is_last: bool = False
     """Whether the operation ends with this step."""
     reason: str | None = None
-    """Why the operation ends early, for users."""
+    """Reason why the operation ends early, for users."""
     cursor: tuple[datetime, UUID] | None = None
-    """Cursor of the last item, for operations without listed items."""
+    """Cursor of the last item, if the operation does not list its items."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,16 @@ class CanaryStatus:
     """Status of a canary."""
 
     state: State
-    """New state of the operation. canary: it continues to wait."""
+    """New state of the operation. `canary` means that it still waits."""
     since: datetime
-    """Start of the wait."""
+    """Start of the wait for the canary."""
     reason: str | None = None
-    """Why the operation does not continue, and what to do, for users."""
+    """Reason why the operation does not continue, and what to do, for users."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Due times of a step's messages: at an even rate, in whole seconds."""
+    """Due times of a step's messages, at an even rate and in whole seconds."""
 
     start: datetime
     requested_at: datetime
@@ -96,14 +96,17 @@ class Schedule:
     now: datetime
 
     def due_at(self, index: int) -> datetime:
-        """Return when the message at `index` of this step is due."""
+        """Return the due time of this step's message number `index`, from 0."""
         offset = self.start - self.requested_at + index * self.interval + ROUNDING_TOLERANCE
         return max(self.requested_at + offset // ONE_SECOND * ONE_SECOND, self.now)
 
     def start_work_items(
         self, connection: Connection, work_items: Iterable[tuple[str, UUID]], offset: int = 0
     ) -> list[OutboxMessage]:
-        """Start work items (worker, id), each with a message. The first is due at index `offset`."""
+        """Start a new revision of each work item (worker, id), and enqueue its message.
+
+        The first message has the index `offset` in the schedule. Returns the messages to send.
+        """
         due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
         for index, (worker, id_) in enumerate(work_items, offset):
             due[worker, self.due_at(index)].append(id_)
@@ -115,16 +118,17 @@ class Schedule:
 
 
 class Definition(ABC):
-    """Steps of some actions. All methods except `prepare` run in the step's transaction.
+    """Implements the steps of one or more actions.
 
-    Actions on listed items (`LISTED_ACTIONS`) also need `select`, `check_canary` and `finish`.
+    All methods except `prepare` run in the step's transaction. Actions on listed items (`LISTED_ACTIONS`) must also
+    implement `select`, `check_canary` and `finish`.
     """
 
     actions: tuple[Action, ...]
     rate_unit = timedelta(seconds=1)
-    """Unit of the rate."""
+    """Time unit of an operation's rate."""
     batch_size = BATCH_SIZE
-    """Items of a step."""
+    """Maximum items per step."""
 
     def prepare(
         self,
@@ -135,25 +139,25 @@ class Definition(ABC):
         batch_size: int,  # noqa: ARG002
         time_left: TimeLeft,  # noqa: ARG002
     ) -> Any:
-        """Do work that cannot be in the step's transaction. Returns the `prepared` argument of `apply`."""
+        """Do work that must not be part of the step's transaction. Returns the `prepared` argument of `apply`."""
         return None
 
     def select(self, connection: Connection, operation: Operation) -> None:
-        """Select the next items of an operation that is waiting."""
+        """Select the next items of an operation whose selection is not complete."""
         raise NotImplementedError
 
     def check_canary(self, connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-        """Return the status of a canary that has started."""
+        """Return the status of a canary whose items have all started."""
         raise NotImplementedError
 
     @abstractmethod
     def apply(
         self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, prepared: Any
     ) -> ApplyResult | None:
-        """Process the next items, at most `limit`. Returns None to wait for the next run."""
+        """Process up to `limit` of the next items. Returns None to wait for the next run."""
 
     def finish(self, connection: Connection, operation: Operation) -> None:
-        """Finish an operation whose items all have results."""
+        """Complete an operation after all its items have results."""
         raise NotImplementedError
 
 
@@ -167,10 +171,12 @@ def run_step(
     batch_size: int | None = None,
     time_left: TimeLeft = lambda: inf,
 ) -> StepResult | None:
-    """Run a step of an operation. Returns None if it is inactive or another process is running a step.
+    """Run one step of an operation.
+
+    Returns None if the operation is inactive, or another process is running one of its steps.
 
     Raises:
-        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
+        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: the step was rolled back; retry.
     """
     limit = definition.batch_size if batch_size is None else batch_size
     prepared = definition.prepare(database, operation_id, tenant_id, now, limit, time_left)
@@ -193,7 +199,10 @@ SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary
 
 
 def permitted_items(rate: int, rate_unit: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
-    """Return how many items may start now, and when the first is due. Unused time is lost. Pure."""
+    """Return how many items may start now, and when the first of them is due. Pure.
+
+    Time in which no items started is not made up for.
+    """
     start = max(last_step_at, now)
     return max(0, int((now + LOOKAHEAD - start) / rate_unit * rate)), start
 
@@ -280,7 +289,7 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def _halt(connection: Connection, operation: Operation, state: State, now: datetime, reason: str | None = None) -> None:
     """End or pause an operation. Users are notified if `reason` is set."""
     is_paused = state == "paused"
-    # A caller who saw a purge in progress may restore it when it is complete, with the same version.
+    # Completing a purge does not change its version, so a caller who read it in progress can still restore it.
     is_new_version = (operation.action, state) != ("purge", "done")
     ended = None if is_paused else now
     values = {"id": operation.id, "state": state, "ended": ended, "reason": reason, "is_new_version": is_new_version}
@@ -293,7 +302,7 @@ def _halt(connection: Connection, operation: Operation, state: State, now: datet
 
 
 def _notify(connection: Connection, operation: Operation, reason: str, now: datetime) -> None:
-    """Notify users once. The version identifies the halt."""
+    """Enqueue a notification for users, once per halt. The operation's version identifies the halt."""
     halt = Failure(operation.id, operation.id, OPERATION, reason, attempts=0)
     fingerprint = f"{OPERATION}/{operation.id}"
     enqueue_notification(
@@ -302,7 +311,7 @@ def _notify(connection: Connection, operation: Operation, reason: str, now: date
 
 
 class Engine:
-    """Runs the steps of all operations in turn while time is left."""
+    """Runs steps of all operations in turn while time is left."""
 
     def __init__(
         self,
@@ -321,7 +330,7 @@ class Engine:
 
         Raises:
             DatabaseUnavailableError: the next run continues.
-            RuntimeError: operations failed; the others continued, and the log has the reasons.
+            RuntimeError: some operations failed. The others continued, and the log contains the reasons.
         """
         with self._database.delivery() as connection:
             operations = store.unfinished(connection)
@@ -333,7 +342,7 @@ class Engine:
                     result = self._step(operation_id, tenant_id, action, time_left)
                 except DatabaseUnavailableError:
                     raise
-                except Exception as error:  # noqa: BLE001  # the others do not depend on it
+                except Exception as error:  # noqa: BLE001  # other operations do not depend on it
                     failed += not isinstance(error, TransientError)
                     logger.error("An operation waits", operation=str(operation_id), error=safe_message(error))
                     continue
@@ -357,7 +366,7 @@ class Engine:
         return retry_on_conflict(run_once)
 
     def _send(self, messages: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
-        """Send messages on several threads; those that fail stay in the outbox."""
+        """Send messages on several threads. Messages that cannot be sent stay in the outbox."""
         chunk_size = -(-len(messages) // MAX_SENDERS)
         chunks = [messages[start : start + chunk_size] for start in range(0, len(messages), chunk_size or 1)]
         list(senders.map(lambda chunk: self._outbox.send(chunk, time_left=time_left), chunks))

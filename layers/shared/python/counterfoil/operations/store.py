@@ -1,8 +1,8 @@
 """Operations: requests that run in steps, such as bulk retries or reprocessing.
 
-An operation is one row of `operation`. An operation on listed dead letters has an `operation_item` for each, whose
-result is written once. `engine` runs them. All functions but `unfinished` and `delete_expired` require a transaction of
-`Database.tenant`.
+An operation is a row in `operation`. An operation on listed dead letters has one row in `operation_item` for each of
+them, and its result is written once. `engine` runs operations. All functions except `unfinished` and `delete_expired`
+require a transaction of `Database.tenant`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ DeadLetterAction = Literal["retry", "resolve", "ignore"]
 Action = Literal[DeadLetterAction, "purge", "restore", "export", "extract", "match"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LISTED_ACTIONS: tuple[Action, ...] = get_args(DeadLetterAction)
-"""Actions whose operations list their items. The others iterate over their data."""
+"""Actions whose operations list their items. Operations with other actions iterate over a cursor."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
-"""Worker of each action on documents. The other actions are on dead letters."""
+"""Worker by action on documents. All other actions are on dead letters."""
 MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTED_ACTIONS, 500), **dict.fromkeys(REPROCESSING, 1000)}
-"""Highest rate of each action that has one: dead letters per second, or documents per minute."""
+"""Maximum rate by action, for actions with a rate: dead letters per second, or documents per minute."""
 State = Literal["selecting", "canary", "running", "paused", "done", "canceled", "halted"]
 Result = Literal["succeeded", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("succeeded", "failed", "skipped")
 RETENTION = timedelta(days=90)
-"""Retention after the end of an operation. The database prevents earlier deletion."""
+"""Retention of an operation after its end. The database prevents earlier deletion."""
 DELETE_BATCH_SIZE = 20_000
-"""Items deleted in one transaction."""
+"""Maximum number of items deleted in one transaction."""
 
 
 class OperationNotFoundError(RejectedRequestError):
@@ -42,7 +42,7 @@ class OperationNotFoundError(RejectedRequestError):
 
 
 class OperationStateError(RejectedRequestError):
-    """The state of the operation does not allow the change."""
+    """The operation's state does not allow the change."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Operation:
     tenant_id: UUID
     action: Action
     filter: Mapping[str, Any] | None
-    """None: the caller listed the items."""
+    """Filter for the dead letters or documents, or None if the caller listed dead letters by id."""
     note: str | None
     rate: int | None
-    """Dead letters per second, or documents per minute. None: unlimited."""
+    """Dead letters per second, or documents per minute. None if unlimited."""
     canary: int | None
-    """Number of items to retry first and wait for."""
+    """Number of items that are retried first. The operation waits for their outcome. None if there is no canary."""
     requested_by: str
     requested_at: datetime
     state: State
     version: int
-    """Grows with each change of the state, not with progress."""
+    """Increases with each change of state or rate, but not with progress."""
     reason: str | None
-    """Why it stopped, or paused itself."""
+    """Reason why the operation halted or paused automatically."""
     ended_at: datetime | None
     cursor_at: datetime | None
     cursor_id: UUID | None
@@ -77,18 +77,18 @@ class Operation:
     failed: int
     skipped: int
     canary_started_at: datetime | None
-    """When the wait for the canary began."""
+    """Time when the wait for the canary began."""
     canary_passed_at: datetime | None
     last_step_at: datetime
-    """Time until which the rate is used up."""
+    """Time until which the rate is used up. For an export, the end of the lease of the process that writes the file."""
     restored_at: datetime | None
-    """When the restoration of a purge was requested."""
+    """Time when the restore of a purge was requested."""
     file: Mapping[str, Any] | None
-    """State of the file of an export: `dead_letters.export.ExportFile`."""
+    """Fields of an export's file (`dead_letters.export.ExportFile`)."""
 
     @property
     def active_state(self) -> State:
-        """State of the operation when it is neither paused nor ended."""
+        """State that the operation has while it is neither paused nor ended."""
         if self.action not in LISTED_ACTIONS:
             return "running"
         if not self.selection_complete:
@@ -96,7 +96,7 @@ class Operation:
         return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
 
     def to_audit_record(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.AuditRecord | None:
-        """Return the audit entry of an event. None: the event is not recorded."""
+        """Return the audit entry for an event, or None if the event is not recorded."""
         if self.action in LISTED_ACTIONS:
             before = None if event == "request" else self.version - 1
             note = self.note if event == "request" else None
@@ -109,7 +109,7 @@ class Operation:
 
     @property
     def audit_target(self) -> str:
-        """Target id in audit entries. For a restoration, it is the id of its purge."""
+        """Target id in audit entries. For a restore, this is the id of the purge."""
         return str((self.filter or {})["purge"]) if self.action == "restore" else str(self.id)
 
 
@@ -130,19 +130,19 @@ COLUMNS = ", ".join(Operation.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class OperationItem:
-    """Result of one dead letter."""
+    """A dead letter in an operation, with its result."""
 
     number: int
     job_id: UUID
     result: Annotated[Result | None, Field(description="Null until the item is processed.")]
-    reason: Annotated[str | None, Field(description="Why it was not done.")]
+    reason: Annotated[str | None, Field(description="Reason why the dead letter failed or was skipped.")]
     version: Annotated[int | None, Field(description="Version of the dead letter after the action.")]
-    revision: Annotated[int | None, Field(description="New revision of its work item.")]
+    revision: Annotated[int | None, Field(description="New revision of the work item.")]
 
 
 @dataclass(frozen=True)
 class NewOperation:
-    """Values of a new row."""
+    """Fields of an operation to store."""
 
     action: Action
     filter: Mapping[str, Any] | None
@@ -164,7 +164,7 @@ RETURNING {COLUMNS}
 
 
 def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operation:
-    """Store an operation. The caller records it in the audit trail.
+    """Store an operation. The caller writes the audit entry.
 
     Raises:
         RejectedRequestError: the rate is out of bounds.
@@ -181,7 +181,7 @@ def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operat
 def _check_rate(action: Action, rate: int | None) -> None:
     max_rate = MAX_RATES.get(action)
     if max_rate is None and rate is not None:
-        raise RejectedRequestError(f"Operations of the action '{action}' have no rate.")
+        raise RejectedRequestError(f"The action '{action}' has no rate.")
     if max_rate is not None and (rate is None or not 1 <= rate <= max_rate):
         unit = "documents per minute" if action in REPROCESSING else "dead letters per second"
         raise RejectedRequestError(f"The rate must be between 1 and {max_rate} {unit}.")
@@ -195,7 +195,7 @@ def record(
     at: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an event of an operation to the audit trail: one entry, however many items it has."""
+    """Add an audit entry for an event of an operation: a single entry, regardless of the number of items."""
     entry = operation.to_audit_record(event, by, at, dict(detail or {}))
     if entry is not None:
         audit.record(connection, operation.tenant_id, entry)
@@ -215,7 +215,10 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def add_selected(
     connection: Connection, operation: Operation, count: int, cursor: tuple[datetime, UUID] | None, *, is_complete: bool
 ) -> Operation:
-    """Record that `count` more items are selected, up to `cursor`. The operation runs once all are."""
+    """Record that `count` more items were selected, up to `cursor`.
+
+    If `is_complete` is True, the operation starts.
+    """
     cursor_at, cursor_id = cursor or (None, None)
     values = {"id": operation.id, "number": count, "is_complete": is_complete, "at": cursor_at, "last": cursor_id}
     (row,) = connection.execute(_ADD_SELECTED.encode(), values).fetchall()
@@ -260,7 +263,7 @@ def page(
     actions: Sequence[Action] = ACTIONS,
     after: tuple[datetime, UUID] | None = None,
 ) -> list[Operation]:
-    """Return at most `limit` operations, the newest first, after the cursor `after`."""
+    """Return at most `limit` operations after the cursor `after`, newest first."""
     after_at, after_id = after or (None, None)
     values = {"tenant": tenant_id, "actions": list(actions), "at": after_at, "id": after_id, "limit": limit}
     return [Operation(*row) for row in connection.execute(_PAGE.encode(), values)]
@@ -270,10 +273,10 @@ _SHOW = f"SELECT {COLUMNS} FROM operation WHERE id = %s"  # noqa: S608
 
 
 def show(connection: Connection, operation_id: UUID, *, lock: bool = False) -> Operation:
-    """Return an operation; with `lock` it cannot change until the transaction ends.
+    """Return an operation. With `lock`, it cannot change until the transaction ends.
 
     Raises:
-        NoOperationError: the tenant has no such operation.
+        OperationNotFoundError: the tenant has no such operation.
     """
     row = connection.execute((f"{_SHOW} FOR UPDATE" if lock else _SHOW).encode(), [operation_id]).fetchone()
     if row is None:
@@ -291,7 +294,7 @@ ORDER BY number LIMIT %(limit)s
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
 ) -> list[OperationItem]:
-    """Return at most `limit` items after the number `after`, with `result` if set."""
+    """Return at most `limit` items after the number `after`, optionally only those with `result`."""
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
     return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 
@@ -309,14 +312,16 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def change_state(
     connection: Connection, operation_id: UUID, command: OperationCommand, *, version: int, actor: str, now: datetime
 ) -> Operation:
-    """Pause, resume or cancel an operation, and record it in the audit trail.
+    """Pause, resume or cancel an operation, and add an audit entry.
 
-    Started items continue: up to 75 seconds of the rate. On resume, the wait for a canary starts over.
+    Items that have started continue: these are the items of up to 75 seconds. On resume, the wait for a canary starts
+    over.
 
     Raises:
-        NoOperationError: the tenant has no such operation.
-        VersionConflictError: it is not at `version`.
-        OperationStateError: it has ended, or is paused already, or is not paused.
+        OperationNotFoundError: the tenant has no such operation.
+        VersionConflictError: the operation is not at `version`.
+        OperationStateError: the operation has ended, or is already paused, or cannot be resumed because it is not
+            paused.
     """
     operation = _lock(connection, operation_id, version)
     states: dict[OperationCommand, State] = {
@@ -348,14 +353,14 @@ UPDATE operation SET rate = %s, version = version + 1 WHERE id = %s RETURNING {C
 def change_rate(
     connection: Connection, operation_id: UUID, rate: int, *, version: int, actor: str, now: datetime
 ) -> Operation:
-    """Change the rate of an operation, and record it in the audit trail.
+    """Change an operation's rate, and add an audit entry.
 
-    Started items keep their due times: up to 75 seconds of the previous rate.
+    Items that have started keep their due times, so the previous rate applies for up to 75 seconds.
 
     Raises:
-        NoOperationError: the tenant has no such operation.
-        VersionConflictError: it is not at `version`.
-        OperationStateError: it has ended.
+        OperationNotFoundError: the tenant has no such operation.
+        VersionConflictError: the operation is not at `version`.
+        OperationStateError: the operation has ended.
         RejectedRequestError: the action has no rate, or the rate is out of bounds.
     """
     operation = _lock(connection, operation_id, version)
@@ -367,7 +372,7 @@ def change_rate(
 
 
 def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation:
-    """Lock and return an active operation at `version`. Raises the same errors as `change_state`."""
+    """Lock and return an operation that has not ended. Raises the same errors as `change_state`."""
     operation = show(connection, operation_id, lock=True)
     if operation.version != version:
         raise VersionConflictError(f"The operation has changed: it is at version {operation.version}.")
@@ -384,7 +389,10 @@ SELECT id, tenant_id, action FROM operation WHERE state IN ('selecting', 'canary
 
 
 def unfinished(connection: Connection) -> list[tuple[UUID, UUID, Action]]:
-    """Return id, tenant and action of all active operations, the oldest first; as the delivery role."""
+    """Return the ids, tenants and actions of all active operations, oldest first.
+
+    Runs as the delivery role.
+    """
     return connection.execute(_UNFINISHED).fetchall()
 
 
@@ -397,10 +405,10 @@ _DELETE = "DELETE FROM operation WHERE id = %s"
 
 
 def delete_expired(connection: Connection, now: datetime, *, batch_size: int = DELETE_BATCH_SIZE) -> int:
-    """Delete the operation that ended first, if its retention has expired; as counterfoil_maintenance.
+    """Delete the operation that ended first, if its retention has expired.
 
-    Deletes at most `batch_size` of its items, and the operation with the last of them. Returns the number of deleted
-    operations.
+    Runs as counterfoil_maintenance. Deletes at most `batch_size` of its items per call, and the operation itself with
+    the last items. Returns the number of deleted operations.
     """
     row = connection.execute(_EXPIRED, [now - RETENTION]).fetchone()
     if row is None:

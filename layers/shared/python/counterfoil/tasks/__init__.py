@@ -1,1 +1,1 @@
-"""Tasks: work submitted over the API, with registered types, attempts and results."""
+"""Tasks that callers submit through the API, with registered types, attempts and results."""

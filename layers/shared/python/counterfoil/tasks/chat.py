@@ -1,14 +1,14 @@
 """Conversations with a language model: messages, their order, and the task type that answers them.
 
 A message is a task of the type `chat_completion`. It gets its number when the task is accepted, and messages are
-answered in this order. A task whose conversation has an earlier message that may still be answered is deferred. It is
-woken when the earlier task ends, whatever its outcome. The reply is written in the transaction that marks the task
-succeeded, once per task. A message whose task failed or was canceled has no reply, and later messages do not wait for
-it.
+answered in the order of their numbers. If an earlier message in the conversation may still be answered, the task is
+deferred. It is woken when the earlier task ends, regardless of the outcome. The reply is written once per task, in the
+transaction that marks the task as succeeded. If a message's task failed or was canceled, the message has no reply, and
+later messages do not wait for it.
 
-A conversation belongs to one user and does not exist for anyone else. The user may delete it, and the watchdog deletes
-it three months after its last use. Numbers count up from 1 in a conversation, replies included, without gaps. Taking a
-number locks the conversation, so a reader of one number sees all earlier ones.
+A conversation belongs to one user, and is not visible to anyone else. The user can delete it, and the watchdog deletes
+it three months after its last use. Messages and replies in a conversation are numbered from 1, without gaps. Taking a
+number locks the conversation, so a transaction that sees one message also sees all earlier ones.
 """
 
 from collections.abc import Sequence
@@ -39,17 +39,17 @@ from counterfoil.tasks.task_type import AcceptedTask, RetryLaterError, Services,
 
 Role = Literal["user", "assistant"]
 PREVIEW_CHARS = 100
-"""Characters of the first message in a list of conversations."""
+"""Maximum characters of the first message that a list of conversations shows."""
 MAX_TRANSCRIPT_BYTES = 2_000_000
-"""Maximum bytes of JSON in a transcript. Lambda's limit is 6 MB, and it may encode a two-byte character in six
-bytes."""
+"""Maximum bytes of JSON in a transcript. Lambda's limit is 6 MB, and it can encode a two-byte character as six bytes.
+"""
 MESSAGE_OVERHEAD_BYTES = 300
-"""Bytes of JSON around the text of a message, rounded up."""
+"""Bytes of JSON around a message's text, rounded up."""
 MESSAGE_OVERHEAD_TOKENS = 4
-"""Tokens around each message of a conversation, which name the speaker."""
+"""Tokens per message for the markers that name the speaker."""
 RECHECK_DELAY = timedelta(minutes=20)
-"""How long a blocked message is deferred if nothing wakes it. It is longer than the longest delay of SQS, so that the
-message stays in the outbox and does not fill the retry queue."""
+"""Delay of a blocked message if nothing wakes it. It exceeds SQS's maximum delay, so that the SQS message stays in the
+outbox and does not fill the retry queue."""
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz "
 
@@ -62,13 +62,13 @@ class SessionNotFoundError(RejectedRequestError):
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an upper estimate of tokens without the model's tokenizer.
+    """Return a high estimate of a text's tokens, without the model's tokenizer.
 
-    It counts 2 tokens per 5 lowercase ASCII letters and spaces, 4 per 5 other bytes of UTF-8, and
-    MESSAGE_OVERHEAD_TOKENS. Compared with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's of 2023), it
-    was 1.0 to 2.6 times their largest count for prose in twelve languages, code, JSON, tables of numbers, UUIDs and
-    emoji. It was 0.8 to 0.9 times for random base64 and rare ideographs. A window of N such tokens holds at least about
-    N/2 tokens of a model.
+    The estimate is 2 tokens per 5 lowercase ASCII letters and spaces, 4 tokens per 5 other bytes of UTF-8, plus
+    MESSAGE_OVERHEAD_TOKENS. It was compared with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's from
+    2023). For prose in twelve languages, code, JSON, tables of numbers, UUIDs and emoji, it was 1.0 to 2.6 times their
+    largest count. For random base64 and rare ideographs, it was 0.8 to 0.9 times that count. A window of N estimated
+    tokens holds at least about N/2 of a model's tokens.
     """
     content = text.encode(errors="replace")
     other_bytes = len(content.translate(None, _LETTERS))
@@ -81,7 +81,7 @@ def estimate_tokens(text: str) -> int:
 def begin_session(
     connection: Connection, session_id: UUID, tenant_id: UUID, user_id: str | None, now: datetime
 ) -> None:
-    """Start a conversation of this user."""
+    """Start a conversation for a user."""
     connection.execute(
         "INSERT INTO chat_session (id, tenant_id, user_id, created_at, last_used_at) VALUES (%s, %s, %s, %s, %s)",
         [session_id, tenant_id, user_id, now, now],
@@ -94,7 +94,7 @@ WHERE id = %(session)s AND (%(any_user)s OR user_id IS NOT DISTINCT FROM %(user)
 RETURNING tenant_id, last_number
 """
 
-# An attempt that ends wakes only the messages that were waiting when it checked.
+# An attempt that ends wakes only messages that were already waiting when it checked.
 _LOCK_PENDING_TASKS = """
 SELECT FROM chat_message earlier JOIN task t ON t.id = earlier.job_id
 WHERE earlier.session_id = %s AND earlier.role = 'user' AND t.status IN ('pending', 'in-progress')
@@ -110,13 +110,13 @@ ON CONFLICT (job_id, role) DO NOTHING
 def append_user_message(
     connection: Connection, session_id: UUID, user_id: str | None, job_id: UUID, content: str, now: datetime
 ) -> int:
-    """Append a user's message, which this task answers. Returns its number.
+    """Append a user's message, which the task `job_id` answers. Returns the message's number.
 
-    Wait for earlier tasks that are ending. Otherwise an attempt at this one could see them as unfinished, and nothing
-    would wake it.
+    Waits for earlier tasks that are ending. Otherwise an attempt at the new task could see them as unfinished, and
+    nothing would wake the new task.
 
     Raises:
-        SessionNotFoundError: see there.
+        SessionNotFoundError: the conversation does not exist or belongs to another user.
     """
     values = {"session": session_id, "any_user": False, "user": user_id, "now": now}
     row = connection.execute(_TAKE_NUMBER, values).fetchone()
@@ -128,10 +128,10 @@ def append_user_message(
 
 
 def append_reply(connection: Connection, session_id: UUID, job_id: UUID, content: str, now: datetime) -> None:
-    """Append the reply of a job.
+    """Append a job's reply.
 
     Raises:
-        StaleClaimError: the job has a reply, or the conversation was deleted.
+        StaleClaimError: the job already has a reply, or the conversation was deleted.
     """
     row = connection.execute(
         _TAKE_NUMBER, {"session": session_id, "any_user": True, "user": None, "now": now}
@@ -162,10 +162,10 @@ def _insert_message(
 
 
 def lock_session(connection: Connection, session_id: UUID, user_id: str | None) -> None:
-    """Lock a conversation of this user until the end of the transaction, so that no message is added.
+    """Lock a user's conversation until the transaction ends, so that no message is added.
 
     Raises:
-        SessionNotFoundError: see there.
+        SessionNotFoundError: the conversation does not exist or belongs to another user.
     """
     statement = "SELECT FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s FOR UPDATE"
     if connection.execute(statement, [session_id, user_id]).fetchone() is None:
@@ -173,19 +173,19 @@ def lock_session(connection: Connection, session_id: UUID, user_id: str | None) 
 
 
 def delete_session(connection: Connection, session_id: UUID, user_id: str | None, now: datetime, *, by: str) -> None:
-    """Delete a conversation of this user, in a transaction of its tenant.
+    """Delete a user's conversation, in a transaction of its tenant.
 
-    Messages without a reply are canceled, so an attempt in progress loses its claim. A trigger of chat_session deletes
-    payloads and results of the tasks (migrations/0012.tasks.sql).
+    Messages without a reply are canceled, so an attempt in progress loses its claim. A trigger on chat_session deletes
+    the tasks' payloads and results (migrations/0012.tasks.sql).
 
     Raises:
-        SessionNotFoundError: see there.
+        SessionNotFoundError: the conversation does not exist or belongs to another user.
     """
     lock_session(connection, session_id, user_id)
     statement = "SELECT job_id FROM chat_message WHERE session_id = %s AND role = 'user' ORDER BY number"
     job_ids = [job_id for (job_id,) in connection.execute(statement, [session_id])]
     store.cancel_all(connection, job_ids, now, "Its session was deleted.")
-    # The foreign key deletes its messages.
+    # The foreign key deletes the conversation's messages.
     row = connection.execute("DELETE FROM chat_session WHERE id = %s RETURNING tenant_id", [session_id]).fetchone()
     if row is not None:
         audit.record(connection, row[0], AuditRecord(by, "conversation deleted", [str(session_id)], now))
@@ -196,19 +196,19 @@ def delete_session(connection: Connection, session_id: UUID, user_id: str | None
 
 @dataclass(frozen=True)
 class Session:
-    """A conversation in its user's list."""
+    """A conversation in a user's list."""
 
     id: UUID
     created_at: datetime
     messages: int
-    """Number of messages, replies included."""
+    """Number of messages, including replies."""
     preview: str
     """Start of the first message."""
 
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A message."""
+    """A message or reply in a conversation."""
 
     number: Annotated[int, Field(description="Position in the session.")]
     role: Role
@@ -220,14 +220,14 @@ class ChatMessage:
 
 @dataclass(frozen=True)
 class Transcript:
-    """Messages of a conversation."""
+    """Consecutive messages of a conversation."""
 
     entries: Sequence[ChatMessage]
     is_truncated: bool
-    """Whether more messages follow."""
+    """Whether the conversation has more messages after these."""
 
 
-# JSON is never shorter than the text, so most of the text that does not fit is not converted.
+# JSON is never shorter than its text, so most texts that do not fit are not converted to JSON.
 _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,
        CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'canceled') END
@@ -252,12 +252,13 @@ def transcript(
     limit: int = 1000,
     max_bytes: int = MAX_TRANSCRIPT_BYTES,
 ) -> Transcript:
-    """Return the messages after the number `after`, in their order.
+    """Return the messages after the number `after`, in order.
 
-    They are at most `limit`, with at most `max_bytes` bytes of JSON in UTF-8 together. The first is always included.
+    Returns at most `limit` messages, with at most `max_bytes` bytes of JSON in UTF-8 in total. The first message is
+    always included.
 
     Raises:
-        SessionNotFoundError: see there.
+        SessionNotFoundError: the conversation does not exist or belongs to another user.
     """
     row = connection.execute(
         "SELECT last_number FROM chat_session WHERE id = %s AND user_id IS NOT DISTINCT FROM %s", [session_id, user_id]
@@ -287,7 +288,10 @@ ORDER BY s.created_at DESC, s.id DESC LIMIT %(limit)s
 def list_sessions(
     connection: Connection, user_id: str | None, *, after: tuple[datetime, UUID] | None = None, limit: int
 ) -> Sequence[Session]:
-    """Return a user's conversations, newest first, after the one with this creation time and id."""
+    """Return a user's conversations, newest first.
+
+    `after` contains creation time and id of the last conversation on the previous page.
+    """
     at, id_ = after or (None, None)
     values = {"preview": PREVIEW_CHARS, "user": user_id, "after_at": at, "after_id": id_, "limit": limit}
     return [Session(*row) for row in connection.execute(_LIST_SESSIONS, values)]
@@ -297,7 +301,7 @@ def list_sessions(
 
 
 class Message(BaseModel):
-    """A user's message. Without `session_id`, it starts a new session, whose id is the job's."""
+    """A user's message. If `session_id` is omitted, it starts a new session with the job's id."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -307,7 +311,7 @@ class Message(BaseModel):
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A user's message without a reply."""
+    """A user's message that has no reply yet."""
 
     session_id: UUID
     number: int
@@ -326,10 +330,10 @@ EXISTS (
 _PENDING = f"""
 SELECT m.session_id, m.number, m.content, {_EARLIER_PENDING} FROM chat_message m
 WHERE m.job_id = %s AND m.role = 'user'
-"""  # noqa: S608  # our own text alone
+"""  # noqa: S608  # only our own text
 _IS_BLOCKED = f"SELECT {_EARLIER_PENDING} FROM chat_message m WHERE m.job_id = %s AND m.role = 'user'"  # noqa: S608
 
-# Messages without a reply are skipped, because one of them may be the cause of the model's failure.
+# Messages without a reply are skipped, because one of them may have caused the model's failure.
 _HISTORY = """
 SELECT question, reply FROM (
     SELECT number, question, reply, sum(tokens) OVER (ORDER BY number DESC) AS tokens FROM (
@@ -350,31 +354,31 @@ def pending_message(connection: Connection, job_id: UUID) -> PendingMessage | No
 
 
 def is_blocked(connection: Connection, job_id: UUID) -> bool:
-    """Return whether an earlier message of the conversation may still be answered."""
+    """Return True if an earlier message of the conversation may still be answered."""
     row = connection.execute(_IS_BLOCKED.encode(), [job_id]).fetchone()
     return row is not None and bool(row[0])
 
 
 def history(connection: Connection, session_id: UUID, number: int, budget: int) -> list[ChatTurn]:
-    """Return the answered messages before `number` that fit into `budget` tokens, oldest first.
+    """Return the newest answered messages before `number` that fit into `budget` tokens, oldest first.
 
-    They are the newest ones, each with its reply. There are no gaps: a message that does not fit ends the window, even
-    if an older one would fit.
+    Each message is returned with its reply. There are no gaps: a message that does not fit ends the window, even if an
+    older message would fit.
     """
-    limit = max(0, budget) // (2 * (MESSAGE_OVERHEAD_TOKENS + 1))  # the fewest tokens of a turn
+    limit = max(0, budget) // (2 * (MESSAGE_OVERHEAD_TOKENS + 1))  # minimum tokens per turn
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}
     return [ChatTurn(*row) for row in connection.execute(_HISTORY, values)]
 
 
 def accept(connection: Connection, task: AcceptedTask, payload: Message) -> None:
-    """Append the message to its conversation if today's budget of the model permits a reply.
+    """Append the message to its conversation if today's model budget permits a reply.
 
-    The budget may still be exhausted when the message is answered. This check keeps users without budget from creating
-    dead letters.
+    The budget may still be used up by the time the message is answered. This check prevents users without budget from
+    creating dead letters.
 
     Raises:
-        RetryLaterError: the budget is exhausted.
-        SessionNotFoundError: see there.
+        RetryLaterError: the budget is used up.
+        SessionNotFoundError: the conversation does not exist or belongs to another user.
     """
     try:
         llm.check_chat_budget(connection, task.tenant_id, task.settings, task.now)
@@ -394,7 +398,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     Raises:
         DeferredError: an earlier message may still be answered.
         InvalidSettingsError: no language model is configured.
-        PermanentError: the message was deleted, or today's budget of the model is exhausted.
+        PermanentError: the message was deleted, or today's model budget is used up.
         CounterfoilError: see `Llm.chat`.
     """
     settings, job_id = services.settings, attempt.work_id
@@ -413,12 +417,12 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     request = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
         reply = services.llm().chat(request, attempt.deadline).content
-    except llm.BudgetExceededError as error:  # the user gets an answer today, and the next message is not blocked
+    except llm.BudgetExceededError as error:  # a failure informs the user today, and does not block the next message
         raise PermanentError(_until_tomorrow(error)) from error
 
     def effects(connection: Connection) -> Effects:
         append_reply(connection, pending.session_id, job_id, reply, attempt.now())
-        if is_blocked(connection, job_id):  # an operator has retried an earlier one
+        if is_blocked(connection, job_id):  # an operator has retried an earlier message
             raise _deferred_error(attempt)
         return Effects(wake_dependents(connection, TASKS, job_id, attempt.now()))
 
@@ -436,7 +440,7 @@ def _until_tomorrow(error: llm.BudgetExceededError) -> str:
 
 def _deferred_error(attempt: TenantAttempt) -> DeferredError:
     return DeferredError(
-        "An earlier message of the session is not answered yet.",
+        "An earlier message in the session is not answered yet.",
         until=attempt.now() + RECHECK_DELAY,
         is_over=lambda connection: not is_blocked(connection, attempt.work_id),
     )

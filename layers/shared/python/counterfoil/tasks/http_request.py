@@ -1,9 +1,9 @@
-"""`http_request` tasks: one call to an address on the internet, and its response.
+"""`http_request` tasks: one call to a URL on the internet, and its response.
 
-Disabled unless HTTP_REQUEST_TASKS_ENABLED is set. The egress guard of webhooks applies: only public addresses and those
-on HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call without a response is repeated by the
-task's next attempt, with the same `Idempotency-Key`. A call with a response is never repeated: parts of the response
-that cannot be stored are omitted.
+This type is disabled unless HTTP_REQUEST_TASKS_ENABLED is set. The same egress rules apply as for webhooks: only public
+addresses and those on HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call that gets no response
+is repeated by the task's next attempt, with the same `Idempotency-Key`. A successful call is never repeated: parts of
+the response that cannot be stored are omitted.
 """
 
 import re
@@ -20,13 +20,14 @@ from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, to_canonical_json
 from counterfoil.tasks.task_type import Services, TaskType
 
 MAX_BODY_BYTES = 64 * 1024
-"""Maximum bytes of a stored response body, and characters of a request body."""
+"""Maximum bytes of a stored response body, and maximum characters of a request body."""
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096
-"""Bytes of JSON for the response body, in which a control character takes six. The rest is for the other fields."""
+"""Maximum bytes of JSON for the response body. A control character needs six of them. The other 4096 bytes are reserved
+for the other fields."""
 MAX_CONTENT_TYPE_CHARS = 255
 MAX_HEADERS = 32
 MIN_SECONDS_LEFT = 2.0
-"""Minimum remaining time of the attempt to make a call."""
+"""Minimum remaining seconds of an attempt to make a call."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?|")
@@ -50,14 +51,14 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         raise ValueError("each header must occur only once")
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ValueError("header names and values must be ASCII that HTTP allows")
+            raise ValueError("header names and values must contain only ASCII characters that HTTP allows")
         if name.lower() in _CLIENT_HEADERS or name.lower().startswith("proxy-"):
             raise ValueError(f"the header {name.lower()} cannot be set")
     return headers
 
 
 class HttpRequest(BaseModel):
-    """A call to make."""
+    """Payload of a task: the call to make."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -65,20 +66,20 @@ class HttpRequest(BaseModel):
     url: str = Field(max_length=MAX_URL_CHARS, pattern="^https?://")
     headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(default={}, max_length=MAX_HEADERS)
     body: str | None = Field(default=None, max_length=MAX_BODY_BYTES)
-    """Sent in UTF-8. The header `content-type` states its type."""
+    """Body, sent in UTF-8. The caller states its type in the header `content-type`."""
 
 
 def check(payload: HttpRequest, settings: Settings) -> None:
-    """Reject an address that can never be called. The name is not resolved.
+    """Reject a URL that can never be called. The host name is not resolved.
 
     Raises:
-        RejectedRequestError: states the reason and what to do.
+        RejectedRequestError: the URL is not permitted. The message contains the reason and what to do.
     """
     _check_address(build_egress(settings), payload.url)
 
 
 def build_egress(settings: Settings) -> Egress:
-    """Return the client of these tasks, whose allowlist differs from that of webhooks."""
+    """Return the client for these tasks. They have a different allowlist than webhooks."""
     return Egress(settings.http_request_allowlist)
 
 
@@ -92,13 +93,13 @@ def _check_address(egress: Egress, url: str) -> None:
 
 
 def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Services) -> JsonValue:
-    """Make the call. Return `status`, `content_type`, `body` as text, and whether it is `truncated`.
+    """Make the call. Returns `status`, `content_type`, `body` as text, and whether it is `truncated`.
 
     Raises:
         RejectedRequestError: the address is not permitted, or the server rejected the call.
-        ServiceUnavailableError: temporarily unavailable.
+        ServiceUnavailableError: the server is temporarily unavailable.
         InvalidSettingsError: the deployment has no internet access.
-        CancelledError: not enough time is left.
+        CancelledError: too little time is left.
     """
     if services.egress is None:
         raise InvalidSettingsError(
@@ -125,7 +126,7 @@ HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, 
 
 
 def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
-    """Return the stored part of a response: within the size limit, as text that PostgreSQL can store."""
+    """Return the part of a response to store, within the size limit and as text that PostgreSQL can store."""
     decoder = getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(response.body, final=not response.is_truncated).replace("\x00", "\ufffd")
     content_type = response.headers.get("content-type")

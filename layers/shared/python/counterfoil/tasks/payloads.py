@@ -1,8 +1,9 @@
 """Payloads of tasks: canonical form, size limits, and storage of large payloads in S3.
 
-An SQS message may have 1 MiB, and so may a batch of ten. A payload of more than INLINE_BYTES is stored in S3, and the
-message contains its key (claim check). The object is stored as long as its task, because a failed task can be retried.
-The table `payload_deletion` lists objects without a task, which the watchdog deletes.
+The size limit for an SQS message is 1 MiB, and the limit for a batch of ten is the same. A payload of more than
+INLINE_BYTES is stored in S3, and the message contains its key (claim check). The object is stored as long as its task,
+because a failed task can be retried. The table `payload_deletion` lists objects without a task, which the watchdog
+deletes.
 """
 
 import hashlib
@@ -19,11 +20,11 @@ from counterfoil import aws
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-"""Maximum size of the canonical JSON of a payload, and of a result."""
+"""Maximum size of a payload or result as canonical JSON."""
 INLINE_BYTES = 96 * 1024
-"""Maximum size of a payload in a message, so that ten messages with overhead fit into a batch of 1 MiB."""
+"""Maximum size of a payload inside a message, so that ten messages with overhead fit into a batch of 1 MiB."""
 PREFIX = "tasks/"
-"""Prefix of payloads in the uploads bucket."""
+"""Key prefix of payloads in the uploads bucket."""
 
 Payload = dict[str, JsonValue]
 
@@ -35,12 +36,12 @@ class TooLargeError(RejectedRequestError):
 
 
 def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
-    """Return the canonical JSON of a value in UTF-8: sorted names, no spaces.
+    """Return a value as canonical JSON in UTF-8, with sorted names and without spaces.
 
-    `noun` names it in errors.
+    `noun` is the word for the value in error messages.
 
     Raises:
-        RejectedRequestError: PostgreSQL's jsonb cannot store it.
+        RejectedRequestError: PostgreSQL's jsonb cannot store the value.
     """
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -53,38 +54,38 @@ def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
 
 
 def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
-    """Return the SHA-256 of a request's canonical JSON, 32 bytes that are equal for equal requests."""
+    """Return the SHA-256 hash of a request's canonical JSON, 32 bytes. Equal requests have equal hashes."""
     return hashlib.sha256(
         to_canonical_json({"task_type": task_type, "payload": payload, "max_retry": max_retry})
     ).digest()
 
 
 def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
-    """Return the canonical JSON of a payload or result within the limits.
+    """Check the size of a payload or result, and return it as canonical JSON.
 
     Raises:
-        TooLargeError: it has more than MAX_PAYLOAD_BYTES.
-        RejectedRequestError: it cannot be stored.
+        TooLargeError: the value has more than MAX_PAYLOAD_BYTES.
+        RejectedRequestError: the value cannot be stored.
     """
     content = to_canonical_json(value, noun)
     size = len(content) + _expanded_chars(value)
     if size > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
             f"The {noun} has {size} bytes of JSON; the maximum is {MAX_PAYLOAD_BYTES} (256 KiB). "
-            f"Store larger content elsewhere, and refer to it in the {noun}."
+            f"Store large content elsewhere, and refer to it in the {noun}."
         )
     return content
 
 
 def fits_inline(payload: Payload) -> bool:
-    """Return whether a payload fits into a message, with all non-ASCII characters escaped."""
+    """Return True if a payload fits into a message, with all non-ASCII characters escaped."""
     return len(json.dumps(payload)) + _expanded_chars(payload) <= INLINE_BYTES
 
 
 def _expanded_chars(value: JsonValue) -> int:
     """Return the number of characters that PostgreSQL adds to a JSON value.
 
-    It writes 1e300 with 301 digits.
+    For example, PostgreSQL writes 1e300 with 301 digits.
     """
     added = 0
     values: list[JsonValue] = [value]
@@ -113,7 +114,7 @@ def write(bucket: str, key: str, content: bytes) -> None:
     """Store a payload.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected it.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected the object.
     """
     with aws.translate_errors():
         aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
@@ -124,7 +125,7 @@ def read(bucket: str, key: str) -> Payload:
 
     Raises:
         InvalidMessageError: the object is not a payload.
-        ServiceUnavailableError, RejectedRequestError: S3 did not return it.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return the object.
     """
     with aws.translate_errors(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
         content = body.read(MAX_PAYLOAD_BYTES + 1)
@@ -138,7 +139,7 @@ def read(bucket: str, key: str) -> Payload:
 
 
 def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
-    """Delete up to 1000 payloads. Return S3's error codes by key; missing objects count as deleted.
+    """Delete up to 1000 payloads. Returns S3's error codes by key. Missing objects count as deleted.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected the call.

@@ -1,4 +1,4 @@
-"""Tasks in PostgreSQL: submitted once, read, listed, canceled."""
+"""Tasks in PostgreSQL: submit them once per idempotency key, read, list, cancel and run them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from counterfoil.validation import ValidationProblem, validate
 
 
 class LastError(BaseModel):
-    """Error of the last attempt."""
+    """Error from the last attempt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -41,7 +41,7 @@ class LastError(BaseModel):
 
 
 class Metadata(BaseModel):
-    """Attributes of a task apart from its payload."""
+    """Metadata of a task in a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -54,7 +54,7 @@ class Metadata(BaseModel):
 
 
 class TaskMessage(BaseModel):
-    """Body of a message."""
+    """Body of a message for a task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -68,7 +68,7 @@ class TaskMessage(BaseModel):
 
 
 def read_task_message(body: str) -> ParsedMessage:
-    """Parse the task in a message.
+    """Parse the body of a message for a task.
 
     Raises:
         InvalidMessageError: the message is permanently invalid.
@@ -82,7 +82,7 @@ _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.
 
 
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
-    # Only known field names may be quoted, because others are text from the sender.
+    # Only known field names may be quoted, because all other names come from the sender.
     fields = [str(part) for part in problem.location if part in _FIELDS]
     return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
 
@@ -90,7 +90,7 @@ def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
 WORKER = "tasks"
 MAX_RETRY_LIMIT = 20
 MAX_KEY_CHARS = 255
-"""Maximum characters of an idempotency key, and of a user id."""
+"""Maximum length of an idempotency key or a user id."""
 
 Status = Literal["pending", "in-progress", "succeeded", "failed", "canceled"]
 
@@ -105,7 +105,7 @@ class TaskFinishedError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """A validated request; see `build_request`."""
+    """A validated request from `build_request`."""
 
     type: TaskType
     form: BaseModel
@@ -117,7 +117,7 @@ class TaskRequest:
     user_id: str | None
     settings: Settings
     digest: bytes
-    """Distinguishes requests under one idempotency key."""
+    """Hash that distinguishes requests with the same idempotency key."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class TaskSummary:
     user_id: str | None
     created_at: datetime
     attempts: int
-    error: Annotated[str | None, Field(description="Error of the last failed attempt.")]
+    error: Annotated[str | None, Field(description="Error from the last failed attempt.")]
     next_attempt_at: datetime | None
     ended_at: datetime | None
 
@@ -164,7 +164,7 @@ class SubmittedTask:
 
     task: Task
     is_new: bool
-    """Whether this request created the task, and not an earlier one with the same key."""
+    """Whether this request created the task. False if an earlier request with the same key created it."""
     messages: Sequence[OutboxMessage]
     """Outbox messages to send after the commit."""
 
@@ -178,14 +178,16 @@ def build_request(
     user_id: str | None = None,
     settings: Settings | None = None,
 ) -> TaskRequest:
-    """Validate a request. Without `settings`, the defaults apply.
+    """Validate a request.
 
-    Without `max_retry`, the configured limit applies. Without `idempotency_key`, a UUID is generated.
+    By default, `max_retry` is the configured limit, `idempotency_key` is a new UUID, and `settings` are the default
+    settings.
 
     Raises:
-        InvalidPayloadError: the payload does not match the schema of its type.
-        TooLargeError: it exceeds the size limit.
-        RejectedRequestError: it cannot be stored, cannot run in this deployment, or another value is out of range.
+        InvalidPayloadError: the payload does not match its type's schema.
+        TooLargeError: the payload exceeds the size limit.
+        RejectedRequestError: the payload cannot be stored or cannot run in this deployment, or another value is out of
+            range.
     """
     if max_retry is not None and not 0 <= max_retry <= MAX_RETRY_LIMIT:
         raise RejectedRequestError(f"max_retry must be between 0 and {MAX_RETRY_LIMIT}.")
@@ -225,8 +227,9 @@ VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_s3_key)s, %(
 ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
-# A payload is scheduled for deletion before it is written. The entry is removed when its task is accepted. It is due
-# after a day, which exceeds any transaction, so a due entry cannot belong to a concurrent submission.
+# A payload is scheduled for deletion before it is written, and its entry is removed when the task is accepted. The
+# entry is due after a day, which is longer than any transaction, so a due entry cannot belong to a concurrent
+# submission.
 _SCHEDULE_DELETION = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
 _CANCEL_DELETION = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
 
@@ -234,16 +237,16 @@ _CANCEL_DELETION = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now
 def submit(
     database: Database, tenant_id: UUID, request: TaskRequest, now: datetime, *, bucket: str | None
 ) -> SubmittedTask:
-    """Accept a task, or return the one accepted under the same key.
+    """Accept a task, or return the task that was accepted with the same key.
 
-    Concurrent requests create one row and one message, because the key is unique. `bucket` stores payloads that are too
-    large for a message.
+    Concurrent requests with the same key create only one row and one message, because the key is unique. `bucket`
+    stores payloads that are too large for a message.
 
     Raises:
-        IdempotencyKeyConflictError: another request, or another user, has used this key.
+        IdempotencyKeyConflictError: a different request, or another user, has used this key.
         RejectedRequestError: the task type rejects the task.
         InvalidSettingsError: the payload is large, and no bucket is configured.
-        ServiceUnavailableError, DatabaseUnavailableError: probably nothing was accepted, retry.
+        ServiceUnavailableError, DatabaseUnavailableError: the task was probably not accepted; submit it again.
     """
     job_id = uuid4()
     payload_s3_key = None
@@ -251,7 +254,7 @@ def submit(
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
         payload_s3_key = payloads.payload_key(tenant_id, job_id)
-        # A repeated request must not write a second object. The insert still decides which request wins.
+        # A repeated request must not write a second object. If requests are concurrent, the insert accepts one of them.
         submitted = _find_or_schedule_deletion(database, tenant_id, request, payload_s3_key)
         if submitted is not None:
             return submitted
@@ -287,7 +290,7 @@ def _submit(
     inserted = connection.execute(_INSERT, values).fetchone()
     if inserted is None:
         submitted = _find_by_key(connection, request)
-        if submitted is None:  # it was deleted concurrently
+        if submitted is None:  # the task was deleted concurrently
             raise IdempotencyKeyConflictError("The task with this idempotency_key was just deleted. Submit it again.")
         return submitted
     if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
@@ -297,16 +300,16 @@ def _submit(
         request.type.on_accept(connection, accepted, request.form)
     messages = enqueue(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
-    assert task is not None  # it was inserted in this transaction
+    assert task is not None  # this transaction inserted it
     return SubmittedTask(task, is_new=True, messages=messages)
 
 
 def _find_or_schedule_deletion(
     database: Database, tenant_id: UUID, request: TaskRequest, payload_s3_key: str
 ) -> SubmittedTask | None:
-    """Return the task accepted before.
+    """Return the task that was accepted with the same key, if any.
 
-    Otherwise schedule the deletion of the payload that is written next.
+    Otherwise schedule the deletion of the payload that the caller will write.
     """
     with database.tenant(tenant_id) as connection:
         submitted = _find_by_key(connection, request)
@@ -316,10 +319,10 @@ def _find_or_schedule_deletion(
 
 
 def _find_by_key(connection: Connection, request: TaskRequest) -> SubmittedTask | None:
-    """Return the task accepted under the key of `request`.
+    """Return the task that was accepted with the request's key, if any.
 
     Raises:
-        IdempotencyKeyConflictError: the request differs.
+        IdempotencyKeyConflictError: that task's request or user differs.
     """
     row = connection.execute(_BY_KEY, [request.idempotency_key]).fetchone()
     if row is None:
@@ -336,13 +339,13 @@ def _find_by_key(connection: Connection, request: TaskRequest) -> SubmittedTask 
 
 
 def show(connection: Connection, job_id: UUID) -> Task | None:
-    """Return a task of the transaction's tenant, with its result."""
+    """Return a task with its result, in a transaction of its tenant."""
     row = connection.execute(_BY_ID, [job_id]).fetchone()
     return None if row is None else Task(*row)
 
 
 def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskAttempt]:
-    """Return the last `limit` attempts of a task, oldest first, in its tenant's transaction."""
+    """Return the last `limit` attempts at a task, oldest first, in a transaction of its tenant."""
     rows = connection.execute(
         """
         SELECT revision, number, started_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
@@ -366,7 +369,7 @@ def find_dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """Filters of a list of tasks; None permits every value."""
+    """Filters for a list of tasks. None permits every value."""
 
     status: Status | None = None
     task_type: str | None = None
@@ -391,7 +394,7 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 
 
 def page(connection: Connection, filter_: TaskFilter, limit: int) -> list[TaskSummary]:
-    """Return the next tasks of the transaction's tenant, newest first."""
+    """Return the next page of tasks, newest first, in a transaction of their tenant."""
     after_at, after_id = filter_.after or (None, None)
     values = {
         "all_states": filter_.status is None,
@@ -409,7 +412,7 @@ def page(connection: Connection, filter_: TaskFilter, limit: int) -> list[TaskSu
 
 # -- cancel -----------------------------------------------------------------------------------------------------------
 
-# The claim token of an attempt in progress becomes stale, so the attempt changes nothing.
+# The claim token of an attempt in progress becomes stale, so the attempt cannot change anything.
 _CANCEL_ALL = """
 UPDATE task SET status = NULL, skip_reason = %(reason)s, canceled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
@@ -419,12 +422,12 @@ _CANCEL = _CANCEL_ALL + "RETURNING tenant_id"
 
 
 def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[OutboxMessage]] | None:
-    """Cancel a task of the transaction's tenant, permanently.
+    """Cancel a task permanently, in a transaction of its tenant.
 
-    Return it with the messages to send, or None if it does not exist.
+    Returns the task and the messages to send, or None if the task does not exist.
 
     Raises:
-        TaskFinishedError: it has succeeded or failed.
+        TaskFinishedError: the task has succeeded or failed.
     """
     row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Canceled by {by}."}).fetchone()
     messages = [] if row is None else wake_dependents(connection, TASKS, job_id, now)
@@ -439,7 +442,7 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
 
 
 def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
-    """Cancel the unfinished tasks in `job_ids`, without waking dependents."""
+    """Cancel the unfinished tasks in `job_ids`, without waking their dependents."""
     connection.execute(_CANCEL_ALL, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
@@ -452,9 +455,9 @@ _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_s3_key = %s WHERE id = 
 def store_large_payload(
     database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
-    """Upload a large replacement payload, and return its key; None if it fits into a message.
+    """Upload a large replacement payload, and return its key, or None if the payload fits into a message.
 
-    It is deleted a day later unless `replace_payload` was committed. Raises the same errors as `submit`.
+    The object is deleted a day later unless `replace_payload` was committed. Raises the same errors as `submit`.
     """
     if payloads.fits_inline(payload):
         return None
@@ -470,12 +473,12 @@ def store_large_payload(
 def replace_payload(
     connection: Connection, job_id: UUID, payload: payloads.Payload, payload_s3_key: str | None
 ) -> None:
-    """Replace the payload of a task, in the transaction that starts its new revision.
+    """Replace a task's payload, in the transaction that starts the task's new revision.
 
     `payload_s3_key` is the result of `store_large_payload`. The watchdog deletes the previous object.
 
     Raises:
-        ServiceUnavailableError: the object is so old that it may have been deleted.
+        ServiceUnavailableError: the uploaded object may have been deleted because it is too old.
     """
     if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Retry.")
@@ -488,7 +491,7 @@ def replace_payload(
 
 @dataclass(frozen=True)
 class TaskInput:
-    """Input of an attempt."""
+    """Input for an attempt at a task."""
 
     task_type: str
     payload: payloads.Payload | None
@@ -498,7 +501,7 @@ class TaskInput:
 
 
 def load_input(connection: Connection, job_id: UUID) -> TaskInput | None:
-    """Return the input of a task, in its tenant's transaction."""
+    """Return a task's input, in a transaction of its tenant."""
     row = connection.execute(
         "SELECT task_type, payload, payload_s3_key, user_id FROM task WHERE id = %s", [job_id]
     ).fetchone()
@@ -506,7 +509,7 @@ def load_input(connection: Connection, job_id: UUID) -> TaskInput | None:
 
 
 def write_result(connection: Connection, job_id: UUID, result: bytes, now: datetime) -> None:
-    """Store the result of a task (JSON), in the transaction that marks it as succeeded."""
+    """Store a task's result (JSON text), in the transaction that marks the task as succeeded."""
     connection.execute(
         "UPDATE task SET result = %s::jsonb, ended_at = %s WHERE id = %s", [result.decode(), now, job_id]
     )

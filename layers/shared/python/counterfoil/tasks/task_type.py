@@ -1,4 +1,4 @@
-"""Definition of a task type: the model of its payload, the function that runs it, and its hooks."""
+"""Definition of a task type: its payload's model, the function that runs it, and its hooks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,38 +18,38 @@ from counterfoil.validation import ValidationProblem, validate
 
 
 class UnknownTypeError(RejectedRequestError):
-    """The task type does not exist or is not enabled here."""
+    """The task type does not exist or is not enabled in this deployment."""
 
 
 class RetryLaterError(RejectedRequestError):
-    """The type accepts no task before a certain time."""
+    """The task type accepts no tasks before a certain time."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds."""
+        """Seconds until the type accepts tasks again."""
 
 
 class InvalidPayloadError(PermanentError):
-    """A payload does not match the schema of its type. The message names the field without its value."""
+    """A payload does not match its type's schema. The message names the field, but not its value."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Services and settings of the deployment for tasks."""
+    """The deployment's services and settings that tasks can use."""
 
     llm: Callable[[], Llm] | None = None
-    """Creates the language model for one attempt. None: the deployment has none."""
+    """Creates the language model for one attempt. None if no model is configured."""
     egress: Egress | None = None
-    """Client for the internet. None: the deployment has none."""
+    """Client for calls to the internet. None if the deployment has no internet access."""
     bucket: str | None = None
-    """Bucket of large payloads."""
+    """Bucket for large payloads."""
     settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Result of a task that also changes PostgreSQL."""
+    """Result of a task that also writes to PostgreSQL."""
 
     result: JsonValue
     effects: Write
@@ -57,7 +57,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AcceptedTask:
-    """A task in the transaction that accepts it."""
+    """A task that is being accepted, for `TaskType.on_accept`."""
 
     job_id: UUID
     tenant_id: UUID
@@ -69,18 +69,20 @@ class AcceptedTask:
 
 @dataclass(frozen=True)
 class TaskType:
-    """A task type."""
+    """A registered type of task."""
 
     name: str
     payload: type[BaseModel]
     run: Callable[[TenantAttempt, Any, Services], JsonValue | TaskResult]
-    """Runs one attempt. A call that waits must be bounded by `attempt.deadline.remaining()`."""
+    """Runs one attempt. Every blocking call must end within `attempt.deadline.remaining()` seconds."""
     check: Callable[[Any, Settings], None] | None = None
-    """Rejects a task that can never run here (RejectedRequestError) before it is accepted. It calls no service."""
+    """Raises RejectedRequestError for a task that can never run in this deployment, before it is accepted. It calls no
+    service."""
     on_accept: Callable[[Connection, AcceptedTask, Any], None] | None = None
-    """Runs once in the transaction that accepts a task. A RejectedRequestError, such as RetryLaterError, rejects it."""
+    """Runs once, in the transaction that accepts a task. A RejectedRequestError, such as RetryLaterError, rejects the
+    task."""
     enabled_by: str | None = None
-    """Boolean setting that enables the type. None: it is always enabled."""
+    """Name of the setting that enables the type, or None if the type is always enabled."""
     is_private: bool = False
     """Whether only the user who submitted the task may see its result, regardless of other users' roles."""
 
@@ -90,18 +92,18 @@ class TaskType:
             raise ValueError(f"The task type {self.name!r} is enabled by {self.enabled_by!r}, which is not a setting.")
 
     def is_enabled(self, settings: Settings) -> bool:
-        """Return whether callers may submit this type here."""
+        """Return True if callers can submit tasks of this type in this deployment."""
         return self.enabled_by is None or bool(getattr(settings, self.enabled_by))
 
     def read(self, payload: Mapping[str, JsonValue]) -> BaseModel:
         """Validate a payload.
 
         Raises:
-            InvalidPayloadError: it does not match the schema of this type.
+            InvalidPayloadError: the payload does not match this type's schema.
         """
 
         def invalid(problem: ValidationProblem) -> InvalidPayloadError:
-            # Other names are the sender's text and must not be quoted.
+            # Other names come from the sender and must not be quoted.
             fields = [str(part) for part in problem.location if part in self.payload.model_fields]
             path = ".".join(("payload", *fields))
             return InvalidPayloadError(f"The task is wrong at {path}: {problem.message}")

@@ -1,4 +1,4 @@
-"""All task types. Add a new type to `TYPES`."""
+"""All task types. To add a type, add it to `TYPES`."""
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -10,7 +10,7 @@ from counterfoil.tasks.task_type import Services, TaskType, UnknownTypeError
 
 
 class Echo(BaseModel):
-    """Any JSON object."""
+    """Payload of `echo` tasks: any JSON object."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
@@ -24,16 +24,16 @@ def echo(_attempt: TenantAttempt, payload: Echo, _services: Services) -> JsonVal
 
 ECHO = TaskType("echo", Echo, echo)
 TYPES = {type_.name: type_ for type_ in (ECHO, HTTP_REQUEST, CHAT_COMPLETION)}
-"""Task types by name, enabled or not. An accepted task runs even if its type has since been disabled."""
+"""All task types by name, including disabled ones. A task runs even if its type was disabled after it was accepted."""
 
 
 def enabled_types(settings: Settings) -> list[str]:
-    """Return the names of enabled types in alphabetical order."""
+    """Return the names of the enabled task types in alphabetical order."""
     return sorted(type_.name for type_ in TYPES.values() if type_.is_enabled(settings))
 
 
 def enabled_type(name: str, settings: Settings) -> TaskType:
-    """Return an enabled type.
+    """Return an enabled task type by name.
 
     Raises:
         UnknownTypeError: the type does not exist or is not enabled.

@@ -1,1 +1,1 @@
-"""Delivers results of a tenant to its destinations: signed webhooks, and exports to S3."""
+"""Delivers a tenant's results to its destinations: signed webhooks, and exports to S3."""

@@ -1,4 +1,4 @@
-"""Destinations of a tenant's results and their secrets, and the jobs that deliver to them."""
+"""Destinations for a tenant's results, their signing secrets, and the jobs that deliver to them."""
 
 import re
 import secrets
@@ -22,7 +22,7 @@ WORKER = "document_output"
 SUPERSEDED_REASON = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
 SECRET_OVERLAP = timedelta(hours=24)
-"""After a rotation, calls are also signed with the previous secret for this time."""
+"""Time after a rotation during which calls are also signed with the previous secret."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # a prefix, not a secret
 MAX_PREFIX_CHARS = 200
 DEFAULT_EVENTS = ("cluster", "document")
@@ -33,16 +33,16 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]
 
 @dataclass(frozen=True)
 class Destination:
-    """Target of a tenant's results."""
+    """A destination for a tenant's results."""
 
     id: UUID
     name: str
     kind: Kind
     address: str
-    """URL of a webhook, or prefix of an export."""
+    """URL of a webhook, or key prefix of an export."""
     is_active: bool
     allows_internal: bool
-    """Whether a webhook may call internal addresses of the allowlist."""
+    """Whether a webhook may call allowlisted internal addresses."""
     tenant_slug: str
 
 
@@ -55,7 +55,7 @@ WHERE j.id = %s AND j.revision = %s
 
 
 def load_job(connection: Connection, job_id: UUID, revision: int) -> tuple[OutputJob, Destination] | None:
-    """Return the payload and destination of a job's revision; None if a newer revision exists."""
+    """Return the payload and destination of a job's revision, or None if a newer revision exists."""
     row = connection.execute(_JOB, [job_id, revision]).fetchone()
     return None if row is None else (OutputJob(*row[:7]), Destination(*row[7:]))
 
@@ -67,11 +67,11 @@ ORDER BY created_at DESC
 
 
 def active_secrets(connection: Connection, destination_id: UUID, now: datetime) -> list[str]:
-    """Return the active signing secrets of a webhook, newest first: one, or two during a rotation."""
+    """Return a webhook's active signing secrets, newest first: one secret, or two during a rotation."""
     return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
 
 
-# -- setup: requires a connection as counterfoil_api or the owner of the tables ---------------------------------------
+# -- setup: requires a connection as counterfoil_api or as the tables' owner ------------------------------------------
 
 
 class NewDestination(NamedTuple):
@@ -90,7 +90,7 @@ class ActiveDestination:
     name: str
     kind: Kind
     address: str
-    """The URL of a webhook, the prefix of an export."""
+    """URL of a webhook, or key prefix of an export."""
     events: Sequence[str]
 
 
@@ -105,21 +105,21 @@ VALUES (%(tenant)s, %(name)s, %(kind)s, %(url)s, %(prefix)s, %(events)s, %(inter
 
 
 def list_active(connection: Connection, tenant_id: UUID) -> list[ActiveDestination]:
-    """Return the active destinations of a tenant, by name."""
+    """Return a tenant's active destinations, sorted by name."""
     return [ActiveDestination(*row) for row in connection.execute(_ACTIVE, [tenant_id])]
 
 
 def add(connection: Connection, change: Change, new: NewDestination, allowlist: Sequence[str] = ()) -> str | None:
-    """Add a destination. Return the secret of a webhook, which cannot be read again.
+    """Add a destination. For a webhook, return the signing secret, which cannot be read again.
 
-    A webhook may call internal addresses only if it is added with their `allowlist`.
+    A webhook may call internal addresses only if it is added with an `allowlist` that contains them.
 
     Raises:
         RejectedRequestError: the name is invalid or taken, or results cannot be delivered to this address.
     """
     if not _NAME.fullmatch(new.name):
         raise RejectedRequestError(
-            f"'{new.name}' cannot name a destination: use up to 63 lower-case letters a-z, digits and hyphens."
+            f"'{new.name}' cannot name a destination: use at most 63 lower-case letters a-z, digits and hyphens."
         )
     _check_address(new, allowlist)
     for other in list_active(connection, change.tenant_id):
@@ -153,11 +153,11 @@ def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
             raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {reason}.")
     elif len(new.address) > MAX_PREFIX_CHARS or not _PREFIX.fullmatch(new.address):
         raise RejectedRequestError(
-            f"'{new.address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
+            f"'{new.address}' cannot be a prefix for exports: use a-z, 0-9, '.', '_' and '-', separated by '/'."
         )
 
 
-# Ordered by id, like claims and requests.
+# Rows are locked in the order of their ids, like in claims and `_UPSERT_JOBS`.
 _CLEAR_PAYLOADS = """
 UPDATE output_job SET payload = 'null'
 WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 'null' ORDER BY id FOR UPDATE)
@@ -165,9 +165,9 @@ WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 
 
 
 def remove(connection: Connection, change: Change, name: str) -> bool:
-    """Disable a destination, and delete its secrets and the payloads of its deliveries.
+    """Disable a destination, and delete its secrets and its deliveries' payloads.
 
-    Pending deliveries are skipped when they are due. Returns False if no active destination has this name.
+    Pending deliveries are skipped when they become due. Returns False if no active destination has this name.
     """
     row = connection.execute(
         "UPDATE destination SET disabled_at = %s "
@@ -183,7 +183,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
 
 
 def rotate_secret(connection: Connection, change: Change, name: str) -> str | None:
-    """Give a webhook a new secret, and return it. None if no active webhook has this name.
+    """Create and return a new signing secret for a webhook, or None if no active webhook has this name.
 
     Calls are also signed with the previous secret for SECRET_OVERLAP. A webhook has at most two secrets.
     """
@@ -214,7 +214,7 @@ def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, n
 
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
 
-# Jobs are locked in the order of their ids, as by claims. A job with an unchanged payload is not changed.
+# Jobs are locked in the order of their ids, like in claims. A job with an unchanged payload is not changed.
 _UPSERT_JOBS = """
 INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                requested_at, created_at)
@@ -234,9 +234,9 @@ RETURNING id, coalesce(old.status = 'failed', false)
 
 
 def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
-    """Return the id of the job that delivers a subject to a destination, the same for all revisions.
+    """Return the id of the job that delivers a subject to a destination. All revisions have the same id.
 
-    A trigger inserts jobs of documents with other ids (migrations/0013.webhooks.sql).
+    Jobs for documents have other ids, because a trigger inserts them (migrations/0013.webhooks.sql).
     """
     return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
 
@@ -251,9 +251,9 @@ def enqueue(
 ) -> list[OutboxMessage]:
     """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
 
-    `data` returns the JSON of the body's `data`, or None if the subject no longer exists. It is called only if a
-    destination subscribes to the event. Unchanged data causes no new delivery, so a call may be repeated. The deletion
-    of a subject is delivered only to destinations that received the subject. Returns the messages to send.
+    `data` returns the JSON text for `data` in the body, or None if the subject no longer exists. It is called only if a
+    destination subscribes to the event. Unchanged data causes no new delivery, so a call can be repeated. The deletion
+    of a subject is delivered only to destinations that have a job for it. Returns the messages to send.
     """
     rows = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in rows]

@@ -1,4 +1,4 @@
-"""Work items of webhooks."""
+"""Kind of work item for deliveries of results."""
 
 from counterfoil.delivery.work import WorkKind, register
 

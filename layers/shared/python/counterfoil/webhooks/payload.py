@@ -1,6 +1,6 @@
-"""Renders a delivery: the JSON body of a revision and its signature, and the files of an export.
+"""Renders a delivery: a revision's JSON body and its signature, and the files of an export.
 
-The body is a JSON object with these fields. A revision has the same bytes at every attempt.
+The body is a JSON object with the following fields. All attempts at a revision have the same bytes.
 
 - `schema_version`
 - `id`: also the Idempotency-Key
@@ -28,7 +28,7 @@ from counterfoil import aws
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 SCHEMA_VERSION = 1
-"""Version of new bodies. A revision keeps the version with which it was requested."""
+"""Schema version of new bodies. A revision keeps the version with which it was requested."""
 
 COLUMNS = (
     "subject_id",
@@ -48,43 +48,43 @@ COLUMNS = (
     "total_tax",
     "total_gross",
 )
-"""Columns of the CSV, which has one row per document."""
+"""Columns of the CSV file, which has one row per document."""
 
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
 _SAFE = r"\w'(\[{<#/§€$£"
-"""First characters that do not start a formula in any spreadsheet. An apostrophe marks text."""
+"""Safe first characters: no spreadsheet treats them as the start of a formula. An apostrophe marks text."""
 _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
-"""Any other first character of a cell, or of a part that some spreadsheets treat as a cell."""
+"""Matches before any other first character of a cell, or of a part that some spreadsheets treat as a cell."""
 
 
 @dataclass(frozen=True)
 class OutputJob:
-    """One revision of a subject for one destination."""
+    """Delivery of one revision of a subject to one destination."""
 
     id: UUID
     revision: int
-    """Revision of the content. It does not change when a delivery is repeated after a failure."""
+    """Revision of the content. Retries of a failed delivery do not change it."""
     subject: str
     subject_id: UUID
     schema_version: int
     requested_at: datetime
     payload: str
-    """JSON as written by PostgreSQL, so that numbers are not parsed and rounded."""
+    """JSON text from PostgreSQL, so that numbers are not parsed and rounded."""
 
     @property
     def key(self) -> str:
-        """Idempotency-Key: the same for every attempt of a revision."""
+        """Idempotency-Key, the same for every attempt at a revision."""
         return f"{self.id}:{self.revision}"
 
     @property
     def created_at(self) -> str:
-        """Start of the revision: ISO 8601 in UTC with a fixed length, so that texts sort by time."""
+        """Start of the revision in UTC (ISO 8601), with a fixed length so that texts sort by time."""
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def render_body(job: OutputJob) -> bytes:
-    """Return the body to deliver, identical for every attempt of a revision."""
+    """Return the body to deliver, which is identical for every attempt at a revision."""
     envelope = {
         "schema_version": job.schema_version,
         "id": job.key,
@@ -97,9 +97,9 @@ def render_body(job: OutputJob) -> bytes:
 
 
 def to_csv_rows(job: OutputJob) -> bytes:
-    """Return the documents of a subject as CSV (RFC 4180, UTF-8): a header row, and a row per document.
+    """Return a subject's documents as CSV (RFC 4180, UTF-8): a header row, and one row per document.
 
-    Values that a spreadsheet would interpret as a formula get a leading apostrophe.
+    Values that a spreadsheet could interpret as a formula get a leading apostrophe.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
@@ -119,7 +119,7 @@ def _documents(job: OutputJob) -> list[dict[str, Any]]:
 
 
 def _to_row(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of one document."""
+    """Return the values of one document by column."""
     data: Mapping[str, Any] = document.get("structured_data") or {}
     seller: Mapping[str, Any] = data.get("issuer") or data.get("supplier") or {}
     buyer: Mapping[str, Any] = data.get("recipient") or data.get("buyer") or {}
@@ -142,10 +142,10 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def to_csv_cell(value: Any) -> str:
-    """Return the text of a cell, with an apostrophe before each start that is not known to be safe.
+    """Return a cell's text, with an apostrophe before each part that may be unsafe at its start.
 
-    It uses an allowlist, because spreadsheets treat more characters than OWASP's list (= + - @, tab, carriage return)
-    as the start of a formula or a command. Numbers are unchanged.
+    Safe characters are listed, because spreadsheets treat more characters than those in OWASP's list (= + - @, tab,
+    carriage return) as the start of a formula or a command. Numbers are unchanged.
     """
     if value is None:
         return ""
@@ -164,9 +164,9 @@ SIGNATURE_HEADER = "Counterfoil-Signature"
 def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
     """Return the value of SIGNATURE_HEADER, with one `v1` for each active secret.
 
-    `t` is `timestamp` in seconds since 1970. Each `v1` is HMAC-SHA256 with one secret (UTF-8) over `t`, a full stop and
-    the body. A receiver computes it with its secret. It must reject times more than five minutes old, so that a
-    recorded call cannot be replayed later.
+    `t` is `timestamp`, in seconds since 1970. Each `v1` is the HMAC-SHA256 of `t`, a full stop and the body, with one
+    secret (UTF-8) as the key. A receiver computes it with its own secret. It must reject times more than five minutes
+    old, so that a recorded call cannot be replayed later.
     """
     signed = f"{timestamp}.".encode() + body
     digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
@@ -174,18 +174,18 @@ def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
 
 
 PREFIX = "exports/"
-"""Keys are exports/{tenant}/{prefix of the destination}/{clusters, documents or offers}/{id}.json and .csv."""
+"""Prefix of all exports: exports/{tenant}/{destination's prefix}/{clusters|documents|offers}/{id}.{json|csv}."""
 _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
-"""Keys of an exported object's metadata, which name the revision that it was written from."""
+"""Metadata keys of an exported object. They identify the revision that it was written from."""
 
 
 def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) -> str:
-    """Return the key of an exported subject, the same for every revision."""
+    """Return the S3 key of an exported subject, which is the same for every revision."""
     return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{extension}"
 
 
 def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
-    """Write the files of a job unless newer ones exist. Offers have no documents, so no CSV.
+    """Write a job's files unless newer files exist. For offers, no CSV file is written.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
@@ -198,7 +198,11 @@ def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> 
 
 
 def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
-    """Write a file unless it changed after it was read, so that slow attempts do not replace newer files."""
+    """Write a file unless a newer one exists, so that a slow attempt does not replace it.
+
+    Raises:
+        ServiceUnavailableError: another attempt wrote the file at the same time.
+    """
     existing = _head_object(bucket, key_)
     if existing is not None and _is_newer(existing, job):
         return
@@ -220,7 +224,10 @@ def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: s
 
 
 def _head_object(bucket: str, key_: str) -> Mapping[str, Any] | None:
-    """Return S3's metadata of an object; None if absent (403 without permission to list)."""
+    """Return S3's response with an object's metadata, or None if the object does not exist.
+
+    Without permission to list, S3 returns 403 for a missing object.
+    """
     try:
         with aws.translate_errors():
             response: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
@@ -232,10 +239,10 @@ def _head_object(bucket: str, key_: str) -> Mapping[str, Any] | None:
 
 
 def _is_newer(existing: Mapping[str, Any], job: OutputJob) -> bool:
-    """Return True if a file shows a later state than `job`.
+    """Return True if a file was written from a later state than that of `job`.
 
-    Revisions count within a job. The file of an earlier destination with the same prefix comes from another job. Its
-    time can be compared, but not its revision.
+    Revisions can be compared only within one job. The file of an earlier destination with the same prefix comes from
+    another job, so the times are compared instead.
     """
     metadata: Mapping[str, str] = existing.get("Metadata", {})
     if metadata.get(_JOB) != str(job.id):
