@@ -120,7 +120,10 @@ def verify(
 
 
 def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
-    """Return why an entry is broken, or None. It must have this number and contain the hash `previous`."""
+    """Return the reason why an entry is broken, or None if it is intact.
+
+    Its number must be `number`, and its previous hash must equal `previous`.
+    """
     if entry["number"] != number:
         return "The entry is missing."
     if entry["previous_hash"] != previous:

@@ -106,35 +106,20 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
     if not listed:
         stdout().print("No clusters found. To list all: counterfoil clusters --status all")
         return
+    screen = stdout()
     shows_tenant = len({cluster["tenant"] for cluster in listed}) > 1
-    amounts = (Column(name, justify="right") for name in ("ordered", "delivered", "billed", "at stake"))
-    table = Table(
-        "id",
-        *(["tenant"] if shows_tenant else []),
-        Column("status", no_wrap=True),
-        Column("supplier", overflow="fold"),
-        Column("order", overflow="fold"),
-        *amounts,
-        "",
-        Column("since", no_wrap=True),
-        Column("reason", overflow="fold"),
-        box=None,
-        pad_edge=False,
-    )
     for cluster in listed:
-        sums = (Text(cluster[name] or "") for name in ("ordered", "delivered", "billed", "at_stake"))
-        table.add_row(
-            Text(ids.short_id(cluster["id"])),
-            *([Text(cluster["tenant"])] if shows_tenant else []),
-            _status(cluster["status"]),
-            Text(cluster["supplier"] or ""),
-            Text(", ".join(cluster["order_numbers"])),
-            *sums,
-            Text(cluster["currency"] or ""),
-            Text(cluster["waiting_since"][:10]),
-            Text(cluster["reason"] + (" The comparison is being updated." if cluster["is_computing"] else "")),
-        )
-    stdout().print(table)
+        facts = [
+            *([cluster["tenant"]] if shows_tenant else []),
+            cluster["supplier"],
+            ", ".join(f"order {number}" for number in cluster["order_numbers"]),
+            cluster["at_stake"] and f"{cluster['at_stake']} {cluster['currency'] or ''} at stake".replace("  ", " "),
+            f"since {cluster['waiting_since'][:10]}",
+        ]
+        head = Text(f"{ids.short_id(cluster['id'])}  ").append(_status(cluster["status"]))
+        screen.print(head.append("  " + ", ".join(fact for fact in facts if fact)))
+        reason = cluster["reason"] + (" The comparison is being updated." if cluster["is_computing"] else "")
+        screen.print(Padding(Text(reason, "dim"), (0, 0, 0, 10)))
 
 
 def _status(status: str) -> Text:

@@ -13,7 +13,7 @@ from cli.client import Api, By, Reason, connect
 from cli.commands import uploads
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Since, Until
-from cli.output import facts_table, format_time, is_list_requested, print_json, stderr, stdout, type_label
+from cli.output import facts_table, format_time, is_list_requested, print_json, stderr, stdout, tenant_table, type_label
 
 PATH = "/api/admin/documents"
 SUMMARY = "Show uploads; list, show, delete and replace documents."
@@ -111,21 +111,27 @@ def _show_list(listed: Sequence[dict[str, Any]]) -> None:
     if not listed:
         stdout().print("No documents found.")
         return
-    total = Column("total", justify="right")
-    table = Table("id", "tenant", "document", "supplier", total, "status", "missing", box=None)
+    table, add = tenant_table(
+        [document["tenant"] for document in listed],
+        Column("id", no_wrap=True),
+        Column("document", overflow="fold"),
+        Column("supplier", overflow="fold"),
+        Column("total", justify="right", no_wrap=True),
+        Column("status", no_wrap=True),
+        Column("missing", overflow="fold"),
+    )
     for document in listed:
         states = {stage["stage"]: stage["state"] for stage in document["stages"]}
         status = document["cluster_status"] if states["matching"] in {"succeeded", "skipped"} else None
         status = (status or states["matching"]).replace("-", " ")
         cells = (
             ids.short_id(document["id"]),
-            document["tenant"],
             name_of(document),
             document["seller"] or "",
             total_of(document),
             status,
         )
-        table.add_row(*map(Text, (*cells, ", ".join(document["missing"]))))
+        add(document["tenant"], *map(Text, (*cells, ", ".join(document["missing"]))))
     stdout().print(table)
 
 

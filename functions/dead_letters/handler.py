@@ -63,7 +63,7 @@ class _Function:
         """
         try:
             if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
-                raise OutOfTimeError("Too little time to start")
+                raise OutOfTimeError("The remaining time is too short to process the message; it stays in the queue")
             retry_after = self._archiver.process(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)

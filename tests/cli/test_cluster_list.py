@@ -22,8 +22,8 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
     return harness
 
 
-def run(*words: object) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "220"})
+def run(*words: object, width: int = 220) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": str(width)})
     if result.exception is not None:
         raise result.exception
     return result.output
@@ -42,7 +42,16 @@ def test_list_shows_status_order_and_amount_at_stake(harness: TenantHarness):
     (row,) = [row for row in run().splitlines() if "PO-2026-00397" in row]
 
     assert "exception" in row
-    assert "1062.50" in row
+    assert "12.50 EUR at stake" in row
+
+
+def test_list_shows_reason_and_id_at_any_width(harness: TenantHarness):
+    (listed, _) = rows()
+    shown = run(width=80)
+
+    assert max(map(len, shown.splitlines())) <= 100  # the minimum width of output that is not a terminal
+    assert shown.startswith(listed["id"][-8:])
+    assert listed["reason"] in " ".join(shown.split())
 
 
 def test_list_is_filtered_and_sorted(harness: TenantHarness):

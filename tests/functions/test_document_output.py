@@ -260,7 +260,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
 
-def test_one_of_two_concurrent_messages_delivers(output: OutputHarness, server: Server):
+def test_concurrent_messages_cause_only_one_delivery(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     (message,) = output.due_messages()

@@ -142,7 +142,7 @@ def test_outdated_upload_listing_raises_alarm_until_next_listing(pipeline: Templ
     assert raised == [False, False, True, False, True, False, False, False]
 
 
-def test_unattempted_return_raises_alarm_for_five_minutes(pipeline: Template):
+def test_return_without_attempt_raises_alarm_for_minutes(pipeline: Template):
     returns = [None] * 5 + [1.0] + [None] * 9
     attempted: Series = {("ReturnedUnattempted", "matching"): [1.0] * len(returns)}
 

@@ -1,8 +1,9 @@
 """Compare text extraction with the XML field by field, and count the results.
 
-An extracted value is right if it equals the value in the XML. Numbers are compared by value, texts without case and
-spaces, and ids by letters and digits only. Descriptions must be 90% similar. The unit codes C62 (one) and H87 (piece)
-count as equal. A missing price basis counts as 1. A wrong value counts as a miss and a false positive.
+An extracted value is correct if it equals the value in the XML. Numbers are compared by value, and text ignoring case
+and whitespace. Ids are compared by their letters and digits only. Descriptions must be 90% similar. The unit codes C62
+(one) and H87 (piece) count as equal. A missing price basis counts as 1. A wrong value counts as a miss and a false
+positive.
 
 Fields that are in the XML but on no page are excluded. Fields that are not in the XML are also excluded, because
 nothing can confirm them. The strict counts include both as errors. Line items are paired so that the most fields are
@@ -29,7 +30,7 @@ Fields = list[tuple[str, str]]
 
 @dataclass
 class Counts:
-    """Counts of right values, false positives, misses and excluded fields."""
+    """Counts of correct values, false positives, misses and excluded fields."""
 
     right: int = 0
     false: int = 0

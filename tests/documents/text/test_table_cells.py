@@ -146,7 +146,7 @@ Pos   Bezeichnung                 Menge     Preis      Betrag
     assert second["po_line"] == "20"
 
 
-def test_seller_and_buyer_article_numbers_are_distinguished():
+def test_supplier_and_buyer_article_numbers_are_distinguished():
     (line,) = fields("""
 Pos  Our item no.  Your item no.  Description        Delivery   Qty  Unit   Price/Unit   Total
 10   S-100         C-900          Bearing 6204       12 May      20  pcs         4.50    90.00
@@ -213,7 +213,7 @@ Net total                                        45.00
     assert [line.get("tax_rate") for line in lines] == rates
 
 
-def test_quantity_without_unit_beside_units_means_pieces():
+def test_missing_unit_means_pieces_beside_other_units():
     with_units = fields("""
 Pos   Bezeichnung              Menge         Preis      Betrag
 1     Kabel                     10 m          2,00       20,00

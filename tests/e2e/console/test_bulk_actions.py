@@ -166,7 +166,7 @@ def test_operation_is_paused_resumed_and_canceled(console: Console, tenant: Tena
     expect(page.get_by_text("at most 2 per second")).to_be_visible()
     page.get_by_role("button", name="Cancel…").click()
     check_page(page, "operation-cancel")
-    page.get_by_role("button", name="Keep it running").click()
+    page.get_by_role("button", name="Keep the operation").click()
     expect(heading).to_contain_text("Paused")
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel operation").click()

@@ -332,7 +332,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
               </th>
               {differ && (
                 <th scope="col" class="count">
-                  Billed at
+                  Billed price
                 </th>
               )}
             </tr>
@@ -360,7 +360,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
                     {formatMoney(line.price, line.currency)}
                   </td>
                   {differ && (
-                    <td data-label="Billed at" class="count">
+                    <td data-label="Billed price" class="count">
                       {billed && billed !== line.price ? (
                         <DifferingValue>{formatMoney(billed, line.currency)}</DifferingValue>
                       ) : (

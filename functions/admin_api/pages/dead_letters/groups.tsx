@@ -154,7 +154,7 @@ function Trend({ counts }: { counts: number[] }) {
       role="img"
       aria-label={
         sum
-          ? `Failures in the last 24 hours: ${formatNumber(sum)}, at most ${formatNumber(most)} per hour`
+          ? `Failures in the last 24 hours: ${formatNumber(sum)}, with a peak of ${formatNumber(most)} per hour`
           : "No failures in the last 24 hours"
       }
     >

@@ -22,10 +22,10 @@ export function ShardName({ name }: { name: string }) {
   const label =
     words[0] === "late" ? (
       <>
-        late users, <Time at={words[1]} />
+        joined later, <Time at={words[1]} />
       </>
     ) : (
-      `range ${formatNumber(Number(words[0]) + 1)}`
+      `shard ${formatNumber(Number(words[0]) + 1)}`
     );
   return (
     <>

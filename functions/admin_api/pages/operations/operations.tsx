@@ -412,7 +412,7 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
               Cancel operation
             </button>
             <button type="button" disabled={busy} onClick={() => setCancelling(false)}>
-              Keep it running
+              Keep the operation
             </button>
           </div>
         </Dialog>

@@ -365,8 +365,8 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
           ) : (
             <>
               <p>
-                No work items from this queue start for any tenant until it is resumed. Pending work items keep their
-                attempts. Work items in progress finish.
+                No work items from this queue start, for any tenant, until the queue is resumed. Pausing uses up no
+                attempts. Work items already in progress finish.
               </p>
               <p class="muted">
                 Users of every tenant see the reason on every page, so do not name a tenant. Only users with access to

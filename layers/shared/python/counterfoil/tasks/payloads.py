@@ -36,7 +36,7 @@ class TooLargeError(RejectedRequestError):
 
 
 def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
-    """Return a value as canonical JSON in UTF-8, with sorted names and without spaces.
+    """Return a value as canonical JSON in UTF-8, with sorted keys and no whitespace.
 
     `noun` is the word for the value in error messages.
 
@@ -106,7 +106,7 @@ def payload_key(tenant_id: UUID, job_id: UUID) -> str:
 
 
 def new_payload_key(tenant_id: UUID, job_id: UUID) -> str:
-    """Return a new S3 key for a replaced payload."""
+    """Return a new S3 key for a replacement payload."""
     return f"{PREFIX}{tenant_id}/{job_id}-{uuid4()}.json"
 
 

@@ -23,7 +23,7 @@ _TOP_LINES, _BOTTOM_LINES, _LINE_LENGTH = 25, 12, 120
 _MAX_REASONING = 300
 
 PROMPT_VERSION = "splitting-2"
-"""Part of the key of each cached answer. A change of SYSTEM or of a case needs a new version."""
+"""Part of each cached answer's key. Change it whenever SYSTEM or the format of the user message changes."""
 
 SYSTEM = """\
 You look at a file of several pages that were scanned or combined: invoices, orders, delivery notes, letters. Fixed
@@ -70,9 +70,9 @@ class Choices(BaseModel):
 def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Split) -> Split:
     """Apply the model's decisions to uncertain boundaries, outside any transaction.
 
-    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES. They also do if the model rejects the
-    content, the request is too long, or the daily budget is spent. A boundary stays uncertain if the model is not
-    certain.
+    All boundaries stay uncertain if there are more than MAX_UNCERTAIN_BOUNDARIES, the model rejects the content, the
+    request is too long, or the daily budget is spent. A single boundary stays uncertain unless the model's confidence
+    is high.
 
     Raises:
         CounterfoilError: see `LlmClient.complete_json`, except for a rejected or too long request, or a spent budget.

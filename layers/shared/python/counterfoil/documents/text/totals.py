@@ -605,8 +605,8 @@ MIN_LOST_CHARACTERS = 3
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
     """Return a sentence that names the unreadable amounts; None if every amount is readable.
 
-    The amounts are visible, but their font does not map to letters. Other fonts on the page may be usable, so that the
-    page as a whole is legible.
+    The amounts are visible, but their font has no mapping to text. Other fonts on the page may have one, so the page as
+    a whole can still be readable.
     """
     missing = unreadable_amounts(pages, fields)
     if not missing:
