@@ -144,12 +144,15 @@ def test_halted_operation_shows_its_reason(
     check_page(page, "operations-halted")
 
 
-def test_operation_is_paused_resumed_and_canceled(console: Console, tenant: Tenant, dead_letters: list[UUID]) -> None:
-    page = listed_rows(console, tenant)
+def test_operation_is_paused_resumed_and_canceled(
+    console: Console, failures: FailureFactory, tenant: Tenant, messages: list[str]
+) -> None:
+    failures.fail_messages(tenant, messages * 6)  # at one per second, the operation lasts longer than this test
+    page = listed_rows(console, tenant, 18)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
     page.get_by_role("dialog").get_by_role("textbox").fill("They were a test")
-    page.get_by_role("button", name="Ignore 3").click()
+    page.get_by_role("button", name="Ignore 18").click()
     heading = page.get_by_role("heading", level=1)
 
     page.get_by_role("button", name="Pause").click()
