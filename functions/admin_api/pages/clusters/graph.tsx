@@ -7,7 +7,7 @@ import { BOX, type Ends, edgePaths, layoutNodes, type Point } from "./layout";
 
 type Link = Ends & { decided_by: string };
 
-const MAX_LINE_LENGTH = 24; // characters
+const MAX_LINE_LENGTH = 27; // characters
 export const MAX_NODES = 60;
 
 const truncate = (text: string) => (text.length > MAX_LINE_LENGTH ? `${text.slice(0, MAX_LINE_LENGTH - 1)}…` : text);
