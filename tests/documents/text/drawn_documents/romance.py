@@ -154,7 +154,7 @@ def spanish() -> DrawnDocument:
 
 
 def french_delivery() -> DrawnDocument:
-    """A French delivery note: ordered and delivered quantities side by side, no prices."""
+    """A French delivery note: ordered and delivered quantities in adjacent columns, no prices."""
     sheet = Sheet()
     sheet.at(15, 20, "Distribution Atlantique SAS", 13, bold=True)
     sheet.rows(15, 25, "12 rue des Docks", "44600 Saint-Nazaire", size=8)
