@@ -330,7 +330,7 @@ def enterprise_order() -> DrawnDocument:
 def german_delivery() -> DrawnDocument:
     """A German delivery note.
 
-    Ordered, delivered and open quantities side by side, batch numbers below line items.
+    Ordered, delivered and open quantities in adjacent columns, batch numbers below line items.
     """
     sheet = Sheet("times")
     sheet.at(20, 20, "Farben-Großhandel Lohmann oHG", 14, bold=True)
