@@ -30,7 +30,7 @@ _SPEAKERS = {"user": "you", "assistant": "bot"}
 _HELP = "Type a message and press Enter. /history shows all messages, /quit exits, Ctrl-C cancels a message."
 
 
-def chat(  # one for each option
+def chat(
     context: typer.Context,
     session: Annotated[
         str | None,

@@ -62,7 +62,7 @@ Id = Annotated[
 
 
 @app.callback()
-def clusters(  # one for each option
+def clusters(
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
@@ -113,7 +113,7 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
             *([cluster["tenant"]] if shows_tenant else []),
             cluster["supplier"],
             ", ".join(f"order {number}" for number in cluster["order_numbers"]),
-            cluster["at_stake"] and f"{cluster['at_stake']} {cluster['currency'] or ''} at stake".replace("  ", " "),
+            cluster["at_stake"] and " ".join(filter(None, (cluster["at_stake"], cluster["currency"], "at stake"))),
             f"since {cluster['waiting_since'][:10]}",
         ]
         head = Text(f"{ids.short_id(cluster['id'])}  ").append(_status(cluster["status"]))

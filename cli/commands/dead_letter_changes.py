@@ -100,7 +100,7 @@ def ignore(
     )
 
 
-def edit(  # one for each option
+def edit(
     context: typer.Context,
     dead_letter: DeadLetterId,
     payload: Annotated[
@@ -350,7 +350,7 @@ def _number(count: int) -> str:
 # -- purge ------------------------------------------------------------------------------------------------------------
 
 
-def purge(  # one for each option
+def purge(
     context: typer.Context,
     *,
     before: Annotated[

@@ -46,7 +46,7 @@ def list_(context: typer.Context, slug: Slug, *, as_json: AsJson = False) -> Non
 
 
 @app.command("add-webhook")
-def add_webhook(  # one for each option
+def add_webhook(
     context: typer.Context,
     slug: Slug,
     name: NewName,
@@ -61,7 +61,7 @@ def add_webhook(  # one for each option
 
 
 @app.command("add-s3")
-def add_s3(  # one for each option
+def add_s3(
     context: typer.Context,
     slug: Slug,
     name: NewName,

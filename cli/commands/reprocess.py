@@ -12,7 +12,7 @@ from cli.output import print_json, stdout
 RATE, MAX_RATE = 60, 1000
 
 
-def reprocess(  # one for each option
+def reprocess(
     context: typer.Context,
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,

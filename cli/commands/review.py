@@ -49,7 +49,7 @@ DocumentId = Annotated[
 
 
 @app.callback()
-def review(  # one for each option
+def review(
     context: typer.Context,
     *,
     tenant: AnyTenant = None,

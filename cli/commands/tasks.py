@@ -43,7 +43,7 @@ TaskId = Annotated[
 
 
 @app.command("submit")
-def submit(  # one for each option
+def submit(
     context: typer.Context,
     task_type: Annotated[str, typer.Argument(metavar="TYPE", help="Task type, such as echo.", show_default=False)],
     payload: Annotated[
@@ -95,7 +95,7 @@ def show(context: typer.Context, task: TaskId, *, as_json: AsJson = False) -> No
 
 
 @app.command("list")
-def list_(  # one for each option
+def list_(
     context: typer.Context,
     *,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant, by slug.", show_default=False)] = None,

@@ -44,7 +44,7 @@ class ClusterPage(BaseModel):
     tags=["documents"],
     responses=responses({200: (ClusterPage, "A page.")}, 404, 422),
 )
-def list_clusters(  # a query has this many parameters
+def list_clusters(
     request: Request,
     tenant: OneTenant = None,
     status: Annotated[

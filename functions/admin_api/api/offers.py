@@ -111,7 +111,7 @@ routes = Routes()
     tags=["offers"],
     responses=responses({200: (OfferPoolPage, "A page, latest first.")}, 404, 422),
 )
-def list_pools(  # a query has this many parameters
+def list_pools(
     request: Request,
     tenant: OneTenant = None,
     since: Annotated[Day | None, Query(alias="from", description="On or after this date.")] = None,

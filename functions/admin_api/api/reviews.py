@@ -188,7 +188,7 @@ class VarianceDecisionResult(BaseModel):
     tags=["reviews"],
     responses=responses({200: (ReviewPage, "A page.")}, 422),
 )
-def list_reviews(  # a query has this many parameters
+def list_reviews(
     request: Request,
     tenant: OneTenant = None,
     document_type: Annotated[DocumentType | None, Query()] = None,

@@ -104,7 +104,7 @@ def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response
     tags=["tasks"],
     responses=responses({200: (TaskPage, "A page, newest first.")}, 404, 422),
 )
-def list_tasks(  # a query has this many parameters
+def list_tasks(
     request: Request,
     tenant: OneTenant = None,
     status: Annotated[Status | None, Query()] = None,
