@@ -13,7 +13,7 @@ from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import DeadLetter, FailureDetails, write_dead_letter
 from counterfoil.delivery.work import Message
 from counterfoil.kinds import WORK_KINDS
-from counterfoil.notifications.notice import RenderedNotification
+from counterfoil.notifications.digest import RenderedNotification
 from tests.delivery.harness import Clock
 
 

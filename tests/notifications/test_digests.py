@@ -56,9 +56,9 @@ def test_digest_waits_until_its_window_ends(fail: Fail, run: Run, channel: FakeC
     run()
     fail()
     clock.advance(seconds=299)
-    assert run().notices == 0
+    assert run().digests == 0
     clock.advance(seconds=1)
-    assert run().notices == 1
+    assert run().digests == 1
     assert len(channel.sent) == 2
 
 
@@ -67,7 +67,7 @@ def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChann
     for minute in range(20):  # with failures during the first 15
         if minute < 15:
             fail(times=10)
-        counts.append(run().notices)
+        counts.append(run().digests)
         clock.advance(minutes=1)
     assert [minute for minute, count in enumerate(counts) if count] == [0, 5, 10, 15]
     assert channel.headlines == [
@@ -148,9 +148,9 @@ def test_numbers_and_names_do_not_change_the_fingerprint(fail: Fail, run: Run, c
 def test_only_one_watchdog_creates_digests(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
     fail(times=2)
     with admin.transaction():
-        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # as another watchdog does
-        assert run().notices == 0
-    assert run().notices == 1
+        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notification_digest'))")  # as another watchdog does
+        assert run().digests == 0
+    assert run().digests == 1
     assert len(channel.sent) == 1
 
 

@@ -62,7 +62,7 @@ def expected_request(recipient: str, text: Any = ANY) -> dict[str, Any]:
                 "Body": {"Text": {"Data": text, "Charset": "UTF-8"}},
                 "Headers": [
                     {"Name": "Auto-Submitted", "Value": "auto-generated"},
-                    {"Name": "X-Counterfoil-Notice", "Value": ANY},
+                    {"Name": "X-Counterfoil-Digest", "Value": ANY},
                 ],
             }
         },
@@ -141,7 +141,7 @@ def test_without_recipients_no_delivery_is_created(
     fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection
 ):
     fail()
-    assert make_notifier(email_from=SENDER).run(lambda: 60).notices == 1
+    assert make_notifier(email_from=SENDER).run(lambda: 60).digests == 1
     assert deliveries(admin, "channel") == []
 
 

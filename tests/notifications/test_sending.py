@@ -35,7 +35,7 @@ def test_sent_digest_is_recorded_and_counted(
 ):
     fail()
     stats = run()
-    assert (stats.notices, stats.sent, stats.failed) == (1, 1, 0)
+    assert (stats.digests, stats.sent, stats.failed) == (1, 1, 0)
     assert deliveries(admin, "channel", "recipient", "attempts", "sent_at", "error") == [
         ("pager", "on-call", 1, clock(), None)
     ]
@@ -147,7 +147,7 @@ def test_concurrent_watchdogs_send_each_digest_once(fail: Fail, run: Run, channe
         fail(error=f"Failure of kind {chr(65 + number)}")
     with ThreadPoolExecutor(2) as pool:
         results = [future.result() for future in [pool.submit(run), pool.submit(run)]]
-    assert sum(result.notices for result in results) == 40
+    assert sum(result.digests for result in results) == 40
     run()  # sends digests that one run created after the other had searched for due deliveries
     assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 

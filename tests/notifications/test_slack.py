@@ -215,7 +215,7 @@ def test_disabled_slack_gets_no_deliveries(
     manager.stored = stored
     fail()
     stats = make_notifier(secrets_arn="arn:kept").run(lambda: 60)
-    assert (stats.notices, stats.failed) == (1, 0)
+    assert (stats.digests, stats.failed) == (1, 0)
     assert deliveries(admin, "channel") == []
 
 

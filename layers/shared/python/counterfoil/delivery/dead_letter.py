@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from counterfoil.db import Connection
 from counterfoil.delivery.work import WORK_KINDS, Message, OutboxMessage, WorkKind, start_revision
-from counterfoil.notifications import notice
+from counterfoil.notifications import digest
 from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
@@ -160,12 +160,12 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
     work_id, revision = (
         (dead_letter.message.work_id, dead_letter.message.revision) if dead_letter.message else (None, 0)
     )
-    failure_notice = notice.Failure(
+    reported = digest.Failure(
         work_id, dead_letter.job_id, dead_letter.worker, failure.public_error or failure.error, dead_letter.attempts
     )
     enqueue_notification(
         connection,
-        failure_notice,
+        reported,
         now,
         tenant_id=dead_letter.tenant_id,
         revision=revision,

@@ -9,7 +9,7 @@ from counterfoil.aws import get_secret
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import run_with_deadline
-from counterfoil.notifications.notice import NotificationField, RenderedNotification, to_one_line
+from counterfoil.notifications.digest import NotificationField, RenderedNotification, to_one_line
 from counterfoil.settings import Settings
 
 
@@ -170,7 +170,7 @@ class Mail:
             "Body": {"Text": {"Data": render_body(text), "Charset": "UTF-8"}},
             "Headers": [
                 {"Name": "Auto-Submitted", "Value": "auto-generated"},  # prevents out-of-office replies (RFC 3834)
-                {"Name": "X-Counterfoil-Notice", "Value": key},
+                {"Name": "X-Counterfoil-Digest", "Value": key},
             ],
         }
         with self._breakers.guard("ses"), aws.translate_errors():

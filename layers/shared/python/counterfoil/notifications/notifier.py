@@ -23,7 +23,7 @@ from counterfoil.errors import BreakerOpenError, ServiceUnavailableError, safe_m
 from counterfoil.metrics import Metric, emit
 from counterfoil.notifications import store
 from counterfoil.notifications.channels import Channel, Factory, Mail, Slack
-from counterfoil.notifications.notice import render, to_one_line
+from counterfoil.notifications.digest import render, to_one_line
 from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
@@ -53,7 +53,7 @@ logger = Logger()
 class DeliveryStats:
     """Result of a run."""
 
-    notices: int
+    digests: int
     """Number of digests created."""
     sent: int
     """Number of deliveries sent."""
@@ -150,10 +150,10 @@ class Notifier:
         claimed = store.claim_delivery(self._database, name, self._clock(), LEASE)
         if claimed is None:
             return "none", False
-        delivery, notice = claimed
+        delivery, digest = claimed
         try:
             key = f"{delivery.digest_id}/{name}/{delivery.recipient}"
-            text = render(notice, self._settings.console_url, self._settings.notification_digest_interval_seconds)
+            text = render(digest, self._settings.console_url, self._settings.notification_digest_interval_seconds)
             channel.send(text, delivery.recipient, key)
         except BreakerOpenError as error:
             store.mark_deferred(self._database, delivery, max(error.until, self._clock()))
@@ -172,7 +172,7 @@ class Notifier:
         logger.warning(
             "A notification digest was not sent",
             channel=delivery.channel,
-            notice=str(delivery.digest_id),
+            digest=str(delivery.digest_id),
             attempt=delivery.attempt,
             error=message,
         )

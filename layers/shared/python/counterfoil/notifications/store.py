@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database, maintenance_connection
-from counterfoil.notifications.notice import Failure, NotificationDigest, Tenant
+from counterfoil.notifications.digest import Failure, NotificationDigest, Tenant
 
 MAX_LISTED = 5
 """Maximum number of failures listed in a digest."""
@@ -98,7 +98,7 @@ FROM due
 _INSERT_DELIVERIES = """
 INSERT INTO notification_delivery (digest_id, tenant_id, channel, recipient, next_attempt_at)
 SELECT digest_id, tenant_id, channel, recipient, %(now)s
-FROM unnest(%(notices)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(recipients)s::text[])
+FROM unnest(%(digest_ids)s::uuid[], %(tenants)s::uuid[], %(channels)s::text[], %(recipients)s::text[])
     AS d (digest_id, tenant_id, channel, recipient)
 """
 
@@ -115,7 +115,8 @@ def create_digests(
     creates digests.
     """
     with maintenance_connection(database) as connection:
-        has_lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
+        cursor = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notification_digest'))")
+        has_lock = cursor.fetchone() == (True,)
         if not has_lock:
             return 0
         digests = connection.execute(_GROUP, {"window": window, "now": now, "limit": BATCH_SIZE}).fetchall()
@@ -125,9 +126,9 @@ def create_digests(
             for channel, recipient in recipients(admins)
         ]
         if deliveries:
-            notices, tenants, channels, names = zip(*deliveries, strict=True)
+            digest_ids, tenants, channels, names = zip(*deliveries, strict=True)
             values = {
-                "notices": list(notices),
+                "digest_ids": list(digest_ids),
                 "tenants": list(tenants),
                 "channels": list(channels),
                 "recipients": list(names),

@@ -24,7 +24,7 @@ from counterfoil.db import Connection, Database, retry_on_conflict
 from counterfoil.delivery.outbox import Outbox, TimeLeft
 from counterfoil.delivery.work import OutboxMessage, start_revision
 from counterfoil.errors import DatabaseUnavailableError, TransientError, safe_message
-from counterfoil.notifications.notice import OPERATION, Failure
+from counterfoil.notifications.digest import OPERATION, Failure
 from counterfoil.notifications.store import enqueue_notification
 from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State

@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil.kinds import WORK_KINDS
 from counterfoil.notifications import channels
-from counterfoil.notifications.notice import SUBJECTS, Failure, NotificationDigest, Tenant, render, to_one_line
+from counterfoil.notifications.digest import SUBJECTS, Failure, NotificationDigest, Tenant, render, to_one_line
 
 DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")
 JOB = UUID("0198c0de-0000-7000-8000-00000000000b")
@@ -29,20 +29,20 @@ def failure(number: int = 1, **changes: Any) -> Failure:
     return Failure(**(values | changes))
 
 
-def notice(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> NotificationDigest:
+def digest(*first: Failure, count: int = 1, tenant: Tenant | None = ACME) -> NotificationDigest:
     return NotificationDigest(JOB, tenant, count, first or (failure(),), SINCE, UNTIL if count > 1 else SINCE)
 
 
-def slack_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.render_mrkdwn(render(notice_, console_url, 300))
+def slack_text(digest_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.render_mrkdwn(render(digest_, console_url, 300))
 
 
-def mail_text(notice_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
-    return channels.render_body(render(notice_, console_url, 300))
+def mail_text(digest_: NotificationDigest, console_url: str | None = CONSOLE) -> str:
+    return channels.render_body(render(digest_, console_url, 300))
 
 
 def test_single_failure_is_formatted_for_slack():
-    assert slack_text(notice()) == (
+    assert slack_text(digest()) == (
         "*A document for Acme GmbH failed in matching*\n"
         "Error: The sum of the lines is not the total\n"
         "Attempts: 3\n"
@@ -58,7 +58,7 @@ def test_single_failure_is_formatted_for_slack():
 
 def test_halted_bulk_operation_is_reported_on_both_channels():
     reason = "1 of the first 2 retries failed again."
-    halted = notice(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
+    halted = digest(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
     assert slack_text(halted) == (
         "*An operation on dead letters for Acme GmbH was halted*\n"
         "Reason: 1 of the first 2 retries failed again.\n"
@@ -73,7 +73,7 @@ def test_halted_bulk_operation_is_reported_on_both_channels():
 def test_digest_is_formatted_as_mail():
     first = [failure(number) for number in range(1, 6)]
     pages = "https://console.example.com/documents/0198c0de-0000-7000-8000-"
-    assert mail_text(notice(*first, count=499)) == (
+    assert mail_text(digest(*first, count=499)) == (
         "499 more documents for Acme GmbH failed in matching.\n"
         "\n"
         "Error (first failure):    The sum of the lines is not the total\n"
@@ -95,11 +95,11 @@ def test_digest_is_formatted_as_mail():
 
 @pytest.mark.parametrize("worker", [worker for worker in SUBJECTS if worker not in ("ingestion", "matching")])
 def test_other_failures_link_to_their_dead_letter(worker: str):
-    assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in mail_text(notice(failure(worker=worker)))
+    assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in mail_text(digest(failure(worker=worker)))
 
 
 def test_mail_without_console_names_the_command():
-    text = mail_text(notice(), None)
+    text = mail_text(digest(), None)
     assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
     assert "To see what failed: counterfoil dlq list --tenant acme\n" in text
     assert "http" not in text
@@ -107,14 +107,14 @@ def test_mail_without_console_names_the_command():
 
 @pytest.mark.parametrize("layout", [slack_text, mail_text])
 def test_unreadable_message_links_to_unassigned_dead_letter(layout: Any):
-    text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
+    text = layout(digest(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
     assert "A message to matching cannot be read" in text
     assert f"https://console.example.com/dead-letters/{JOB}?tenant=-" in text
     assert "unassigned" in text
 
 
 def test_upload_is_not_called_a_document():
-    text = mail_text(notice(failure(worker="acquisition"), tenant=None), None)
+    text = mail_text(digest(failure(worker="acquisition"), tenant=None), None)
     assert "An upload failed in acquisition." in text
     assert "Upload:" in text
     assert "counterfoil dlq list --tenant -\n" in text
@@ -122,14 +122,14 @@ def test_upload_is_not_called_a_document():
 
 def test_digest_text_is_escaped_in_slack():
     hostile_tenant = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
-    text = slack_text(notice(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
+    text = slack_text(digest(failure(error="a < b && c > d <@U123>"), tenant=hostile_tenant))
     assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
     assert "Error: a &lt; b &amp;&amp; c &gt; d &lt;@U123&gt;" in text
     assert text.count("<") == text.count(">") == 1  # only the link
 
 
 def test_long_error_is_truncated_before_escaping():
-    text = slack_text(notice(failure(error="&" * 5000)))
+    text = slack_text(digest(failure(error="&" * 5000)))
     (line,) = [line for line in text.splitlines() if line.startswith("Error")]
     assert line == "Error: " + "&amp;" * 999 + "…"
 
@@ -145,21 +145,21 @@ def test_long_error_is_truncated_before_escaping():
     ],
 )
 def test_name_cannot_inject_a_mail_header(name: str):
-    text = render(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
+    text = render(digest(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
     assert channels.render_subject(text) == (
         "Counterfoil: A document for Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
     )
-    assert len(channels.render_body(text).splitlines()) == len(mail_text(notice()).splitlines())
-    assert len(channels.render_mrkdwn(text).splitlines()) == len(slack_text(notice()).splitlines())
+    assert len(channels.render_body(text).splitlines()) == len(mail_text(digest()).splitlines())
+    assert len(channels.render_mrkdwn(text).splitlines()) == len(slack_text(digest()).splitlines())
 
 
 def test_error_cannot_start_a_new_line():
-    text = mail_text(notice(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
+    text = mail_text(digest(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
     assert "Error:     first Tenant: another . QUIT\n" in text
 
 
 def test_subject_length_is_limited():
-    text = render(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
+    text = render(digest(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
     assert len(channels.render_subject(text)) <= 150
 
 
@@ -175,11 +175,11 @@ def test_text_is_reduced_to_one_line(text: str, line: str):
     [(300, "5 minutes"), (60, "minute"), (90, "90 seconds"), (3600, "60 minutes")],
 )
 def test_closing_names_the_digest_window(seconds: float, expected: str):
-    assert f" every {expected}." in render(notice(), None, seconds).closing
+    assert f" every {expected}." in render(digest(), None, seconds).closing
 
 
 def test_closing_without_digest_omits_the_window():
-    assert render(notice(), None, 0).closing == "It will not be retried automatically."
+    assert render(digest(), None, 0).closing == "It will not be retried automatically."
 
 
 @pytest.mark.parametrize("worker", WORK_KINDS)
@@ -189,4 +189,4 @@ def test_every_worker_has_a_subject(worker: str):
 
 def test_unknown_worker_gets_generic_subject():
     first = failure(worker="somersault")
-    assert "2 more work items for Acme GmbH failed in somersault" in slack_text(notice(first, failure(2), count=2))
+    assert "2 more work items for Acme GmbH failed in somersault" in slack_text(digest(first, failure(2), count=2))

@@ -84,79 +84,79 @@ class RenderedNotification:
     closing: str
 
 
-def render(notice: NotificationDigest, console_url: str | None, digest_seconds: float) -> RenderedNotification:
+def render(digest: NotificationDigest, console_url: str | None, digest_seconds: float) -> RenderedNotification:
     """Return the text of a digest.
 
     `console_url` is the base URL of links. If it is None, the text names a command instead. `digest_seconds` is the
     window in which further failures of the same kind are collected.
     """
-    failure = notice.first[0]
+    failure = digest.first[0]
     if failure.worker == OPERATION:
-        return _render_operation(notice, console_url)
-    is_single = notice.count == 1
+        return _render_operation(digest, console_url)
+    is_single = digest.count == 1
     suffix = "" if is_single else " (first failure)"
-    period = f"{_time(notice.first_failure_at)} and {_time(notice.last_failure_at)}"
+    period = f"{_time(digest.first_failure_at)} and {_time(digest.last_failure_at)}"
     fields = (
         NotificationField(f"Error{suffix}", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField(f"Attempts{suffix}", str(failure.attempts)),
-        NotificationField("Tenant", _tenant(notice.tenant)),
+        NotificationField("Tenant", _tenant(digest.tenant)),
         NotificationField("Worker", failure.worker),
-        NotificationField("Failed at", _time(notice.first_failure_at))
+        NotificationField("Failed at", _time(digest.first_failure_at))
         if is_single
         else NotificationField("Failed between", period),
-        *_subjects(notice, console_url),
+        *_subjects(digest, console_url),
     )
     closing = f"{'It' if is_single else 'They'} will not be retried automatically."
     if digest_seconds:
         interval = _duration(digest_seconds)
         closing += f" Further failures of this kind are reported in one message every {interval}."
-    return RenderedNotification(_headline(notice), fields, closing)
+    return RenderedNotification(_headline(digest), fields, closing)
 
 
-def _render_operation(notice: NotificationDigest, console_url: str | None) -> RenderedNotification:
+def _render_operation(digest: NotificationDigest, console_url: str | None) -> RenderedNotification:
     """Return the text for a halted operation. If it halted more than once, report the latest halt."""
-    failure = notice.first[-1]
-    slug = notice.tenant.slug if notice.tenant else UNASSIGNED
+    failure = digest.first[-1]
+    slug = digest.tenant.slug if digest.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
     fields = [
         NotificationField("Reason", to_one_line(failure.error, MAX_ERROR_CHARS)),
-        NotificationField("Tenant", _tenant(notice.tenant)),
-        NotificationField("Halted at", _time(notice.last_failure_at)),
+        NotificationField("Tenant", _tenant(digest.tenant)),
+        NotificationField("Halted at", _time(digest.last_failure_at)),
         NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
         fields.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "Dead letters that it has not processed are unchanged."
     return RenderedNotification(
-        f"An operation on dead letters{_tenant_suffix(notice)} was halted", tuple(fields), closing
+        f"An operation on dead letters{_tenant_suffix(digest)} was halted", tuple(fields), closing
     )
 
 
-def _tenant_suffix(notice: NotificationDigest) -> str:
-    return f" for {to_one_line(notice.tenant.name, MAX_NAME_CHARS)}" if notice.tenant else ""
+def _tenant_suffix(digest: NotificationDigest) -> str:
+    return f" for {to_one_line(digest.tenant.name, MAX_NAME_CHARS)}" if digest.tenant else ""
 
 
-def _headline(notice: NotificationDigest) -> str:
-    failure = notice.first[0]
-    is_plural = notice.count > 1
+def _headline(digest: NotificationDigest) -> str:
+    failure = digest.first[0]
+    is_plural = digest.count > 1
     if failure.work_id is None:
-        subject = f"{notice.count} more messages" if is_plural else "A message"
+        subject = f"{digest.count} more messages" if is_plural else "A message"
         return f"{subject} to {failure.worker} cannot be read"
     singular, plural = failure.subject
-    subject = f"{notice.count} more {plural}" if is_plural else f"{'An' if singular[0] in 'aeiou' else 'A'} {singular}"
-    return f"{subject}{_tenant_suffix(notice)} failed in {failure.worker}"
+    subject = f"{digest.count} more {plural}" if is_plural else f"{'An' if singular[0] in 'aeiou' else 'A'} {singular}"
+    return f"{subject}{_tenant_suffix(digest)} failed in {failure.worker}"
 
 
 def _tenant(tenant: Tenant | None) -> str:
     return f"{to_one_line(tenant.name, MAX_NAME_CHARS)} ({tenant.slug}, {tenant.id})" if tenant else "unassigned"
 
 
-def _subjects(notice: NotificationDigest, console_url: str | None) -> list[NotificationField]:
+def _subjects(digest: NotificationDigest, console_url: str | None) -> list[NotificationField]:
     """Return a line for each failure, with a link to its document or its dead letter."""
     console = console_url.rstrip("/") if console_url else None
-    tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
+    tenant = digest.tenant.slug if digest.tenant else UNASSIGNED
     fields = []
-    for failure in notice.first:
+    for failure in digest.first:
         noun, _ = failure.subject
         target = ("Dead letter", failure.job_id) if failure.work_id is None else (noun.capitalize(), failure.work_id)
         page = (
@@ -166,8 +166,8 @@ def _subjects(notice: NotificationDigest, console_url: str | None) -> list[Notif
         )
         url = f"{console}/{page}?tenant={tenant}" if console else None
         fields.append(NotificationField(target[0], str(target[1]), url))
-    if notice.count > len(notice.first):
-        fields.append(NotificationField("And", f"{notice.count - len(notice.first)} more"))
+    if digest.count > len(digest.first):
+        fields.append(NotificationField("And", f"{digest.count - len(digest.first)} more"))
     if console is None:
         fields.append(NotificationField("To see what failed", f"counterfoil dlq list --tenant {tenant}"))
     return fields
