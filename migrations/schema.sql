@@ -42,6 +42,7 @@ BEGIN
             SELECT FROM acquisition_job j
             WHERE j.tenant_id = erasure.tenant AND j.status = 'in-progress' AND j.claimed_at <= before + s3_resolution
         ) THEN
+            PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
             RETURN;
         END IF;
     END IF;

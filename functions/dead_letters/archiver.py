@@ -41,7 +41,7 @@ so the number of returns is not limited.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
 """Suffix of dead-letter queue names."""
-TIMEOUT_SECONDS = timedelta(days=13)
+TIMEOUT = timedelta(days=13)
 """Maximum age of an unsettled message. SQS deletes it a day later."""
 READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_event, "tasks": read_task_message}
 """Parsers of messages that contain more than a reference to a work item."""
@@ -115,7 +115,7 @@ class Archiver:
 
     def _is_about_to_expire(self, record: SQSRecord) -> bool:
         sent_at = datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC)
-        return self._clock() - sent_at >= TIMEOUT_SECONDS
+        return self._clock() - sent_at >= TIMEOUT
 
     def _settle(self, kind: WorkKind, parsed: ParsedMessage, record: SQSRecord) -> RetryAfter | None:
         running: list[RetryAfter] = []

@@ -351,6 +351,25 @@ def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mail
     assert harness.stored_keys() == set()
 
 
+def test_waiting_erasure_restores_the_tenant_setting(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+    mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
+    harness.admin.execute(
+        """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)
+           VALUES (gen_random_uuid(), %s, %s, 'inbox/other', '00', 1, now(), 'in-progress', now())""",
+        [acme, BUCKET],
+    )
+    harness.erase(harness.id_of("a.xml"))
+
+    with harness.admin.transaction():
+        harness.admin.execute("SELECT set_config('counterfoil.tenant', 'before', true)")
+        limits = harness.admin.execute(
+            "SELECT begin_object_erasure(id, now()) FROM object_erasure WHERE starts_with(key, 'attachments/')"
+        ).fetchall()
+        tenant_setting = harness.admin.execute("SELECT current_setting('counterfoil.tenant')").fetchone()
+
+    assert (limits, tenant_setting) == ([], ("before",))
+
+
 def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
