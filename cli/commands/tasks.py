@@ -146,6 +146,7 @@ def read_payload(text: str) -> dict[str, Any]:
     Raises:
         UsageError: the payload is not a JSON object, or cannot be read.
     """
+    name = "standard input" if text == "-" else f"'{text[1:]}'"
     try:
         if text == "-":
             text = sys.stdin.read()
@@ -153,9 +154,7 @@ def read_payload(text: str) -> dict[str, Any]:
             text = Path(text[1:]).read_text(encoding="utf-8")
         payload = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"The payload cannot be read from '{text[1:]}': {getattr(error, 'strerror', error)}."
-        ) from None
+        raise UsageError(f"The payload cannot be read from {name}: {getattr(error, 'strerror', error)}.") from None
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict):

@@ -39,7 +39,7 @@ def master_conninfo(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url
     if settings.database_host is None or settings.database_secret_arn is None:
-        raise InvalidSettingsError("The database is not configured. Set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN.")
+        raise InvalidSettingsError("No database is set: set DATABASE_URL, or DATABASE_HOST and DATABASE_SECRET_ARN.")
     with aws.translate_errors():
         secret = aws.client("secretsmanager").get_secret_value(SecretId=settings.database_secret_arn)
     try:

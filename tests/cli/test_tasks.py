@@ -26,7 +26,7 @@ def acme(make_tenant: Callable[..., UUID], api: None) -> UUID:
     return make_tenant("acme")
 
 
-def run(*words: object, stdin: str | None = None) -> str:
+def run(*words: object, stdin: str | bytes | None = None) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, env={"COLUMNS": "160"})
     if result.exception is not None:
         raise result.exception
@@ -65,6 +65,12 @@ def test_payload_is_read_from_file_or_stdin(queue: FakeSqs, admin: Connection, t
 
     assert sorted(row["payload"]["from"] for row in rows(admin, "task")) == ["file", "standard input"]
     assert len(queue.sent[QUEUE]) == 2
+
+
+def test_invalid_utf8_on_stdin_is_refused(queue: FakeSqs, admin: Connection) -> None:
+    with pytest.raises(UsageError, match=r"cannot be read from standard input: .*can't decode byte 0xff"):
+        run("submit", "echo", "-", stdin=b'{"a": "\xff"}')
+    assert (rows(admin, "task"), queue.sent[QUEUE]) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,13 @@ def test_missing_order_is_reported():
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
+def test_several_missing_orders_are_reported_in_plural():
+    lines = [line(po_reference="4711"), line("B-2", "5", "12.50", po_reference="4712")]
+    match_result = result(delivery(), invoice(lines=lines, po_reference=""))
+    sentence = "Invoice R-100 names orders 4711, 4712, which have not been received."
+    assert only_sentence(match_result, "missing_purchase_order") == sentence
+
+
 def test_damaged_reference_is_not_a_missing_order():
     assert codes(result(order(), delivery(), invoice(po_reference="9711"))) == []
 

@@ -536,11 +536,12 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
         unnamed = [order for order in invoice_orders if not references_order(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
             numbers = ", ".join(map(truncate, unknown))
+            orders_named, verb = ("orders", "have") if len(unknown) > 1 else ("order", "has")
             yield Variance(
                 code=VarianceCode.MISSING_PURCHASE_ORDER,
                 document=invoice,
                 expected=numbers,
-                message=f"{invoice.heading} names order {numbers}, which has not been received.",
+                message=f"{invoice.heading} names {orders_named} {numbers}, which {verb} not been received.",
             )
 
 
