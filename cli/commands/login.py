@@ -103,9 +103,8 @@ class Listener(TCPServer):
             while self.query is None:
                 remaining = deadline - clock()
                 if remaining <= 0:
-                    raise CommandError(
-                        f"The sign-in took more than {seconds:g} seconds. Run 'counterfoil login' again."
-                    )
+                    limit = "1 second" if seconds == 1 else f"{seconds:g} seconds"
+                    raise CommandError(f"The sign-in took more than {limit}. Run 'counterfoil login' again.")
                 for key, _ in ready.select(remaining):
                     if key.fileobj is self:
                         self.handle_request()

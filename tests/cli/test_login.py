@@ -258,7 +258,7 @@ def test_an_expired_code_is_refused(pool: Pool) -> None:
 
 
 def test_unanswered_login_times_out(pool: Pool) -> None:
-    with pytest.raises(CommandError, match="more than 1 seconds"):
+    with pytest.raises(CommandError, match="more than 1 second"):
         run("login", "--url", pool.url, "--no-browser", "--wait", "1")
 
 

@@ -77,7 +77,8 @@ def test_partial_invoice_is_incomplete():
     assert codes(match_result) == ["under_delivered", "under_delivered"]
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert (
-        "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in match_result.reasons
+        "Purchase order 4711 is not fully billed. Open: 6 pieces of 'Bolt A-1', and 1 more line item."
+        in match_result.reasons
     )
 
 

@@ -16,7 +16,7 @@ AWS = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-cen
 TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 
-def add_log_links(page: Page, words: str) -> None:
+def open_dead_letter(page: Page, words: str) -> None:
     """Open the first dead letter whose row contains `words`."""
     rows(page, "Dead letters").filter(has_text=words).first.get_by_role("link").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
@@ -25,7 +25,7 @@ def add_log_links(page: Page, words: str) -> None:
 
 def test_task_shows_error_payload_and_attempts(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("admin", failed_tenant, "dead-letters?task_type=chat_completion")
-    add_log_links(page, "answered with HTTP 400")
+    open_dead_letter(page, "answered with HTTP 400")
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("PromptRejectedError")
     expect(page.get_by_label("Payload as JSON")).to_contain_text('"work_id": "')
@@ -49,14 +49,15 @@ def test_attempt_links_to_log_and_trace_in_aws(console: Console, failed_tenant: 
     page = console.open("admin", failed_tenant, "dead-letters?task_type=chat_completion")
 
     def link(route: Route) -> None:
-        response = route.fetch()
+        headers = {name: value for name, value in route.request.headers.items() if name != "if-none-match"}
+        response = route.fetch(headers=headers)  # a poll would return 304 without a body
         body = response.json()
         body["events"][0]["log"]["url"] = f"{AWS}#logsV2:log-groups"
         body["events"][0] |= {"trace_id": TRACE, "trace_url": f"{AWS}#xray:traces/{TRACE}"}
         route.fulfill(response=response, json=body)
 
     page.route("**/timeline", link)
-    add_log_links(page, "answered with HTTP 400")
+    open_dead_letter(page, "answered with HTTP 400")
     for label in ("Log", "Trace"):
         timeline_entries(page).first.get_by_text(label, exact=True).click()
 

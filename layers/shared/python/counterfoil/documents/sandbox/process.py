@@ -348,9 +348,8 @@ def _library_path() -> dict[str, str]:
 
 
 def _too_slow_error(seconds: float) -> InvalidDocumentError:
-    message = (
-        f"Reading the file takes longer than {seconds:g} seconds. Print it to a new PDF, or send it in smaller parts."
-    )
+    limit = "1 second" if seconds == 1 else f"{seconds:g} seconds"
+    message = f"Reading the file takes longer than {limit}. Print it to a new PDF, or send it in smaller parts."
     return InvalidDocumentError(message, code="file_too_slow")
 
 

@@ -704,8 +704,12 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
         if open_items:
             item = open_items[0]
             unbilled = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
-            suffix = f", and more on {len(open_items) - 1} other lines" if len(open_items) > 1 else ""
-            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
+            count = len(open_items) - 1
+            suffix = f", and {count} more line item{'s' if count > 1 else ''}" if count else ""
+            yield (
+                f"{order.heading} is not fully billed. "
+                f"Open: {format_quantity(unbilled, item)} of {item_label(item)}{suffix}."
+            )
             yield from (
                 _unnamed_item_message(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order)
             )
