@@ -1,4 +1,4 @@
-"""Blocking keys find partners although fields are misspelled or missing."""
+"""Blocking keys find partners even if fields are misspelled or missing."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_article_keys_ignore_line_order() -> None:
     assert finds(read(backwards), read(order(lines=lines_)))
 
 
-def test_removed_key_finds_affected_documents() -> None:
+def test_removed_key_yields_keys_of_affected_documents() -> None:
     assert Key("names:purchase_order", "4711") in keyed.affected_keys(Key("own:purchase_order", "4711"))
     rematched_keys = keyed.affected_keys(Key("deal:purchase_order", "#A100|8"))
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]

@@ -1,4 +1,4 @@
-"""In scores, agreement adds bits, contradiction subtracts bits, and common values add few."""
+"""Agreement adds bits to a score, contradiction subtracts bits, and common values add few bits."""
 
 import pytest
 
@@ -240,5 +240,5 @@ def test_prices_are_compared_per_unit() -> None:
     assert pair.child.price == pytest.approx(pair.parent.price)
 
 
-def test_delivery_without_prices_still_fits() -> None:
+def test_delivery_without_prices_fits_the_order() -> None:
     assert weight(score(read(delivery()), read(order())), "lines") > 0
