@@ -117,7 +117,7 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
 
 
 def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
-    """Run the steps in this order: first the numbers of the documents, then those of the decisions."""
+    """Run steps in this order. Numbers below the document count match documents, the others record decisions."""
 
     def run_step(number: int) -> None:
         if number < len(harness.ids):

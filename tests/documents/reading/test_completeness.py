@@ -26,7 +26,7 @@ def completeness(**changes: Any) -> Completeness:
     return check_completeness(DocumentType.INVOICE, fields, {})
 
 
-def test_complete_invoice_lacks_nothing():
+def test_complete_invoice_has_no_findings():
     assert completeness() == Completeness()
     assert completeness().is_good
 
