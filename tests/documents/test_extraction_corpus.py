@@ -27,7 +27,7 @@ FILES = sorted(
 CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
-    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # `test_real_invoice_is_read_from_its_pages` extracts it
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # another test extracts it from its pages
     "IT01234567890_FPR03.xml": "2 invoices",
 }
 KNOWN = {
