@@ -359,7 +359,7 @@ def test_locked_document_does_not_block_other_operations(
     make_operation(received_before=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)
-    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # statements must not be cached
+    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypass the cache, because `_OPEN` has changed
     running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [locked])

@@ -85,14 +85,14 @@ def test_wrong_tax_total_is_a_tax_difference():
         ("19.85", ("19", "19")),  # rounded per line item
         ("14.82", ("7", "19")),
         ("0.00", ("0", "0")),  # reverse charge
-        ("7.32", ("19", "")),  # the other line item has no tax rate
+        ("7.32", ("19", "")),  # the second line item has no tax rate
     ],
 )
 def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
     assert codes(result(order(), delivery(), taxed_invoice(tax, *rates))) == []
 
 
-def test_tax_is_not_checked_with_wrong_net_total():
+def test_tax_is_not_checked_if_net_total_differs():
     assert codes(result(order(), delivery(), taxed_invoice("7.32", "19", "19", total_net="38.53"))) == [
         "total_mismatch"
     ]
