@@ -26,7 +26,7 @@ from tests.documents.three_way_match.samples import (
 
 
 def only_sentence(match_result: Result, code: str) -> str:
-    """Return the sentence of the only open variance, which must have this code."""
+    """Assert that the only open variance has this code. Return its sentence."""
     assert codes(match_result) == [code]
     return next(variance.message for variance in match_result.variances if variance.is_open)
 
@@ -197,20 +197,22 @@ def test_inconvertible_units_require_a_manual_check():
     )
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
+# -- line items -----------------------------------------------------------------------------------------------------
 
 
 WRITTEN = {
     "split": [line(quantity="4"), line(quantity="6"), TWO[1]],
-    "another order": [TWO[1], TWO[0]],
-    "other code spellings": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
+    "reordered": [TWO[1], TWO[0]],
+    "other article number spellings": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
     "another language": [{**TWO[0], "description": "Schraube"}, {**TWO[1], "description": "Mutter"}],
     "descriptions only": [{k: v for k, v in one.items() if k != "article_number"} for one in TWO],
     "order line references only": [
         {**TWO[1], "article_number": "", "description": "Ware", "po_line": "2"},
         {**TWO[0], "article_number": "", "description": "Ware", "po_line": "1"},
     ],
-    "lump": [{"description": "Items as per order", "quantity": "1", "unit_price": "104.50", "net_amount": "104.50"}],
+    "lump sum": [
+        {"description": "Items as per order", "quantity": "1", "unit_price": "104.50", "net_amount": "104.50"}
+    ],
 }
 """Line items of equivalent invoices, by layout."""
 
@@ -407,7 +409,7 @@ def test_order_without_invoice_is_incomplete():
     )
 
 
-def test_invoice_without_order_gives_the_reason():
+def test_invoice_without_order_states_the_reason():
     match_result = result(invoice(po_reference=""))
     assert match_result.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
 
@@ -444,7 +446,7 @@ def test_insufficient_credit_note_settles_nothing():
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
-def test_tenants_tolerance_applies_to_its_supplier():
+def test_tolerance_for_a_supplier_applies_to_its_invoices():
     limits = Limits(upper_percent=Decimal(10), lower_absolute=Decimal(0))
     own = Tolerances([Tolerance(Key.BILLED_QUANTITY, limits, supplier="DE136695976")])
     invoice_ = invoice(lines=[line(quantity="11"), TWO[1]])
@@ -481,7 +483,7 @@ def test_price_of_thirty_digits_is_a_price_difference():
     assert "price_mismatch" in codes(result(order(), delivery(), invoice_))
 
 
-def test_orders_are_read_once_and_compared_by_number(monkeypatch: pytest.MonkeyPatch):
+def test_only_orders_sharing_a_number_are_compared(monkeypatch: pytest.MonkeyPatch):
     read, compared = list[UUID](), list[tuple[UUID, UUID]]()
     profiled, is_same = normalize.document, rules.is_same_document
 

@@ -109,7 +109,7 @@ def carried_totals() -> DrawnDocument:
 
 
 def german_credit_note() -> DrawnDocument:
-    """A German credit note: negative amounts, labels in a column with its own and the invoice number."""
+    """A German credit note: negative amounts, a column of labels, with the credit note's and the invoice's number."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
     sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)
