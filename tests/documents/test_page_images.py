@@ -331,7 +331,7 @@ def test_other_formats_yield_no_page_sizes(form: str) -> None:
     assert page_sizes(encode(draw_image("L"), form)) is None
 
 
-def test_oversized_image_has_no_page_size() -> None:
+def test_oversized_image_is_not_measured() -> None:
     assert page_sizes(encode(Image.new("1", (20_000, 10_000)), "PNG")) == [None]
 
 

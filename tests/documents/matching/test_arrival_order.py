@@ -1,4 +1,4 @@
-"""Matching gives the same result in any arrival order, even if documents are matched concurrently or repeatedly."""
+"""Matching gives the same result in any arrival order, even if it is concurrent or repeated."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -117,7 +117,7 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
 
 
 def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
-    """Run steps in this order. Numbers below the document count match documents, the others record decisions."""
+    """Run steps in this order. Step numbers from the document count up are decisions, others are matches."""
 
     def run_step(number: int) -> None:
         if number < len(harness.ids):

@@ -89,7 +89,7 @@ def harness(database: Database, admin: Connection, make_judge: MakeJudge) -> Ten
 # Effects of an answer
 
 
-def test_without_model_match_stays_ambiguous(database: Database, admin: Connection):
+def test_match_without_model_stays_ambiguous(database: Database, admin: Connection):
     harness = TenantHarness(database, admin, TWICE)
     harness.match_all()
     assert harness.links() == set()
@@ -314,7 +314,7 @@ def test_prompt_length_is_bounded(database: Database, admin: Connection, model_s
     assert len(model_server.requests[0].user) < 20_000
 
 
-# Sent once
+# Repeated prompts
 
 
 def test_same_prompt_is_sent_once(harness: TenantHarness, model_server: Server, admin: Connection):

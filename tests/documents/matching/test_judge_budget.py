@@ -1,4 +1,4 @@
-"""If the LLM budget is exhausted, matches stay ambiguous, and their reason says so."""
+"""If the LLM budget is exhausted, matches stay ambiguous and state the reason."""
 
 from collections.abc import Callable
 from datetime import timedelta

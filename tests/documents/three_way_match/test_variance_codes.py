@@ -160,12 +160,12 @@ def test_receipt_without_delivery_note_counts_as_delivered():
     assert codes(result(order(), first, both, second, invoice())) == []
 
 
-def test_services_need_no_delivery():
+def test_services_require_no_delivery():
     lines = [line(unit="HUR", quantity="3", price="80")]
     assert codes(result(order(lines=lines), invoice(lines=lines))) == []
 
 
-def test_without_order_invoice_is_compared_with_delivery():
+def test_invoice_without_order_is_compared_with_delivery():
     note, invoice_ = delivery(po_reference="", lines=[line(quantity="9")]), invoice(po_reference="", lines=[line()])
     assert codes(result(note, invoice_)) == ["over_billed_quantity"]
 
