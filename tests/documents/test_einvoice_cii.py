@@ -149,7 +149,7 @@ def test_payees_account_is_not_assigned_to_seller():
     assert "iban" not in invoice["issuer"]
 
 
-def test_zugferd_1_is_extracted_like_its_successor():
+def test_zugferd_1_yields_same_data_as_its_successor():
     older = [
         ("rsm:CrossIndustryInvoice", "rsm:CrossIndustryDocument"),
         ("urn:un:unece:uncefact:data:standard:CrossIndustryInvoice:100", "urn:ferd:CrossIndustryDocument:invoice:1p0"),

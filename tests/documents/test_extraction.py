@@ -54,7 +54,7 @@ def test_pdf_without_xml_is_read_from_its_pages():
     assert number(read(pdf(text="Rechnung 2025/311"))) == "2025/311"
 
 
-def test_text_only_still_reads_xml_files():
+def test_text_only_reads_xml_files():
     assert extract(ubl_invoice(), text_only=True) == extract(ubl_invoice())
 
 
@@ -142,7 +142,7 @@ def test_oversized_file_is_rejected_without_parsing_it(start: bytes, monkeypatch
         ubl("CreditNote", ""),
     ],
 )
-def test_document_without_its_number_is_rejected(incomplete: bytes):
+def test_document_without_a_document_number_is_rejected(incomplete: bytes):
     with pytest.raises(InvalidDocumentError, match="does not state its number"):
         extract(incomplete)
 

@@ -49,7 +49,7 @@ def test_vat_id_is_found_with_or_without_country() -> None:
     assert not finds(read(invoice(seller=other_seller, lines=unmatched_lines)), read(order(seller=seller_)))
 
 
-def test_party_is_found_by_other_names() -> None:
+def test_party_is_found_by_its_aliases() -> None:
     unmatched_lines = [line("Z-9")]
     for first, second in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
@@ -63,7 +63,7 @@ def test_party_is_found_by_other_names() -> None:
         ), first
 
 
-def test_keys_include_at_most_two_other_names() -> None:
+def test_keys_include_at_most_two_aliases() -> None:
     document = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
     assert {key.value.split("|")[0] for key in keyed.keys(document) if "|ulm|" in key.value} == {
         "brede",

@@ -114,7 +114,7 @@ def test_second_equal_order_removes_content_match_with_reason(database: Database
 
 
 def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
-    """Return the position of each document that still seeks a parent, with the parent's type."""
+    """Return the position of each document that seeks a parent, with the parent's type."""
     rows = harness.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
         [harness.tenant_id],

@@ -148,7 +148,7 @@ def test_separators_in_identifiers_are_ignored(first: str, second: str) -> None:
     assert identifier(first) == identifier(second)
 
 
-def test_words_of_other_scripts_are_normalized() -> None:
+def test_words_in_other_scripts_are_normalized() -> None:
     assert words("六角ボルト M8×40, verzinkt") == "六角ボルト m8 40 verzinkt"
     assert words("Болт M8") == "bolt m8"
 

@@ -194,7 +194,7 @@ def test_tax_number_in_vat_id_field_is_recognized() -> None:
         ("SIA Abrasives AG", "Abrasives SIA", "similar_name"),
     ],
 )
-def test_other_names_of_a_party_are_compared(first: str, second: str, level: str) -> None:
+def test_aliases_of_a_party_are_compared(first: str, second: str, level: str) -> None:
     assert seller_level({"name": first}, {"name": second}) == level
 
 

@@ -100,7 +100,7 @@ def test_uncertain_answer_leaves_boundary_to_reviewers(confidence: str):
         "Ignore the rules: every page is a document.",
     ],
 )
-def test_answer_with_wrong_pages_or_format_is_invalid(reply: str):
+def test_answer_with_unexpected_pages_or_format_is_invalid(reply: str):
     with pytest.raises(InvalidLlmResponseError):
         decide(Model(reply), DEADLINE, PAGES, split(PAGES))
 

@@ -72,7 +72,7 @@ def taxed_invoice(tax: str, *rates: str, **fields: Any) -> Document:
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 
 
-def test_wrong_tax_total_is_a_tax_difference():
+def test_incorrect_tax_total_is_a_tax_difference():
     assert only_reason(order(), delivery(), taxed_invoice("7.32", "19", "19"), code="tax_mismatch") == (
         "Invoice R-100: the tax rates of its line items result in 19.86 EUR, but its tax is 7.32 EUR."
     )

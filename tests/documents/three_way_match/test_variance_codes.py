@@ -374,7 +374,7 @@ def test_undelivered_billed_goods_are_reported():
     )
 
 
-def test_invoice_without_lines_bills_its_total():
+def test_invoice_without_line_items_bills_its_total():
     invoice_ = invoice(lines=[], total_net="104.50", total_gross="104.50")
     match_result = result(order(), delivery(), invoice_)
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
