@@ -119,18 +119,18 @@ CII_LINE = """
 
 
 def ubl(kind: str, body: str, *, prolog: str = '<?xml version="1.0" encoding="UTF-8"?>') -> bytes:
-    """Return a UBL document with root element `kind` and this body."""
+    """Return a UBL document with root element `kind` and content `body`."""
     return f"""{prolog}<{kind} xmlns="{UBL}{kind}-2" xmlns:cac="{UBL}CommonAggregateComponents-2"
         xmlns:cbc="{UBL}CommonBasicComponents-2">{body}</{kind}>""".encode()
 
 
 def ubl_invoice(*changes: tuple[str, str]) -> bytes:
-    """Return an EN 16931 invoice in UBL. Each change replaces a text, which must occur."""
+    """Return an EN 16931 invoice in UBL, changed as in `replace_text`."""
     return ubl("Invoice", replace_text(INVOICE_BODY, *changes))
 
 
 def cii_invoice(*changes: tuple[str, str]) -> bytes:
-    """Return a Cross Industry Invoice. Each change replaces a text, which must occur."""
+    """Return a Cross Industry Invoice, changed as in `replace_text`."""
     namespaces = "urn:un:unece:uncefact:data:standard:"
     document = f"""<?xml version="1.0" encoding="UTF-8"?>
     <rsm:CrossIndustryInvoice xmlns:rsm="{namespaces}CrossIndustryInvoice:100"
@@ -204,7 +204,7 @@ def cii_invoice(*changes: tuple[str, str]) -> bytes:
 
 
 def replace_text(document: str, *changes: tuple[str, str]) -> str:
-    """Replace the first text of each pair with the second. The first text must occur."""
+    """Replace the first text of each pair with the second. Fail if the first text does not occur."""
     for text, replacement_ in changes:
         assert text in document
         document = document.replace(text, replacement_)
@@ -212,7 +212,7 @@ def replace_text(document: str, *changes: tuple[str, str]) -> str:
 
 
 def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] = ()) -> bytes:
-    """Return a PDF with `text` on every page, and with these embedded files."""
+    """Return a PDF with `text` on every page and with embedded `files`."""
     document = FPDF()
     document.set_font("Helvetica")
     for _ in range(pages):
@@ -226,7 +226,7 @@ def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] 
 
 
 def write_pdf(writer: PdfWriter) -> bytes:
-    """Return the PDF that a pypdf writer produces."""
+    """Return the writer's PDF as bytes."""
     buffer = io.BytesIO()
     writer.write(buffer)
     return buffer.getvalue()

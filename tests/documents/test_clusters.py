@@ -21,7 +21,7 @@ DEARER = [line("A-100", "10", "101.50")]
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """A tenant with a cluster with a price difference, a matched cluster, and an order without an invoice."""
+    """A tenant with three clusters: with a price difference, matched, and an order without an invoice."""
     documents = [
         order(lines=LINES),
         delivery(po_reference="4711", lines=LINES),
@@ -56,7 +56,7 @@ def listed_ids(harness: TenantHarness, cluster_filter: ClusterFilter | None = No
     return [harness.ids.index(entry.id) for entry in page(harness, cluster_filter).clusters]
 
 
-def test_list_shows_status_parties_amounts_and_age(harness: TenantHarness):
+def test_list_shows_orders_amounts_reason_and_supplier(harness: TenantHarness):
     (entry,) = page(harness, ClusterFilter([ClusterStatus.EXCEPTION])).clusters
 
     assert isinstance(entry, ClusterSummary)

@@ -38,7 +38,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
-    """Compute the three-way match of a document's cluster like the worker. Return its record."""
+    """Compute the three-way match of a document's cluster as the worker does. Return the record."""
     cluster_id = harness.ids[position]
     with harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)
@@ -212,7 +212,7 @@ def test_missing_or_other_tenants_cluster_is_rejected(harness: TenantHarness, ad
     assert rows(admin, "variance_decision") == []
 
 
-def test_decision_labels_name_seller_and_exclude_other_tenants(harness: TenantHarness, admin: Connection):
+def test_decision_labels_name_supplier_and_exclude_other_tenants(harness: TenantHarness, admin: Connection):
     decide(harness, "accepted", VarianceSelector(code=VarianceCode.PRICE_MISMATCH))
     with harness.database.tenant(harness.tenant_id) as connection:
         (label,) = differences.labels(connection)

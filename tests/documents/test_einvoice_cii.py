@@ -110,7 +110,7 @@ def test_profile_without_line_items_is_accepted(profile: str):
 
 
 @pytest.mark.parametrize("profile", [PROFILE, "urn:cen.eu:en16931:2017#compliant#urn:factur-x.eu:1p0:basic"])
-def test_other_profiles_require_lines(profile: str):
+def test_other_profiles_require_line_items(profile: str):
     with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract_xml(cii_invoice((PROFILE, profile), (CII_LINE, "")))
 
@@ -149,7 +149,7 @@ def test_payees_account_is_not_assigned_to_seller():
     assert "iban" not in invoice["issuer"]
 
 
-def test_zugferd_1_is_extracted_like_its_successor():
+def test_zugferd_1_yields_same_data_as_its_successor():
     older = [
         ("rsm:CrossIndustryInvoice", "rsm:CrossIndustryDocument"),
         ("urn:un:unece:uncefact:data:standard:CrossIndustryInvoice:100", "urn:ferd:CrossIndustryDocument:invoice:1p0"),

@@ -137,12 +137,12 @@ def test_file_with_several_invoices_is_not_extracted():
     )
 
 
-def test_invalid_partial_amount_invalidates_the_total():
+def test_invalid_partial_amount_rejects_the_invoice():
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number"):
         extract_xml(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
 
 
-def test_invoice_without_lines_is_rejected():
+def test_invoice_without_line_items_is_rejected():
     lines = BODY[BODY.index("    <DettaglioLinee>") : BODY.index("    <DatiRiepilogo>")]
     with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract_xml(fattura((lines, "")))

@@ -26,7 +26,7 @@ def read(content: bytes) -> ExtractionResult:
     assert (data is None) == (extraction.method == "none") == (extraction.reason is not None)
     if data is not None:
         assert extraction.type is not None
-        assert to_structured_data(extraction.type, data)[0].data() == data  # the data is already normalized
+        assert to_structured_data(extraction.type, data)[0].data() == data  # normalizing the data again changes nothing
     return extraction
 
 
@@ -54,7 +54,7 @@ def test_pdf_without_xml_is_read_from_its_pages():
     assert number(read(pdf(text="Rechnung 2025/311"))) == "2025/311"
 
 
-def test_text_only_still_reads_xml_files():
+def test_text_only_reads_xml_files():
     assert extract(ubl_invoice(), text_only=True) == extract(ubl_invoice())
 
 
@@ -72,7 +72,7 @@ def test_newest_embedded_format_is_used():
     assert number(read(pdf(files=files))) == "NEW"
 
 
-def test_other_embedded_xml_is_ignored():
+def test_unusable_embedded_xml_is_ignored():
     files = (
         ("a.xml", b"<broken"),
         ("b.xml", b"<note/>"),
@@ -109,7 +109,7 @@ def test_broken_embedded_e_invoice_is_rejected(invalid: bytes):
         (b"<notes/>", DocumentType.OTHER, "XML format is unknown"),
     ],
 )
-def test_file_without_data_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
+def test_file_without_extracted_data_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
     extraction = read(content)
     assert extraction.type == document_type
     assert reason in (extraction.reason or "")
@@ -122,7 +122,7 @@ def test_empty_file_is_rejected(empty: bytes):
 
 
 @pytest.mark.parametrize("start", [b"%PDF-1.7\n", b"<?xml version='1.0'?><Invoice>", b"\x89PNG\r\n"])
-def test_oversized_file_is_rejected_without_reading_it(start: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_oversized_file_is_rejected_without_parsing_it(start: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "recognize", None)
     with pytest.raises(InvalidDocumentError, match="larger than 100 MiB"):
         extract(start + bytes(200 * 1024 * 1024))
@@ -142,13 +142,13 @@ def test_oversized_file_is_rejected_without_reading_it(start: bytes, monkeypatch
         ubl("CreditNote", ""),
     ],
 )
-def test_document_without_its_number_is_rejected(incomplete: bytes):
+def test_document_without_a_document_number_is_rejected(incomplete: bytes):
     with pytest.raises(InvalidDocumentError, match="does not state its number"):
         extract(incomplete)
 
 
 @pytest.mark.parametrize("incomplete", [ubl_invoice((INVOICE_LINE, "")), ubl("CreditNote", "<cbc:ID>G-1</cbc:ID>")])
-def test_invoice_or_credit_note_requires_lines(incomplete: bytes):
+def test_invoice_or_credit_note_requires_line_items(incomplete: bytes):
     with pytest.raises(InvalidDocumentError, match="has no line items"):
         extract(incomplete)
 

@@ -27,7 +27,7 @@ FILES = sorted(
 CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
-    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # extracted from its pages in another test
+    "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # another test extracts it from its pages
     "IT01234567890_FPR03.xml": "2 invoices",
 }
 KNOWN = {
@@ -35,7 +35,7 @@ KNOWN = {
     ("UBL-DebitNote-2.5-Example.xml", "issuer.endpoint_id"),  # an identifier, not an electronic address
     ("UBL-DebitNote-2.5-Example.xml", "recipient.endpoint_id"),
 }
-"""Fields, by file, for which the chain's reference data is known to differ."""
+"""Pairs of file and field for which the chain's reference data is known to differ."""
 needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not next to the repository")
 
 
@@ -95,7 +95,7 @@ def test_procurement_chain_matches_its_reference():
 
 
 @pytest.mark.parametrize("name", ["linked-office", "linked-hostile", "ubl-oasis-chain"])
-def test_labeled_data_keeps_every_field(name: str):
+def test_validation_keeps_every_labeled_field(name: str):
     documents = DATA / name / "documents.jsonl"
     if not documents.exists():
         pytest.skip("the labeled sets are not next to the repository")

@@ -21,7 +21,7 @@ def notification(key: str, **changes: Any) -> str:
     return json.dumps(event)
 
 
-def test_redelivered_upload_has_the_same_job_id() -> None:
+def test_redelivered_notification_yields_the_same_messages() -> None:
     body = notification("uploads/acme/invoice.pdf")
 
     assert read_event(body).messages == read_event(body).messages

@@ -1,4 +1,4 @@
-"""File types are detected from the content of files."""
+"""File types are detected from file content."""
 
 import io
 import zipfile

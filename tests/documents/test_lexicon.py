@@ -16,9 +16,9 @@ FILES = sorted(path.stem for path in lexicon.FOLDER.glob("*.toml"))
 LANGUAGE = re.compile("[a-z]{2}|mul")
 USERS = {vocabulary.user for vocabulary in (lexicon.READER, lexicon.SPLITTER, lexicon.MATCHER, lexicon.THREE_WAY_MATCH)}
 AS_WRITTEN = {"charges", "legal_forms"}
-"""Lexicon files with terms in original spelling, which are folded when they are loaded."""
+"""Lexicon files that store terms in their original spelling. Loading folds these terms."""
 CODES = {"units.same_code", "units.printed_code"}
-"""Concepts with terms that are compared exactly as they are printed."""
+"""Concepts whose terms are compared exactly as printed."""
 
 
 def groups(file: str) -> Iterator[tuple[str, Group]]:
@@ -27,7 +27,7 @@ def groups(file: str) -> Iterator[tuple[str, Group]]:
 
 
 def list_terms(file: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield each term of a file, with its concept, meaning, user and language."""
+    """Yield concept, meaning, user, language and term, for each user of each term in a file."""
     for concept, group in groups(file):
         for language, terms in group.terms.items():
             for term in terms:

@@ -51,7 +51,7 @@ def test_document_without_data_lists_no_missing_facts() -> None:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """A tenant with an order, and an invoice without parties."""
+    """A tenant with an order and an invoice without parties, after matching."""
     harness = TenantHarness(database, admin, [order(), invoice(seller=None, buyer=None)])
     match_document(harness, 0)
     match_document(harness, 1)
@@ -59,7 +59,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def match_document(harness: TenantHarness, position: int) -> None:
-    """Match a document like the worker."""
+    """Match a document as the worker does, then clear its matching status."""
     outcome = match(TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW))
     with harness.database.tenant(harness.tenant_id) as connection:
         outcome.effects(connection)

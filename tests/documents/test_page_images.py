@@ -65,7 +65,7 @@ def encode(image: Image.Image, form: str, **options: object) -> bytes:
 
 
 def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
-    """Return whether two images are equal, with color differences of up to `within`.
+    """Return True if two images have the same size and their colors differ by at most `within`.
 
     JPEG blurs colors at edges.
     """
@@ -137,7 +137,7 @@ def test_damaged_or_encrypted_pdf_is_rejected() -> None:
 
 
 def drawing_forever() -> bytes:
-    """Return a PDF page that takes hours to draw, with 100,000 steps per pixel and little memory."""
+    """Return a PDF page that takes hours to draw, with 100,000 operations per pixel, but little memory."""
     steps = b"{ add %s}" % (b"0 add " * 100_000)
     objects = (
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -268,13 +268,13 @@ def test_fax_keeps_its_aspect_ratio() -> None:
         (encode(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
     ],
 )
-def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: str) -> None:
+def test_undrawable_file_is_rejected_with_a_reason(content: bytes, message: str) -> None:
     with pytest.raises(RenderError, match=message):
         render_page(content, 1)
 
 
 def test_damaged_images_are_drawn_or_rejected() -> None:
-    """Draws in this process, not in a child process, which is faster and exposes crashes."""
+    """The images are drawn in the test's own process, which is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
         content = encode(draw_image("1"), form, **options)
         for location in range(0, len(content), max(1, len(content) // 60)):
@@ -312,7 +312,7 @@ def test_transparent_image_is_drawn_over_white(mode: str) -> None:
     assert decode_image(render_image(encode(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
 
 
-def test_large_image_is_drawn_smaller() -> None:
+def test_image_with_54_million_pixels_is_scaled_down() -> None:
     image = decode_image(render_image(encode(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
 
     assert image.size == (1800, 1200)
@@ -331,7 +331,7 @@ def test_other_formats_yield_no_page_sizes(form: str) -> None:
     assert page_sizes(encode(draw_image("L"), form)) is None
 
 
-def test_oversized_image_is_measured_as_too_large() -> None:
+def test_oversized_image_is_not_measured() -> None:
     assert page_sizes(encode(Image.new("1", (20_000, 10_000)), "PNG")) == [None]
 
 
@@ -392,7 +392,7 @@ def test_cyclic_tiff_directories_are_read_once() -> None:
 
 
 BLOCK = 100_000
-"""Number of bytes to which each entry of a hostile directory points."""
+"""Size in bytes of the data to which each entry of a hostile directory points."""
 STRIP = [(273, 1, 0), (279, 1, BLOCK)]
 """Directory entries (tag, number of values, value) for one strip at the start of the file."""
 
@@ -400,9 +400,9 @@ STRIP = [(273, 1, 0), (279, 1, BLOCK)]
 @pytest.mark.parametrize(
     "entries",
     [[*STRIP, *((tag, BLOCK // 4, 0) for tag in range(1000, 4000))], [*STRIP, *[(273, 1, 0)] * 3000]],
-    ids=["each entry is the whole file", "each entry is the same strip"],
+    ids=["each entry points to the whole file", "each entry points to the same strip"],
 )
-def test_hostile_tiff_directory_uses_proportional_memory(entries: list[tuple[int, int, int]]) -> None:
+def test_memory_for_hostile_tiff_is_proportional_to_size(entries: list[tuple[int, int, int]]) -> None:
     table = b"".join(struct.pack("<HHII", tag, 4, values, value) for tag, values, value in entries)
     content = b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + b"\0\0\0\0" + bytes(BLOCK)
     tracemalloc.start()

@@ -55,7 +55,7 @@ def test_damaged_pdf_is_rejected():
     "header",
     [b"17 0 obj<<", b"17 0 obj\r\n  <<", b"17\r0\tobj\n<<", b"  17 0 obj<<", b"% note\n17 0 obj <<", b"17 0 obj\0<<"],
 )
-def test_object_header_is_read_like_pypdf(header: bytes) -> None:
+def test_object_header_is_parsed_as_in_pypdf(header: bytes) -> None:
     content = make_pdf() + b"\n" + header + b" >>"
     result = []
     for reader in (pdf._Reader(content), PdfReader(io.BytesIO(content), strict=False)):
@@ -67,7 +67,7 @@ def test_object_header_is_read_like_pypdf(header: bytes) -> None:
 
 
 @pytest.mark.parametrize("header", [b"seventeen 0 obj <<", b""])
-def test_position_without_an_object_is_rejected(header: bytes) -> None:
+def test_position_without_object_header_is_rejected(header: bytes) -> None:
     content = make_pdf() + b"\n" + header
     reader = pdf._Reader(content)
     reader.stream.seek(len(content) - len(header))
@@ -78,7 +78,7 @@ def test_position_without_an_object_is_rejected(header: bytes) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 @pytest.mark.parametrize("password", ["secret", ""])
-def test_encrypted_pdf_is_rejected_with_any_password(algorithm: str, password: str):
+def test_encrypted_pdf_is_rejected_even_without_user_password(algorithm: str, password: str):
     writer = PdfWriter(io.BytesIO(make_pdf(text="Rechnung 17")))
     writer.encrypt(password, "owner", algorithm=algorithm)
     with pytest.raises(InvalidDocumentError, match="encrypted"):

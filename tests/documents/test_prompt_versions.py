@@ -19,7 +19,7 @@ _PAGE = Page(595, 842, ())
 
 
 def matching_prompt() -> tuple[str, list[str]]:
-    """Return version and texts of the matching prompt, for one candidate in one group."""
+    """Return the version and texts of the matching prompt, for one candidate in one group."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
         child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), is_referenced=True)
@@ -33,13 +33,13 @@ def matching_prompt() -> tuple[str, list[str]]:
 
 
 def reading_prompt(*, lines: bool) -> tuple[str, list[str]]:
-    """Return version and texts of the extraction prompt, for an empty page."""
+    """Return the version and texts of the extraction prompt, for an empty page."""
     inquiry = model.question([_PAGE], lines=lines)
     return inquiry.prompt_version, [inquiry.system, inquiry.user]
 
 
 def splitting_prompt() -> tuple[str, list[str]]:
-    """Return version, texts and answer schema of the splitting prompt, for one uncertain boundary."""
+    """Return the version, texts and answer schema of the splitting prompt, for one uncertain boundary."""
     uncertain = Split(2, (Boundary(2, is_start=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
     schema = json.dumps(boundaries.answer_schema([2]).model_json_schema(), sort_keys=True)

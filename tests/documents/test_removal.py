@@ -29,7 +29,7 @@ CASE = [
 
 @pytest.fixture
 def make_harness(database: Database, admin: Connection) -> Callable[[Sequence[SampleDocument]], TenantHarness]:
-    """`make_harness(documents)` returns a tenant with these documents, matched."""
+    """`make_harness(documents)` stores and matches documents, and returns their tenant."""
 
     def make_harness(documents: Sequence[SampleDocument]) -> TenantHarness:
         harness = TenantHarness(database, admin, documents)
@@ -65,7 +65,7 @@ def clusters(harness: TenantHarness) -> dict[int, int]:
     return {names[id_]: names[cluster] for id_, cluster in rows}
 
 
-# -- remaining data --------------------------------------------------------------------------------------------------
+# -- deleted and recorded data --------------------------------------------------------------------------------------
 
 
 def test_removal_deletes_keys_edges_and_jobs(
@@ -301,7 +301,7 @@ def test_match_during_removal_is_decided_again(
     assert harness.links() == set()
 
 
-def test_removal_waits_for_concurrent_match_and_deletes_it(
+def test_removal_waits_for_concurrent_match_and_deletes_edge(
     make_harness: Callable[[Sequence[SampleDocument]], TenantHarness], database: Database
 ):
     harness = make_harness([order()])

@@ -19,7 +19,7 @@ FILE = File("uploads", "uploads/acme/1/order.xml", None)
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """A tenant with the documents of CASE, matched."""
+    """A tenant with the matched documents of CASE."""
     harness = TenantHarness(database, admin, CASE)
     harness.match_all()
     return harness

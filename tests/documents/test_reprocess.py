@@ -243,7 +243,7 @@ def test_locked_operation_is_skipped(
     assert started_ids(admin) == []
 
 
-def test_documents_received_together_are_ordered_by_id(
+def test_documents_received_together_are_started_once(
     make_operation: Callable[..., Operation], make_received: Any, database: Database, clock: Clock, admin: Connection
 ):
     documents = [id_ for _ in range(5) for id_ in make_received(1)]
@@ -260,7 +260,7 @@ def change(database: Database, operation: Operation, command: OperationCommand, 
         return store.change_state(connection, operation.id, command, version=version, actor="ann", now=clock())
 
 
-def test_changes_of_reprocessing_reach_the_audit_trail(
+def test_reprocessing_changes_reach_the_audit_trail(
     make_operation: Callable[..., Operation], database: Database, clock: Clock, admin: Connection
 ):
     operation = make_operation(rate=2)
@@ -359,7 +359,7 @@ def test_locked_document_does_not_block_other_operations(
     make_operation(received_before=NOW + timedelta(days=1))
     make_operation(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", SHORT_LOCK_TIMEOUT)
-    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # statements must not be cached
+    monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # bypass the cache, because `_OPEN` has changed
     running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [locked])

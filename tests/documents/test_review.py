@@ -16,7 +16,7 @@ from tests.documents.matching.test_judge import TWICE, duplicate_of
 
 CLERK = DecisionContext("clerk", "checked the original")
 AMBIGUOUS = {2: [[0, 1]]}
-"""Reviews with an invoice that fits two orders with the same number."""
+"""Open reviews of `harness`: invoice 2 fits orders 0 and 1, which have the same number."""
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_rejected_indirect_link_is_not_recreated(database: Database, admin: Conn
     assert (harness.links(), harness.clusters()) == ({(0, 1), (0, 2)}, [0, 0, 0])
 
 
-def test_confirmed_link_keeps_links_made_by_rules(database: Database, admin: Connection) -> None:
+def test_confirming_a_pair_keeps_links_from_rules(database: Database, admin: Connection) -> None:
     documents = [
         order("4711"),
         delivery("LS-1", 6, po_reference="4711", lines=[line("A-100")]),
@@ -342,7 +342,7 @@ def test_concurrent_decision_applies_to_a_running_match(database: Database, admi
     assert (harness.links(), harness.reviews()) == (set(), {2: [[1, 3]]})
 
 
-def test_unmatched_document_can_be_decided(database: Database, admin: Connection) -> None:
+def test_decision_about_unmatched_document_is_applied(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, TWICE)
     harness.match(0)
     assert isinstance(act(harness, "merge", 2, 0, exact=True), DecisionApplied)

@@ -178,10 +178,11 @@ def test_references_do_not_join_documents():
         pytest.param([["Lorem ipsum"], ["dolor sit"]], id="no number on any page"),
         pytest.param([[*FIRST, "Seite 1 von 3"], ["Schrauben", "Seite 3 von 3"]], id="a page is missing"),
         pytest.param(
-            [[*FIRST, "Seite 1 von 2"], [*invoice_page(2), "Seite 2 von 2"]], id="number and page number differ"
+            [[*FIRST, "Seite 1 von 2"], [*invoice_page(2), "Seite 2 von 2"]],
+            id="document number and page number conflict",
         ),
         pytest.param([[*FIRST, *TOTAL], [*FIRST, *TOTAL]], id="same number twice"),
-        pytest.param([[*FIRST, *TOTAL], ["Geschäftsbedingungen", "Seite 1 von 1"]], id="pages of terms"),
+        pytest.param([[*FIRST, *TOTAL], ["Geschäftsbedingungen", "Seite 1 von 1"]], id="page of terms"),
         pytest.param([[*FIRST, *TOTAL], ["Südwind AG", "Faktur 12", "Datum: 01.04.2025"]], id="unknown words"),
     ],
 )
@@ -363,7 +364,7 @@ def test_split_never_loses_a_page(any_pages: list[Page]):
     assert all(0.5 <= boundary.confidence <= 1 for boundary in split_.boundaries)
 
 
-# -- cutting --------------------------------------------------------------------------------------------------------
+# -- extraction of parts ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
         ("2024-02-29T10:30:00", "2024-02-29"),
     ],
 )
-def test_date_is_reduced_to_its_day(stated: str, day: str):
+def test_time_and_zone_are_removed_from_dates(stated: str, day: str):
     record, _ = to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": stated})
     assert record.data()["invoice_date"] == day
 
@@ -73,7 +73,7 @@ def test_empty_and_unknown_fields_are_dropped():
 
 
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
-def test_every_type_requires_its_number(document_type: DocumentType):
+def test_every_type_requires_a_document_number(document_type: DocumentType):
     with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
         to_structured_data(document_type, {})
 

@@ -1,4 +1,4 @@
-"""ZIP archives are unpacked within limits, even if their headers are false."""
+"""ZIP archives are unpacked within limits, even if their headers are forged."""
 
 import io
 import struct
@@ -31,7 +31,7 @@ def reasons(content: bytes) -> list[str]:
 
 
 def overwrite(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
-    """Overwrite bytes of each header that starts with `at`."""
+    """Write `value` at `offset` in each header that starts with `at`."""
     data, position = bytearray(content), content.find(at)
     while position >= 0:
         data[position + offset : position + offset + len(value)] = value
@@ -79,7 +79,7 @@ def test_undeclared_utf_8_name_is_decoded():
     assert attachment.name == "Größe.xml"
 
 
-def test_too_compressed_or_large_file_is_skipped():
+def test_file_over_ratio_or_size_limit_is_skipped():
     compressed = zip_of(("a.pdf", PDF + bytes(3_000_000)))
     large = overwrite(zip_of(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
 
@@ -87,7 +87,7 @@ def test_too_compressed_or_large_file_is_skipped():
     assert reasons(large) == ["It is larger than 64 MiB."]
 
 
-def test_file_is_read_up_to_declared_size():
+def test_file_larger_than_declared_is_skipped():
     bomb = overwrite(zip_of(("a.xml", XML + bytes(30_000_000))), CENTRAL, 24, struct.pack("<I", len(XML)))
 
     assert reasons(bomb) == ["It is damaged."]  # the checksum covers more bytes than the declared size
@@ -108,7 +108,7 @@ def test_encrypted_or_unsupported_compression_is_skipped():
     assert reasons(zip_of(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["Its compression method is not supported."]
 
 
-def test_damaged_file_does_not_affect_others():
+def test_damaged_file_does_not_affect_other_files():
     content = zip_of(("a.pdf", PDF), ("b.xml", XML), method=zipfile.ZIP_STORED)
     damaged = content.replace(PDF, PDF[:-1] + b"?")
 

@@ -43,7 +43,7 @@ def names(attachment: list[MailPart]) -> list[str]:
         ("smime.p7m", bytes.fromhex("30820a1b 06092a864886f70d010703 a082"), attachments.SIGNED_OR_ENCRYPTED),
     ],
 )
-def test_unreadable_container_is_skipped_with_advice(name: str, content: bytes, reason: str):
+def test_unreadable_container_is_skipped_with_a_reason(name: str, content: bytes, reason: str):
     (attachment,) = mail_attachments(parse(mail((name, content)).as_bytes()))
 
     assert attachment == SkippedAttachment(name, len(content), reason)
@@ -194,15 +194,15 @@ def test_every_archive_file_is_returned_or_skipped(files: list[tuple[str, bytes]
 # Hostile input, each case in a separate process
 
 HOSTILE = {
-    "a mail of 40 MB": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n' + (b'JVBE' * 19 + b'\\r\\n') * 525_000",
+    "a 40 MB mail": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n' + (b'JVBE' * 19 + b'\\r\\n') * 525_000",
     "short lines of raw bytes": "head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 37_000_000",
-    "a header of 950,000 fields": "head + b'a: b\\n' * 950_000 + b'\\n'",
+    "a header with 950,000 fields": "head + b'a: b\\n' * 950_000 + b'\\n'",
     "quadratic parameters": "head + (b'Content-Type: a/b' + b';\"' * 2000 + b'\\n') * 9_000 + b'\\n'",
     "parts with quadratic parameters": "head + b'Content-Type: multipart/mixed; boundary=x\\n\\n'"
     " + (b'--x\\nContent-Disposition: attachment' + b';\"' * 1900 + b'\\n\\n%PDF-1\\n') * 9_900",
     "nested multiparts": "head + b''.join(b'Content-Type: multipart/mixed; boundary=x%d\\n\\n--x%d\\n' % (i, i)"
     " for i in range(30)) + b'\\n' + b'a\\n' * 990_000",
-    "nested mail of short lines": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n'"
+    "a nested mail with short lines": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n'"
     " + b64encode(head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 24_000_000)",
 }
 

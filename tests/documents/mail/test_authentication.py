@@ -57,7 +57,7 @@ def test_results_from_another_authority_are_ignored(stated: str) -> None:
         "a(b@attacker.example",
     ],
 )
-def test_text_from_the_sender_cannot_pass_authentication(envelope: str) -> None:
+def test_sender_address_cannot_forge_a_passing_result(envelope: str) -> None:
     stated = authentication_results(dmarc="fail").replace("buchhaltung@nordwind.example", envelope)
 
     assert results(received_mail(mail(), results=stated)).is_failed

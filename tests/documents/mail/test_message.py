@@ -61,7 +61,7 @@ def test_missing_headers_are_empty():
     ("spam", "virus", "word"),
     [("PASS", "FAIL", "virus"), ("FAIL", "PASS", "spam"), ("GRAY", "PROCESSING_FAILED", None)],
 )
-def test_ses_verdict_decides_the_refusal(spam: str, virus: str, word: str | None):
+def test_only_a_failed_ses_verdict_refuses_mail(spam: str, virus: str, word: str | None):
     refusal = envelope(parse(received_mail(mail(), spam=spam, virus=virus))).refusal
 
     assert (refusal is None) if word is None else word in (refusal or "")
@@ -149,7 +149,7 @@ def test_transfer_encoding_variants_are_decoded(encoding: bytes):
     assert attachment.content == PDF
 
 
-def test_content_type_name_is_the_fallback():
+def test_content_type_name_is_the_fallback_file_name():
     content = HEAD + b'Content-Type: application/pdf; name="a.pdf"\r\nContent-Disposition: attachment\r\n\r\n' + PDF
 
     (attachment,) = mail_attachments(parse(content))

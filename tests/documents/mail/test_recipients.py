@@ -74,7 +74,7 @@ def test_display_names_and_comments_are_not_addresses(field: str):
     assert parse_recipients(field) == ("in@acme.example",)
 
 
-def test_delivered_to_comes_first_without_duplicates():
+def test_delivered_to_address_comes_first_without_duplicates():
     assert parse_recipients(
         "To: a@x.example, b@x.example",
         "Received: by y.example for c@x.example; today",

@@ -1,4 +1,4 @@
-"""A tenant's documents in a real database, matched like in the worker."""
+"""A tenant's documents in a real database, matched as the worker matches them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ _tenants = count(1)
 
 
 class TenantHarness:
-    """A tenant whose documents are identified by their position in the order of storing."""
+    """A tenant whose documents are identified by position, in the order in which they were stored."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TenantHarness:
     ) -> None:
         """Create the tenant and store the samples.
 
-        Document ids follow the order of the samples for every tenant, because ids break ties.
+        In every tenant, document ids ascend in the order of the samples, because ids break ties.
         """
         number = next(_tenants)
         self.database = database
@@ -61,16 +61,16 @@ class TenantHarness:
         return position
 
     def match(self, position: int) -> matching.MatchResult | matching.SkipMatching:
-        """Match one document and settle it."""
+        """Match one document and return the result. Repeat a deferred match immediately."""
         while True:
             try:
                 outcome = self._search(position, self.judge)
                 return outcome if isinstance(outcome, matching.SkipMatching) else self.write(outcome)
-            except DeferredError:  # delivery also retries a deferral without spending an attempt
+            except DeferredError:  # the delivery engine also repeats a deferred attempt without counting it
                 continue
 
     def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.PendingMatch:
-        """Search for candidates and decide, without writing the result."""
+        """Search for candidates and return the decision, without writing it."""
         decision = self._search(position, judge)
         assert isinstance(decision, matching.PendingMatch)
         return decision
@@ -93,7 +93,7 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def write(self, pending_match: matching.PendingMatch) -> matching.MatchResult:
-        """Write the result of a search and settle the document."""
+        """Write the result of a search and set the document's matching status."""
 
         def settle() -> matching.MatchResult:
             with self.database.tenant(self.tenant_id) as connection:
@@ -109,7 +109,7 @@ class TenantHarness:
     def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
         """Match documents in one transaction. Return the positions of the written documents.
 
-        The other documents were omitted, and must be matched alone. `between` runs between search and write.
+        Omitted documents must be matched alone. `between` runs between search and write.
         """
         ids = [self.ids[position] for position in positions]
 
@@ -131,7 +131,7 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
-        """Match in groups of `size`, `concurrency` groups at a time. Match omitted documents alone."""
+        """Match documents in groups of `size`, `concurrency` groups at a time, and omitted documents alone."""
 
         def match(group: Sequence[int]) -> None:
             for position in set(group) - self.match_together(group):
@@ -141,7 +141,7 @@ class TenantHarness:
             list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
 
     def match_all(self, order: Iterable[int] | None = None, concurrency: int = 1) -> None:
-        """Match documents in this order, by default all in order of storing, `concurrency` at a time."""
+        """Match documents in this order, `concurrency` at a time. By default, match all as stored."""
         with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 
@@ -155,11 +155,11 @@ class TenantHarness:
         return {(names[a], names[b]): (by, round(score, 6)) for a, b, by, score in rows}
 
     def links(self) -> set[tuple[int, int]]:
-        """Return the pairs of positions that an edge links."""
+        """Return the pair of positions of each edge."""
         return set(self.edges())
 
     def clusters(self) -> list[int]:
-        """Return each document's cluster, as the position of the document whose id it has."""
+        """Return each document's cluster id, as the position of the document with the same id."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]

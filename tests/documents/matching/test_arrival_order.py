@@ -1,4 +1,4 @@
-"""Matching gives the same result in any arrival order, also concurrently and repeatedly."""
+"""Matching gives the same result in any arrival order, even if it is concurrent or repeated."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ CONCURRENCY = (1, 2, 8)
 
 CASE = [
     order("4711", 0),
-    order("4711", 3, lines=[line("A-100", "20")]),  # changes the first order
+    order("4711", 3, lines=[line("A-100", "20")]),  # an amendment of the first order
     confirmation("AB-1", 1, po_reference="4711"),
     delivery("LS-1", 6, po_reference="PO 4711", lines=[line("A-100")]),
     delivery("LS-2", 8, po_reference="4711", lines=[line("A-200", "5", "12.50")]),
@@ -74,7 +74,7 @@ def test_matching_does_not_depend_on_arrival_order(database: Database, admin: Co
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(2))
-def test_random_documents_match_equally_in_any_order(
+def test_random_documents_match_alike_in_any_order(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = random_samples(seed, 30)
@@ -117,7 +117,7 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
 
 
 def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
-    """Match and decide in this order. Numbers after the last document's position are decisions."""
+    """Run steps in this order. Step numbers from the document count up are decisions, others are matches."""
 
     def run_step(number: int) -> None:
         if number < len(harness.ids):
@@ -139,7 +139,7 @@ def expected_matching(samples: Sequence[SampleDocument], decisions_: Sequence[De
 
 @pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(300, 303))
-def test_decisions_hold_whenever_they_are_made(
+def test_decisions_apply_regardless_of_their_timing(
     database: Database, admin: Connection, seed: int, concurrency: int
 ) -> None:
     samples = random_samples(seed, 30)

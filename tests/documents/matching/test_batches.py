@@ -26,7 +26,7 @@ def cases() -> list[SampleDocument]:
 
 
 def unrelated_documents(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
-    """Return one document per supplier, without common numbers or articles."""
+    """Return ten documents from different suppliers that share no numbers or articles."""
     return [
         kind(
             seller={"name": f"{word} KG", "city": word, "country": "DE"},
@@ -76,7 +76,7 @@ def test_invoices_of_one_supplier_are_written_together(database: Database, admin
     assert harness.links() == {(location, location + 10) for location in range(10)}
 
 
-def test_documents_beyond_a_keys_limit_are_omitted(
+def test_documents_over_a_key_limit_are_omitted(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -85,7 +85,7 @@ def test_documents_beyond_a_keys_limit_are_omitted(
     assert harness.match_together(range(5)) == {0, 1, 2}
 
 
-def test_group_exceeding_a_keys_limit_removes_its_match(
+def test_group_exceeding_a_key_limit_removes_existing_match(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
@@ -182,7 +182,7 @@ def test_sequential_groups_match_each_other(database: Database, admin: Connectio
     assert harness.links() == {(0, 1)}
 
 
-def test_group_search_needs_few_extra_statements(
+def test_group_search_runs_few_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders, invoices = (
@@ -213,7 +213,7 @@ def test_group_search_needs_few_extra_statements(
 
 
 @pytest.mark.parametrize("samples", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
-def test_confirmed_documents_both_match_a_later_order(
+def test_documents_of_confirmed_pair_match_later_order(
     database: Database, admin: Connection, samples: list[SampleDocument]
 ) -> None:
     grouped, separate = TenantHarness(database, admin, samples), TenantHarness(database, admin, samples)

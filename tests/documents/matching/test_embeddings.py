@@ -49,7 +49,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, model: Server) -> TenantHarness:
-    """A tenant with an English order and its German invoice, not matched yet."""
+    """A tenant with an English order and its German invoice, both unmatched."""
     return TenantHarness(database, admin, PAIR, embedder=embedder(database, model))
 
 
@@ -72,7 +72,7 @@ def keys_by_vector(harness: TenantHarness, position: int) -> set[str]:
 def expected_edges(
     samples: Sequence[SampleDocument], embeddings: dict[int, normalize.Embedding]
 ) -> dict[tuple[int, int], tuple[str, float]]:
-    """Return the edges of the reference implementation, given these stored embeddings."""
+    """Return the reference implementation's edges for documents with these embeddings."""
     read = [
         document(UUID(int=number + 1), sample.received_at, sample.kind, sample.data, embeddings.get(number))
         for number, sample in enumerate(samples)
@@ -98,7 +98,7 @@ def test_embeddings_match_documents_across_languages(database: Database, admin: 
 
 
 @pytest.mark.parametrize("arrival_order", [[0, 1], [1, 0]])
-def test_embedding_match_works_in_either_arrival_order(arrival_order: list[int], harness: TenantHarness):
+def test_pair_matches_by_embeddings_in_either_order(arrival_order: list[int], harness: TenantHarness):
     harness.match_all(arrival_order)
     assert harness.links() == {(0, 1)}
 
@@ -279,7 +279,7 @@ def test_failing_model_leaves_other_matches_unchanged(database: Database, admin:
     )  # fmt: skip
 
 
-def test_open_breaker_or_missing_key_skips_the_call(database: Database, harness: TenantHarness, model: Server):
+def test_open_breaker_or_missing_api_key_skips_call(database: Database, harness: TenantHarness, model: Server):
     guards = Guards(error=BreakerOpenError("open", until=NOW + timedelta(minutes=1)))
     harness.embedder = embedder(database, model, breakers=guards)
     harness.match(0)

@@ -1,4 +1,4 @@
-"""Evidence is explained in words and added up."""
+"""Evidence is explained in sentences, with a running total of its bits."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_reasoning_begins_with_the_strongest_support():
     assert reasoning(found, billed, ordered) == "Clearly the best candidate. Same net total. Same prices."
 
 
-def test_rounded_quantity_is_not_larger():
+def test_excess_within_rounding_is_not_a_larger_quantity():
     ordered = order(lines=[line("A-1", "1000"), line("A-2", "5")])
     billed = invoice(lines=[line("A-1", "1000.0005"), line("A-2", "4")])
     assert FeatureLevel.of(Feature.QUANTITIES, Values.NONE_MORE) in compare(read(billed), read(ordered)).levels

@@ -40,7 +40,7 @@ class History(RuleBasedStateMachine):
         self.pile = random_samples(seed, PILE)
         self.samples: dict[int, SampleDocument] = {}
         self.pending: set[int] = set()
-        """Positions of documents that are not matched yet."""
+        """Positions of documents whose match is pending."""
         self.decisions: dict[frozenset[int], Verdict] = {}
 
     @rule(index=st.integers(0, PILE - 1))

@@ -28,7 +28,7 @@ MakeJudge = Callable[[], matching.Judge]
 
 
 def duplicate_of(when: int, **fields: Any) -> SampleDocument:
-    """Return an order with the number 4711, for goods that depend on `when`."""
+    """Return an order with the number 4711, whose date and goods depend on `when`."""
     return order("4711", when=when, lines=[goods_line(when)], **fields)
 
 
@@ -55,7 +55,7 @@ def model_server() -> Iterator[Server]:
 
 @pytest.fixture
 def make_judge(model_server: Server, database: Database) -> MakeJudge:
-    """Factory of judges that call the scripted model, with instant waits."""
+    """Factory of judges that call the scripted model and do not wait between retries."""
     settings = Settings.from_environment(
         {"LLM_PROVIDER": "openai", "LLM_MODEL": "the-model", "LLM_URL": f"{model_server.url}/v1", "LLM_API_KEY": "k"}
     )
@@ -80,7 +80,7 @@ def stored_answers(admin: Connection) -> list[Any]:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, make_judge: MakeJudge) -> TenantHarness:
-    """A tenant with two matched orders with the same number, and an invoice that is not matched yet."""
+    """A tenant with two matched orders that share a number, and an unmatched invoice."""
     harness = TenantHarness(database, admin, TWICE, make_judge)
     harness.match_all([0, 1])
     return harness
@@ -89,7 +89,7 @@ def harness(database: Database, admin: Connection, make_judge: MakeJudge) -> Ten
 # Effects of an answer
 
 
-def test_without_model_match_stays_ambiguous(database: Database, admin: Connection):
+def test_match_without_model_stays_ambiguous(database: Database, admin: Connection):
     harness = TenantHarness(database, admin, TWICE)
     harness.match_all()
     assert harness.links() == set()
@@ -314,7 +314,7 @@ def test_prompt_length_is_bounded(database: Database, admin: Connection, model_s
     assert len(model_server.requests[0].user) < 20_000
 
 
-# Sent once
+# Repeated prompts
 
 
 def test_same_prompt_is_sent_once(harness: TenantHarness, model_server: Server, admin: Connection):
@@ -379,7 +379,7 @@ def test_first_of_two_concurrent_answers_is_used(
     assert harness.links() == {(1, 2)}
 
 
-def test_equal_document_replaces_candidate_without_new_call(
+def test_original_replaces_duplicate_candidate_without_new_call(
     database: Database, admin: Connection, make_judge: MakeJudge, model_server: Server
 ):
     earlier = duplicate_of(0)._replace(received_at=duplicate_of(0).received_at - timedelta(days=1))
@@ -424,7 +424,7 @@ def test_new_candidate_before_write_defers_the_match(harness: TenantHarness, mod
     assert (harness.links(), len(model_server.requests)) == ({(0, 2)}, 2)
 
 
-def test_without_model_new_candidate_does_not_defer(database: Database, admin: Connection):
+def test_new_candidate_does_not_defer_without_a_model(database: Database, admin: Connection):
     harness = TenantHarness(database, admin, TWICE)
     harness.match_all([0, 1])
     pending_match = harness.search(2)

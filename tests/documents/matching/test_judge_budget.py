@@ -1,4 +1,4 @@
-"""An exhausted LLM budget leaves matches ambiguous and explains why."""
+"""If the LLM budget is exhausted, matches stay ambiguous and state the reason."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -62,7 +62,7 @@ def budget(model_server: Server, database: Database) -> Budget:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, budget: Budget) -> TenantHarness:
-    """A tenant with two matched orders with the same number, an unmatched invoice, and no budget."""
+    """A tenant with two matched orders that share a number, an unmatched invoice, and a budget of zero."""
     harness = TenantHarness(database, admin, TWICE, budget(0))
     harness.match_all([0, 1])
     return harness
@@ -100,7 +100,7 @@ def test_call_over_budget_is_made_next_day(
     assert (0, 2) in harness.links()
 
 
-def test_stored_answer_needs_no_budget(harness: TenantHarness, model_server: Server, budget: Budget):
+def test_stored_answer_is_used_without_budget(harness: TenantHarness, model_server: Server, budget: Budget):
     harness.judge = budget(1)
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
@@ -128,7 +128,7 @@ def test_answers_within_document_budget_are_used(
     assert harness.reviews() == {}
 
 
-def test_without_budget_new_candidate_does_not_defer(harness: TenantHarness):
+def test_new_candidate_does_not_defer_without_budget(harness: TenantHarness):
     pending_match = harness.search(2, harness.judge)
     harness.write(harness.search(harness.file(duplicate_of(2))))
     write_result = harness.write(pending_match)  # the prompt has changed, and the budget covers no call
@@ -158,7 +158,7 @@ def test_exhausted_budget_does_not_defer(harness: TenantHarness):
 @pytest.mark.parametrize("seed", [0, 11])
 @pytest.mark.parametrize(("per_day", "per_document"), [(0, 10_000), (3, 10_000), (10_000, 1)])
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_edges_follow_from_documents_and_stored_answers(
+def test_edges_depend_only_on_documents_and_stored_answers(
     seed: int, per_day: int, per_document: int, concurrency: int, database: Database, admin: Connection,
     model_server: Server, budget: Budget,
 ):  # fmt: skip

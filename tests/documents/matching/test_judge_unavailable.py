@@ -1,4 +1,4 @@
-"""Matches stay ambiguous or are deferred if the model refuses a prompt or time runs out."""
+"""Matches stay ambiguous or are deferred if the model refuses a prompt or the deadline is near."""
 
 from math import inf
 from typing import TypeVar
@@ -81,7 +81,7 @@ def test_invoice_with_refused_prompt_keeps_certain_matches(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_refusal_independent_of_the_prompt_is_not_stored(
+def test_refusal_unrelated_to_the_prompt_is_not_stored(
     status: int, harness: TenantHarness, model_server: Server, admin: Connection
 ):
     model_server.add_steps(Failure(400))
@@ -97,7 +97,7 @@ def test_refusal_independent_of_the_prompt_is_not_stored(
 
 
 class SlowModel:
-    """A model that takes 5 seconds for each answer and never chooses a candidate."""
+    """A model that takes 5 seconds per answer and never chooses a candidate."""
 
     left = inf
     calls = 0
@@ -117,7 +117,7 @@ class SlowModel:
 
 @pytest.fixture
 def crowded_tenant(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
-    """A tenant with five ambiguous invoices for two equal orders, and an unmatched third order."""
+    """A tenant with five ambiguous invoices and an unmatched third order, and its slow model."""
     slow = SlowModel()
     harness = TenantHarness(
         database,

@@ -1,4 +1,4 @@
-"""Judgments are stored with the prompt, so that they can be inspected and repeated."""
+"""Each judgment is stored with its prompt, for inspection and repetition."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Blocking keys find partners although fields are misspelled or missing."""
+"""Blocking keys find partners even if fields are misspelled or missing."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_vat_id_is_found_with_or_without_country() -> None:
     assert not finds(read(invoice(seller=other_seller, lines=unmatched_lines)), read(order(seller=seller_)))
 
 
-def test_party_is_found_by_other_names() -> None:
+def test_party_is_found_by_its_aliases() -> None:
     unmatched_lines = [line("Z-9")]
     for first, second in (
         ("Max Mueller t/a Brede Bau", "Brede Bau"),
@@ -63,7 +63,7 @@ def test_party_is_found_by_other_names() -> None:
         ), first
 
 
-def test_keys_include_at_most_two_other_names() -> None:
+def test_keys_include_at_most_two_aliases() -> None:
     document = read(order(seller={"name": "Brede (aka Alpha) (aka Gamma) (aka Delta)"}, buyer={"name": "Ulm"}))
     assert {key.value.split("|")[0] for key in keyed.keys(document) if "|ulm|" in key.value} == {
         "brede",
@@ -97,7 +97,7 @@ def test_article_keys_ignore_line_order() -> None:
     assert finds(read(backwards), read(order(lines=lines_)))
 
 
-def test_removed_key_finds_affected_documents() -> None:
+def test_removed_key_yields_keys_of_affected_documents() -> None:
     assert Key("names:purchase_order", "4711") in keyed.affected_keys(Key("own:purchase_order", "4711"))
     rematched_keys = keyed.affected_keys(Key("deal:purchase_order", "#A100|8"))
     assert rematched_keys == [Key("seeks:purchase_order", f"#A100|{quarter}") for quarter in (8, 9, 10)]

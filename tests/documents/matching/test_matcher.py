@@ -1,4 +1,4 @@
-"""The matcher searches and writes on PostgreSQL, with row-level security and concurrency."""
+"""The matcher is correct on PostgreSQL with row-level security and concurrent transactions."""
 
 import dataclasses
 import json
@@ -114,7 +114,7 @@ def test_second_equal_order_removes_content_match_with_reason(database: Database
 
 
 def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
-    """Return the position of each document that still seeks a parent, with the parent's type."""
+    """Return the position of each document that seeks a parent, with the parent's type."""
     rows = harness.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
         [harness.tenant_id],
@@ -247,7 +247,7 @@ def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Conn
     assert harness.links() == set()
 
 
-def test_document_of_a_killed_attempt_is_found(database: Database, admin: Connection) -> None:
+def test_keys_of_killed_attempt_do_not_change_matches(database: Database, admin: Connection) -> None:
     harness = TenantHarness(
         database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")]
     )
@@ -285,7 +285,7 @@ def test_confirmed_match_survives_rematching(database: Database, admin: Connecti
     assert harness.clusters() == [0, 0]
 
 
-def test_rejected_invoice_frees_order_for_another(database: Database, admin: Connection) -> None:
+def test_rejected_invoice_frees_order_for_another_invoice(database: Database, admin: Connection) -> None:
     harness = TenantHarness(
         database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)]
     )
@@ -358,7 +358,7 @@ def test_incremental_matching_equals_reference_matching(database: Database, admi
     assert harness.edges() == expected
 
 
-def test_key_beyond_its_limit_finds_no_document(
+def test_key_over_its_document_limit_finds_nothing(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 2)
@@ -390,7 +390,7 @@ def test_orders_sharing_keys_are_counted_but_not_read(
 
 
 @pytest.mark.parametrize("most", [2, 5])
-def test_key_limits_keep_results_independent_of_order(
+def test_arrival_order_is_irrelevant_despite_key_limits(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", most)
@@ -402,7 +402,7 @@ def test_key_limits_keep_results_independent_of_order(
 
 
 @pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
-def test_separately_read_contents_yield_the_same_edges(
+def test_cache_and_read_limits_do_not_change_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
     samples = random_samples(11, 25)
@@ -416,7 +416,7 @@ def test_separately_read_contents_yield_the_same_edges(
     assert (combined.edges(), combined.clusters()) == (separate.edges(), separate.clusters())
 
 
-def test_late_delivery_joins_invoice_and_order(database: Database, admin: Connection) -> None:
+def test_later_delivery_is_linked_to_invoice_and_order(database: Database, admin: Connection) -> None:
     harness = TenantHarness(
         database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711")]
     )

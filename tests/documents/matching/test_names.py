@@ -116,7 +116,7 @@ def test_variants_of_a_name_share_core_and_key(writings: list[str]) -> None:
         ("有限公司", "有限公司"),
     ],
 )
-def test_legal_form_excludes_words_of_the_name(text: str, core: str) -> None:
+def test_words_like_legal_forms_stay_in_the_name(text: str, core: str) -> None:
     assert name(text).core == core
 
 
@@ -179,7 +179,7 @@ def test_trailing_place_is_not_part_of_the_name(text: str, location: str, core: 
         ("Brede GmbH", "brede", set()),
     ],
 )
-def test_other_names_are_separated_from_the_core(text: str, core: str, rest: set[str]) -> None:
+def test_aliases_are_separated_from_the_core(text: str, core: str, rest: set[str]) -> None:
     parsed = name(text)
     assert parsed.core == core
     assert set(parsed.aliases) == rest
@@ -195,11 +195,11 @@ def test_other_names_are_separated_from_the_core(text: str, core: str, rest: set
         ("株式会社日立", "stock"), ("有限会社山田", "limited"), ("Brede", None), ("AG", None), ("AG GmbH", "limited"),
     ],
 )  # fmt: skip
-def test_legal_form_belongs_to_a_group(text: str, form: str | None) -> None:
+def test_legal_form_is_classified(text: str, form: str | None) -> None:
     assert name(text).form == form
 
 
-def test_initials_like_a_legal_form_remain_the_name() -> None:
+def test_initials_like_a_legal_form_become_the_core() -> None:
     parsed = name("SCE Reading", "Reading")
     assert (parsed.core, parsed.form) == ("sce", None)
 

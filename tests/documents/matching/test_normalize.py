@@ -39,7 +39,7 @@ from tests.documents.matching.samples import SampleDocument, invoice, line, orde
         ("DN 00947", "dn 947"),
     ],
 )
-def test_number_variants_share_a_form(first: str, second: str) -> None:
+def test_number_variants_share_a_canonical_form(first: str, second: str) -> None:
     a, b = reference(first), reference(second)
     assert a is not None
     assert b is not None
@@ -60,7 +60,7 @@ def test_confusable_characters_match_only_when_folded(first: str, second: str) -
 @pytest.mark.parametrize(
     ("first", "second"), [("4711", "4712"), ("BE/2025/0055", "BE/2025/0056"), ("2025-10", "2026-10")]
 )
-def test_neighboring_numbers_share_no_form(first: str, second: str) -> None:
+def test_similar_numbers_share_no_canonical_form(first: str, second: str) -> None:
     a, b = reference(first), reference(second)
     assert a is not None
     assert b is not None
@@ -91,7 +91,7 @@ def test_text_without_digits_is_not_a_number(text: str) -> None:
         ("Ελληνικά Έλαια Α.Ε.", "Ellinika Elaia A.E."),
     ],
 )
-def test_name_variants_have_one_core(first: str, second: str) -> None:
+def test_name_variants_share_one_core(first: str, second: str) -> None:
     assert name(first, "Łódź").core == name(second, "Łódź").core
 
 
@@ -109,7 +109,7 @@ def test_shortened_name_has_the_full_names_key() -> None:
     assert name("Morsenau Anlag.").key == name("Morsenau Anlagenbau GmbH").key
 
 
-def test_folding_leaves_only_latin_letters() -> None:
+def test_folding_yields_ascii_letters() -> None:
     assert fold_umlauts("Størrelse Straße Łódź") == "storrelse strasse lodz"
 
 
@@ -148,7 +148,7 @@ def test_separators_in_identifiers_are_ignored(first: str, second: str) -> None:
     assert identifier(first) == identifier(second)
 
 
-def test_words_of_other_scripts_are_normalized() -> None:
+def test_words_in_other_scripts_are_normalized() -> None:
     assert words("六角ボルト M8×40, verzinkt") == "六角ボルト m8 40 verzinkt"
     assert words("Болт M8") == "bolt m8"
 
@@ -167,7 +167,7 @@ def test_words_of_other_scripts_are_normalized() -> None:
         (None, None),
     ],
 )
-def test_amounts_are_cents(text: str | None, amount: int | None) -> None:
+def test_amounts_are_converted_to_cents(text: str | None, amount: int | None) -> None:
     assert cents(text) == amount
 
 
@@ -302,7 +302,7 @@ def test_embedding_of_other_text_is_ignored():
     assert len(read(sample, embedding_of(sample)).buckets) == normalize.BANDS
 
 
-def test_embedding_without_document_date_makes_no_key():
+def test_embedding_of_undated_document_yields_no_key():
     sample = order(order_date=None)
     assert not any(normalize.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
 

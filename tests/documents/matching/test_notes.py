@@ -61,7 +61,7 @@ def test_rejected_match_adds_the_note(database: Database, admin: Connection) -> 
     assert notes(harness) == [None, None]
 
 
-def test_order_gets_the_note_after_invoice_moves(database: Database, admin: Connection) -> None:
+def test_order_gets_the_note_after_losing_its_invoice(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order(lines=LINES), invoice(po_reference="4711", lines=LINES)])
     harness.match_all()
     assert notes(harness) == [None, None]

@@ -17,7 +17,7 @@ STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "start of a search": (sql._BEGIN, {"ids": IDS, "seeks": SEARCH_PREFIX}),
     "edges": (sql._EDGES, {"ids": IDS}),
     "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENT_KINDS)}),
-    "holders of keys": (
+    "documents by key": (
         reading._HOLDERS,
         {"kinds": list(PARENT_KINDS), "most": 50, "longest": 4_000, **LOOKUP.parameters},
     ),

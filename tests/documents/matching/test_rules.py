@@ -19,7 +19,7 @@ from tests.documents.matching.samples import (
 
 
 def links(*samples: SampleDocument) -> set[tuple[int, int, str]]:
-    """Return each link as the positions of child and parent, and the rule."""
+    """Return each link as child position, parent position and rule."""
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     return {(link.child.int - 1, link.parent.int - 1, link.by) for link in ReferenceMatching(documents).links()}
 
@@ -111,7 +111,7 @@ def test_order_change_is_linked_to_the_original_order() -> None:
     assert links(order("4711"), change, invoice(po_reference="4711")) == {(1, 0, "copy"), (2, 0, "reference")}
 
 
-def test_number_reused_a_year_later_is_another_order() -> None:
+def test_number_reused_after_300_days_is_another_order() -> None:
     assert links(order("4711"), order("4711", 300)) == set()
 
 
@@ -183,7 +183,7 @@ def test_invoice_and_delivery_match_without_their_order() -> None:
     assert links(delivery(po_reference="4711", seller=OTHER_SELLER), invoice_) == set()
 
 
-def test_fitting_order_overrides_a_wrong_similar_reference() -> None:
+def test_fitting_order_outranks_an_unfitting_referenced_order() -> None:
     other = order("4711", lines=[line("Q-1", "3"), line("Q-2", "8")])
     assert links(other, order("4712"), invoice(po_reference="4711")) == {(2, 1, "content")}
 

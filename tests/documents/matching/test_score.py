@@ -1,4 +1,4 @@
-"""In scores, agreement adds bits, contradiction subtracts bits, and common values add few."""
+"""Agreement adds bits to a score, contradiction subtracts bits, and common values add few bits."""
 
 import pytest
 
@@ -194,7 +194,7 @@ def test_tax_number_in_vat_id_field_is_recognized() -> None:
         ("SIA Abrasives AG", "Abrasives SIA", "similar_name"),
     ],
 )
-def test_other_names_of_a_party_are_compared(first: str, second: str, level: str) -> None:
+def test_aliases_of_a_party_are_compared(first: str, second: str, level: str) -> None:
     assert seller_level({"name": first}, {"name": second}) == level
 
 
@@ -240,5 +240,5 @@ def test_prices_are_compared_per_unit() -> None:
     assert pair.child.price == pytest.approx(pair.parent.price)
 
 
-def test_delivery_without_prices_still_fits() -> None:
+def test_delivery_without_prices_fits_the_order() -> None:
     assert weight(score(read(delivery()), read(order())), "lines") > 0

@@ -176,7 +176,7 @@ def invoice_without_readable_amounts() -> bytes:
 
 
 def garble(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
-    """Map each font's character codes to the letters that `change` returns.
+    """Map each font's character codes to the characters that `change` returns.
 
     Only fonts whose name contains `only` are changed.
     """

@@ -23,7 +23,7 @@ DEADLINE = Deadline()
 
 
 class Model:
-    """A scripted model whose answers are validated like real ones."""
+    """A scripted model. Its answers are validated in the same way as a real model's."""
 
     provider = SimpleNamespace(name="scripted", model="m")
 
@@ -100,7 +100,7 @@ def test_uncertain_answer_leaves_boundary_to_reviewers(confidence: str):
         "Ignore the rules: every page is a document.",
     ],
 )
-def test_answer_about_other_pages_is_invalid(reply: str):
+def test_answer_with_unexpected_pages_or_format_is_invalid(reply: str):
     with pytest.raises(InvalidLlmResponseError):
         decide(Model(reply), DEADLINE, PAGES, split(PAGES))
 
@@ -123,7 +123,7 @@ def test_certain_boundaries_are_not_sent_to_model():
     assert model.questions == []
 
 
-def test_too_many_uncertain_boundaries_need_a_reviewer():
+def test_too_many_uncertain_boundaries_are_left_to_reviewers():
     many_pages = [page("Lorem ipsum") for _ in range(MAX_UNCERTAIN_BOUNDARIES + 2)]
     uncertain = split(many_pages)
     assert len(uncertain.uncertain_boundaries) == MAX_UNCERTAIN_BOUNDARIES + 1

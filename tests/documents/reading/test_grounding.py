@@ -11,7 +11,7 @@ from counterfoil.documents.text.page import Page, Word
 
 
 def grounds(*texts: str) -> Grounding:
-    """Index one page per text. Word widths are proportional to word lengths."""
+    """Return an index of one page per text. Word widths are proportional to word lengths."""
     return Grounding([_page(text) for text in texts])
 
 
@@ -141,7 +141,7 @@ def test_name_requires_all_words_on_one_page():
     assert pages.words("...") is None
 
 
-def test_hyphenated_word_is_found():
+def test_word_hyphenated_across_lines_is_found():
     assert grounds("Schrauben-\nzieher blau").words("Schraubenzieher, blau") == 1
     assert grounds("lautlos").words("laut los an") is None
 
@@ -193,7 +193,9 @@ def test_any_text_can_be_searched(text):
 )
 def test_hostile_page_is_searched_in_linear_time(text: str):
     short, long = (_seconds(text[: len(text) // parts]) for parts in (10, 1))
-    assert long < 40 * short + 0.5  # the text is ten times as long, so linear time is a factor of ten
+    assert (
+        long < 40 * short + 0.5
+    )  # the long text takes 10 times as long in linear time, and 100 times in quadratic time
 
 
 def _seconds(text: str) -> float:

@@ -34,7 +34,7 @@ LINES: list[dict[str, str]] = [{"net_amount": "60.00"}, {"net_amount": "40.00"}]
 TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gross": "119.00"}
 
 
-def test_model_answer_is_used_without_rules():
+def test_model_answer_is_used_without_rule_results():
     merged = merge_fields(None, model_reading(invoice_number="1"))
     assert (merged.fields, merged.warnings) == ({"invoice_number": "1"}, ("A remark.",))
 
@@ -68,7 +68,7 @@ def test_model_replaces_uncertain_rule_values():
     assert merged.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
 
 
-def test_agreement_raises_confidence():
+def test_agreement_of_rules_and_model_raises_confidence():
     merged = merge_fields(rule_reading(0.5, invoice_number="1"), model_reading(invoice_number="1"))
     assert merged.evidence["invoice_number"] == Evidence("label", 0.9, 1)
 
@@ -80,7 +80,7 @@ def test_consistent_totals_are_preferred():
     assert merge_fields(rule_reading(0.5, total_gross="119.00"), model_reading(**TOTALS)).fields == TOTALS
 
 
-def test_certain_total_is_not_replaced_by_consistent_ones():
+def test_certain_total_is_not_replaced_by_consistent_totals():
     other_totals: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
     merged = merge_fields(rule_reading(total_gross="119.00"), model_reading(**other_totals))
     assert merged.fields["total_gross"] == "119.00"
@@ -105,7 +105,7 @@ def test_line_evidence_matches_the_chosen_lines():
     assert "line_items.2.net_amount" not in merged.evidence
 
 
-def test_certain_number_makes_the_type_certain():
+def test_certain_document_number_determines_the_type():
     certain, uncertain = rule_reading(invoice_number="1"), rule_reading(0.5, invoice_number="1")
     other = model_reading(DocumentType.CREDIT_NOTE, credit_note_number="1")
     assert merge_fields(certain, other) == certain

@@ -32,7 +32,7 @@ def test_prompt_keeps_columns_apart():
     assert "Ruuvi M8x40   1 200   0,85   1 020,00" in question_content(question(PAGES, lines=True))["pages"][0]["text"]
 
 
-def test_same_pages_have_the_same_prompt():
+def test_same_pages_yield_the_same_prompt():
     assert question(PAGES, lines=True) == question(page.pages(text_pdf(LASKU)), lines=True)
     assert question(PAGES, lines=True) != question(PAGES, lines=False)
 
@@ -85,7 +85,7 @@ def test_party_with_invented_name_is_dropped():
     assert not [path for path in grounded_result.evidence if path.startswith("issuer")]
 
 
-def test_invented_line_is_dropped_and_others_renumbered():
+def test_invented_line_item_is_dropped_and_others_renumbered():
     invented = {"description": "Vasara", "quantity": "77", "net_amount": "88.00"}
     grounded_result = count(line_items=[invented, READ["line_items"][1]])
     assert grounded_result.fields["line_items"] == [READ["line_items"][1]]

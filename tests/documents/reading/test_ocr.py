@@ -51,7 +51,7 @@ def test_words_keep_their_recognized_positions(textract_server: Server):
         assert word[1:] == pytest.approx(printed_[1:], abs=0.3)  # A4 is 595.28 points wide
 
 
-def test_page_without_words_is_empty(textract_server: Server):
+def test_response_without_words_yields_an_empty_page(textract_server: Server):
     textract_server.add_steps(Raw(200, b'{"Blocks": [{"BlockType": "PAGE"}, {"BlockType": "LINE", "Text": "x"}]}'))
     assert recognize() == OcrPage(page.Page(595, 842, ()), 0.0)
 

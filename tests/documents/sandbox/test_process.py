@@ -1,4 +1,4 @@
-"""Child processes parse untrusted files within limits of time, memory and output."""
+"""Child processes parse untrusted files within time, memory and output limits."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def child() -> psutil.Process:
         invoice_without_readable_amounts(),
     ],
 )
-def test_child_parses_like_its_parent(content: bytes) -> None:
+def test_child_and_parent_parse_files_identically(content: bytes) -> None:
     read = parsers.read(content)
 
     expected = pages(content)
@@ -66,7 +66,7 @@ def test_child_parses_like_its_parent(content: bytes) -> None:
     assert (read.pages, (read.scans, read.noise)) == (expected, find_scans(content, expected))
 
 
-def test_child_applies_the_rules_like_its_parent() -> None:
+def test_child_and_parent_apply_rules_identically() -> None:
     for content in (
         text_pdf(LASKU),
         text_pdf(LASKU, LASKU),
@@ -79,7 +79,7 @@ def test_child_applies_the_rules_like_its_parent() -> None:
 
 
 @pytest.mark.parametrize("rules", [parsers.split_pages, parsers.read_pages])
-def test_text_beyond_the_time_limit_is_rejected(
+def test_text_exceeding_the_time_limit_is_rejected(
     rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = tuple(Word("1,00", 4.0 * (number % 100), number // 100, 3.0, number // 100 + 0.9) for number in range(9000))
@@ -136,7 +136,7 @@ def test_child_has_limits_and_a_minimal_environment(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "limits", [Limits(cpu_seconds=1, seconds=900, answer_bytes=1), Limits(cpu_seconds=900, seconds=1, answer_bytes=1)]
 )
-def test_endless_file_is_rejected_and_next_is_parsed(limits: Limits) -> None:
+def test_endless_file_is_rejected_and_next_file_parsed(limits: Limits) -> None:
     with pytest.raises(InvalidDocumentError, match="takes longer than 1 second"):
         list(run("render", ENDLESS, PAGE, limits))
 
@@ -150,7 +150,7 @@ def test_rejection_keeps_its_error_code() -> None:
     assert rejection.value.code == "truncated_pdf"
 
 
-def test_output_beyond_the_size_limit_is_rejected() -> None:
+def test_output_exceeding_the_size_limit_is_rejected() -> None:
     with pytest.raises(InvalidDocumentError, match="too large"):
         list(run("render", text_pdf(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))
 
@@ -234,7 +234,7 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
 
 
 def _kill_next_children(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Kill the child of each of the next `times` calls with signal `number`."""
+    """Make the next `times` calls kill their child with signal `number` before they send the file."""
     write: Any = process._Child._write
     remaining_calls = [times]
 

@@ -57,7 +57,7 @@ def test_payment_reminder_is_not_an_invoice():
     assert reading.read(pages(sheet.finish("other", {}).content)) is None
 
 
-def test_unexplained_tax_code_is_not_a_rate():
+def test_unexplained_tax_code_is_not_a_tax_rate():
     sheet = Sheet()
     sheet.rows(20, 20, "PAPETERIE DU CENTRE", "22 place Bellecour", "69002 LYON")
     sheet.at(20, 60, "Facture n° 4711 du 12/03/2024", 13, bold=True)
@@ -69,7 +69,7 @@ def test_unexplained_tax_code_is_not_a_rate():
 
 
 def _compare(document: DrawnDocument) -> tuple[str | None, Counts, Counts]:
-    """Return the extracted type, and the counts for header fields and line items."""
+    """Return the extracted type, and the agreement counts of header fields and of line items."""
     reading_ = reading.read(pages(document.content))
     data = {} if reading_ is None else to_structured_data(reading_.type, reading_.fields)[0].data()
     header_counts = compare(header(document.expected), header(data), _shows_all)

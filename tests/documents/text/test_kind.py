@@ -40,12 +40,12 @@ def test_invalid_and_ambiguous_dates_are_rejected(text: str):
     assert kind.parse_date(text, None) is None
 
 
-def test_unambiguous_date_decides_the_date_order():
+def test_unambiguous_date_determines_the_date_order():
     assert kind.parse_date("04/03/2025", kind.date_order(["04/03/2025", "28/03/2025"])) == "2025-03-04"
     assert kind.parse_date("04/03/2025", kind.date_order(["04/03/2025", "03/28/2025"])) == "2025-04-03"
 
 
-def test_contradictory_dates_leave_the_order_unknown():
+def test_contradictory_dates_leave_date_order_unknown():
     assert kind.date_order(["13/03/2025", "03/13/2025"]) is None
 
 
@@ -60,11 +60,11 @@ def test_contradictory_dates_leave_the_order_unknown():
         ["Invoice 17", "Date", "Amount", "VAT number GB123456789"],
     ],
 )
-def test_european_document_has_the_day_first(texts: list[str]):
+def test_dates_of_european_documents_have_day_first(texts: list[str]):
     assert kind.date_order(texts) == "day first"
 
 
-def test_english_without_country_leaves_the_order_unknown():
+def test_english_without_country_leaves_date_order_unknown():
     assert kind.date_order(["Invoice 17", "Date", "Amount", "Quantity"]) is None
 
 
@@ -92,7 +92,7 @@ def test_vat_id_with_valid_check_digits_is_certain(text: str, number: str):
     assert kind.vat_id(text) == (number, CHECKED_CONFIDENCE)
 
 
-def test_vat_id_with_wrong_check_digits_is_uncertain():
+def test_vat_id_with_invalid_check_digits_is_uncertain():
     assert kind.vat_id("DE123456789 HRB 17") == ("DE123456789", LABELED_CONFIDENCE)
 
 
@@ -112,7 +112,7 @@ def test_invalid_iban_is_accepted_only_beside_a_label():
     assert kind.find_ibans("Konto DE12 1234 4321 9876 00") == []
 
 
-def test_masked_account_is_rejected():
+def test_masked_iban_is_rejected():
     assert kind.iban("DE54 5004 **** **** **** 00") is None
 
 

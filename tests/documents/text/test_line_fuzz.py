@@ -39,7 +39,7 @@ def _pages(draw: st.DrawFn) -> Page:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_pages(), max_size=3), st.booleans())
-def test_any_page_yields_valid_lines(pages: list[Page], is_credit_note: bool):
+def test_any_page_yields_valid_line_items(pages: list[Page], is_credit_note: bool):
     lines = read_lines(pages, is_credit_note=is_credit_note, total_net=Decimal(1), total_gross=Decimal(1))
 
     for item in lines.items:
@@ -63,7 +63,7 @@ def test_full_pages_are_read_quickly():
     assert time.perf_counter() - started < _PAGES * _SECONDS_PER_PAGE
 
 
-def test_endless_words_are_read_quickly():
+def test_very_long_words_are_read_quickly():
     words = tuple(Word("Menge1" * 20_000, 0.0, 12.0 * row, 500.0, 12.0 * row + 11) for row in range(60))
 
     started = time.perf_counter()

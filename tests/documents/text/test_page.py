@@ -208,7 +208,7 @@ def test_drawn_documents_are_legible(draw):
     assert all(map(is_legible, pages(draw().content)))
 
 
-@pytest.mark.skipif(not _DATA.is_dir(), reason="the ZUGFeRD corpus is not beside the project")
+@pytest.mark.skipif(not _DATA.is_dir(), reason="the ZUGFeRD corpus is not next to the repository")
 def test_real_invoices_are_legible():
     files = sorted((_DATA / "ZUGFeRDv2" / "correct").rglob("*.pdf"))[:20]
     assert files

@@ -72,7 +72,7 @@ def test_all_fields_of_a_letter_are_extracted():
     }
 
 
-def test_every_field_has_its_evidence():
+def test_every_field_has_evidence():
     reading_ = read(LETTER)
     paths = {
         f"{name}.{own}" if own else name
@@ -234,11 +234,11 @@ def test_invoice_number_is_found(line: str, number: str):
         "Rechnung R003946 und Lieferschein 80003458",
     ],
 )
-def test_referenced_document_number_is_not_the_own_number(line: str):
+def test_reference_or_bare_title_yields_no_document_number(line: str):
     assert reading.read([draw_page(f"Wiesenbrück GmbH\n\n{line}")]) is None
 
 
-def test_largest_title_decides_between_types():
+def test_title_outranks_referenced_documents():
     drawing = "Gutschrift GS-17\n\nBetrifft Rechnungsnummer: R-4711\nLieferschein 80003458 vom 01.02.2025"
     reading_ = read(drawing)
     assert (reading_.type, reading_.fields["credit_note_number"]) == (DocumentType.CREDIT_NOTE, "GS-17")
@@ -352,7 +352,7 @@ def test_bilingual_document_is_read():
     assert data["recipient"]["name"] == "Kunden AG Mitte"
 
 
-def test_total_is_net_if_the_tax_confirms_it():
+def test_ambiguous_total_is_net_if_tax_confirms_it():
     drawing = "Rechnung 17\n\nSumme         100,00 €\nMwSt. 19 %     19,00 €\nGesamtbetrag  119,00 €"
     assert fields(drawing)["total_net"] == "100.00"
     assert "total_net" not in fields(drawing.replace("19,00 €\nG", "18,00 €\nG"))
@@ -391,6 +391,6 @@ def test_unassignable_vat_ids_are_omitted():
     assert "vat_id" not in fields(drawing)["issuer"]
 
 
-def test_pages_without_a_number_yield_nothing():
+def test_pages_without_a_document_number_yield_nothing():
     assert reading.read([draw_page("Guten Tag")]) is None
     assert reading.read([]) is None

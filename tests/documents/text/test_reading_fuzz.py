@@ -62,7 +62,7 @@ def test_repetitive_pages_are_read_quickly(first: str, second: str):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_broken_pdf_is_read_or_rejected(data: st.DataObject):
+def test_damaged_pdf_is_read_or_rejected(data: st.DataObject):
     content = bytearray(pdf(text="Rechnung Nr. 17"))
     for _ in range(data.draw(st.integers(1, 20))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

@@ -28,7 +28,7 @@ from tools.sample_generator.trading import (
 )
 
 _COUNTRIES = ["DE", "FR", "IT", "NL", "GB"]
-_DAY = date(2025, 4, 8)  # ambiguous in numbers: April 8 or August 4
+_DAY = date(2025, 4, 8)  # ambiguous in digits: April 8 or August 4
 
 
 def _documents(country: str) -> Iterator[Document]:

@@ -71,7 +71,7 @@ def test_gross_line_amounts_are_not_net_amounts():
     assert lines.net is None
 
 
-def test_trailing_minus_is_read():
+def test_trailing_minus_makes_a_number_negative():
     lines = fields("""
 Pos   Bezeichnung                Menge     Preis      Betrag
 1     Rücknahme Tisch               2-   200,00      400,00-

@@ -1,4 +1,4 @@
-"""Line items are extracted from tables with the help of headings, columns and totals."""
+"""Line items are extracted from tables by means of headings, columns and totals."""
 
 from decimal import Decimal
 
@@ -175,7 +175,7 @@ def test_table_continues_on_next_page_without_heading():
     assert descriptions == ["Erstes Teil", "Zweites Teil mit einer zweiten Zeile", "Drittes Teil"]
 
 
-def test_group_titles_and_subtotals_are_not_lines():
+def test_group_titles_and_subtotals_are_not_line_items():
     lines = fields("""
 Pos  Leistung                             Menge  Preis     Betrag
 Los 1: Rohbau
@@ -191,7 +191,7 @@ Los 2: Ausbau
     assert [line["description"] for line in lines] == ["Mauerwerk", "Putz", "Türen"]
 
 
-def test_discounts_and_charges_in_the_total_are_lines():
+def test_discounts_and_charges_in_total_are_line_items():
     lines = fields("""
 Pos   Description                Qty     Price      Amount
 1     Desk                         2    200.00      400.00
@@ -207,7 +207,7 @@ Pos   Description                Qty     Price      Amount
     ]
 
 
-def test_charge_outside_the_total_is_not_a_line():
+def test_charge_outside_the_total_is_not_a_line_item():
     lines = fields("""
 Pos   Description                Qty     Price      Amount
 1     Desk                         2    200.00      400.00
@@ -219,7 +219,7 @@ Pos   Description                Qty     Price      Amount
     assert len(lines) == 2
 
 
-def test_discount_below_a_line_lowers_its_amount():
+def test_discount_below_a_line_item_lowers_its_amount():
     lines = fields("""
 Pos   Bezeichnung                Menge     Preis      Betrag
 1     Tisch                         2    200,00      400,00
@@ -297,7 +297,7 @@ def test_consistent_rows_form_a_table_without_heading():
     assert len(lines) == 3
 
 
-def test_amounts_matching_the_total_need_no_heading():
+def test_amounts_matching_the_total_require_no_heading():
     lines = read_lines(
         [
             draw_page("""
@@ -317,7 +317,7 @@ Rechnungsbetrag                                738,40 €
     assert lines.is_proven
 
 
-def test_net_tax_and_gross_are_not_lines():
+def test_net_tax_and_gross_are_not_line_items():
     assert (
         fields("""
 Rechnungsbetrag netto                          500,00 €
@@ -328,7 +328,7 @@ Rechnungsbetrag brutto                         595,00 €
     )
 
 
-def test_letter_without_table_yields_no_lines():
+def test_letter_without_table_yields_no_line_items():
     assert (
         fields("""
 Sehr geehrte Damen und Herren,
@@ -376,7 +376,7 @@ def test_dot_is_ambiguous_in_swiss_and_english_documents():
         assert [line.get("quantity") for line in fields(drawing)] == [None, "24"]
 
 
-def test_page_footer_is_not_a_line():
+def test_page_footer_is_not_a_line_item():
     lines = fields("""
 Pos   Artikel     Bezeichnung              Menge
 1     A-1         Kugelschreiber               3

@@ -22,12 +22,12 @@ from tests.documents.reading.samples import LASKU, invoice_without_readable_amou
     ("quantity", "price", "net"),
     [("3", "3.33", "10.00"), ("1", "41.1765", "41.18"), ("10000", "0.0205", "205.00"), ("30", "10", "300")],
 )
-def test_rounded_price_agrees(quantity: str, price: str, net: str):
+def test_amount_from_a_rounded_price_agrees(quantity: str, price: str, net: str):
     assert line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
 
 
 @pytest.mark.parametrize(("quantity", "price", "net"), [("3", "3.33", "10.10"), ("30", "10", "301"), ("2", "5", "-10")])
-def test_difference_beyond_rounding_disagrees(quantity: str, price: str, net: str):
+def test_amount_beyond_rounding_disagrees(quantity: str, price: str, net: str):
     assert not line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
 
 

@@ -9,7 +9,7 @@ _TOP = 60.0
 
 
 def draw_page(text: str, *, top: float = _TOP) -> Page:
-    """Return a page whose words have the positions that they have in `text`."""
+    """Return a page with the words of `text`, laid out as in the string."""
     words = []
     for number, line in enumerate(text.strip("\n").split("\n")):
         y = top + number * _LINE_PITCH

@@ -71,7 +71,7 @@ def _number(item: dict[str, str]) -> float:
 
 
 def duplicate_of(document: Document) -> Document:
-    """Return the same document with another id, as if it was received again."""
+    """Return the same document with another id, as if it had been received again."""
     return replace(document, id=UUID(int=document.id.int ^ 1))
 
 

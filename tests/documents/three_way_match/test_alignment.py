@@ -20,7 +20,7 @@ def weight(**changes: object) -> float:
     return line_similarity(replace(BILLED, **changes), ANCHOR, {ORDER.id: frozenset()}, {})  # type: ignore[arg-type]
 
 
-def test_equal_amount_adds_to_an_equal_quantity() -> None:
+def test_equal_amount_adds_weight_only_with_equal_quantity() -> None:
     assert weight() - weight(net=Decimal("41.99")) == 1.0
     assert weight(quantity=Decimal(9)) == weight(quantity=Decimal(9), net=Decimal("41.99"))
 

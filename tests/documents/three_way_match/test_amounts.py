@@ -72,7 +72,7 @@ def taxed_invoice(tax: str, *rates: str, **fields: Any) -> Document:
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 
 
-def test_wrong_tax_total_is_a_tax_difference():
+def test_incorrect_tax_total_is_a_tax_difference():
     assert only_reason(order(), delivery(), taxed_invoice("7.32", "19", "19"), code="tax_mismatch") == (
         "Invoice R-100: the tax rates of its line items result in 19.86 EUR, but its tax is 7.32 EUR."
     )
@@ -85,14 +85,14 @@ def test_wrong_tax_total_is_a_tax_difference():
         ("19.85", ("19", "19")),  # rounded per line item
         ("14.82", ("7", "19")),
         ("0.00", ("0", "0")),  # reverse charge
-        ("7.32", ("19", "")),  # the other line item has no tax rate
+        ("7.32", ("19", "")),  # the second line item has no tax rate
     ],
 )
 def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
     assert codes(result(order(), delivery(), taxed_invoice(tax, *rates))) == []
 
 
-def test_tax_is_not_checked_with_wrong_net_total():
+def test_tax_is_not_checked_if_net_total_differs():
     assert codes(result(order(), delivery(), taxed_invoice("7.32", "19", "19", total_net="38.53"))) == [
         "total_mismatch"
     ]

@@ -37,7 +37,7 @@ def test_pairs_without_positive_weight_are_not_assigned(pairs: Pairs):
 @given(weights, st.randoms(use_true_random=False))
 def test_assignment_does_not_depend_on_pair_order(pairs: Pairs, random: object):
     items = list(pairs.items())
-    random.shuffle(items)  # type: ignore[attr-defined]  # a Random of hypothesis
+    random.shuffle(items)  # type: ignore[attr-defined]  # a `Random` from Hypothesis
     assert assign(dict(items)) == assign(pairs)
 
 

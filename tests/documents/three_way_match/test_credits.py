@@ -1,4 +1,4 @@
-"""Credit notes settle returned goods, wrong prices and duplicate invoices."""
+"""Credit notes settle returned goods, incorrect prices and duplicate invoices."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,7 @@
-"""Variances are found in the true clusters of the labeled sets, if these are next to the repository."""
+"""Variances are found in the true clusters of the labeled sets.
+
+The tests are skipped if the sets are not next to the repository.
+"""
 
 from pathlib import Path
 

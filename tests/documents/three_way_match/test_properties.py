@@ -1,4 +1,4 @@
-"""Random cases have the properties that every three-way match must have."""
+"""Every three-way match has certain properties, which are checked with random cases."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -96,7 +96,7 @@ def test_agreeing_documents_are_always_matched(goods: dict[str, tuple[int, int]]
 
 @few
 @given(ordered, st.randoms(use_true_random=False))
-def test_exact_remainder_never_adds_variances(goods: dict[str, tuple[int, int]], random: Random):
+def test_delivery_and_invoice_of_remainder_complete_the_match(goods: dict[str, tuple[int, int]], random: Random):
     part = {name: (random.randint(1, quantity), cents) for name, (quantity, cents) in goods.items()}
     rest = {n: (goods[n][0] - quantity, cents) for n, (quantity, cents) in part.items() if goods[n][0] > quantity}
     case = [
@@ -171,7 +171,7 @@ def test_every_variance_has_a_sentence_and_document(case: list[Document]):
 
 @few
 @given(cases)
-def test_quantities_per_row_equal_their_parts(case: list[Document]):
+def test_row_quantities_are_the_sums_of_their_parts(case: list[Document]):
     for row in result(*case).rows:
         for role, total in (("delivered", row.delivered), ("received", row.received), ("billed", row.billed)):
             parts = [part.quantity for part in row.parts if part.role == role and part.quantity is not None]

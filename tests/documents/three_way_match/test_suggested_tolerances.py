@@ -108,7 +108,7 @@ def test_limit_is_the_nearest_rank_rounded_up():
     assert suggestion.limit == Decimal("3.00")  # the 20th of 21 sizes, because 95 percent of 21 is 19.95
 
 
-def test_suppliers_keys_and_directions_are_separate():
+def test_suppliers_keys_and_directions_are_counted_separately():
     result = [
         *labels(10, "1.5"),
         *labels(10, "-1.5", first=11),
@@ -123,7 +123,7 @@ def test_suppliers_keys_and_directions_are_separate():
     assert len(proposals) == 4
 
 
-def test_supplier_number_spelling_is_ignored():
+def test_supplier_vat_id_spelling_is_ignored():
     assert only_suggestion([*labels(10), *labels(10, first=11, seller=("de 136 695 976",))]).evidence.accepted == 20
 
 
@@ -199,7 +199,7 @@ tables = st.lists(
 
 
 def random_labels(random: Random) -> list[DecisionLabel]:
-    """Return decisions: many accepted and a few disputed differences of various sizes."""
+    """Return decisions that accept many differences of various sizes and dispute a few."""
     size, spread = random.randint(0, 90), random.choice((10, 90, 90))
     largest, smallest = random.choice((0.5, 2, 4)), random.choice((0, 1, 3))
     code = random.choice(CODES)

@@ -1,4 +1,4 @@
-"""The most specific tolerance applies as a whole, and its two limits must both hold."""
+"""Only the most specific tolerance applies, and both of its limits must hold."""
 
 from decimal import Decimal
 
@@ -45,7 +45,7 @@ def test_most_specific_tolerance_applies(suppliers: list[str], articles: list[st
         ("12/345/67890", "1234567890"),
     ],
 )
-def test_name_with_a_digit_identifies_the_supplier(spelling: str, stated: str):
+def test_spelling_variants_of_supplier_share_a_tolerance(spelling: str, stated: str):
     tolerances = Tolerances([Tolerance(Key.PRICE, percent(7), supplier=spelling)])
     assert tolerances.limits(Key.PRICE, suppliers=[stated]) == percent(7)
 

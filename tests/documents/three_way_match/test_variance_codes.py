@@ -26,7 +26,7 @@ from tests.documents.three_way_match.samples import (
 
 
 def only_sentence(match_result: Result, code: str) -> str:
-    """Return the sentence of the only open variance, which must have this code."""
+    """Assert that the only open variance has this code. Return its sentence."""
     assert codes(match_result) == [code]
     return next(variance.message for variance in match_result.variances if variance.is_open)
 
@@ -161,12 +161,12 @@ def test_receipt_without_delivery_note_counts_as_delivered():
     assert codes(result(order(), first, both, second, invoice())) == []
 
 
-def test_services_need_no_delivery():
+def test_services_require_no_delivery():
     lines = [line(unit="HUR", quantity="3", price="80")]
     assert codes(result(order(lines=lines), invoice(lines=lines))) == []
 
 
-def test_without_order_invoice_is_compared_with_delivery():
+def test_invoice_without_order_is_compared_with_delivery():
     note, invoice_ = delivery(po_reference="", lines=[line(quantity="9")]), invoice(po_reference="", lines=[line()])
     assert codes(result(note, invoice_)) == ["over_billed_quantity"]
 
@@ -198,20 +198,22 @@ def test_inconvertible_units_require_a_manual_check():
     )
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
+# -- line items -----------------------------------------------------------------------------------------------------
 
 
 WRITTEN = {
     "split": [line(quantity="4"), line(quantity="6"), TWO[1]],
-    "another order": [TWO[1], TWO[0]],
-    "other code spellings": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
+    "reordered": [TWO[1], TWO[0]],
+    "other article number spellings": [{**TWO[0], "article_number": "A1"}, {**TWO[1], "article_number": "b 2"}],
     "another language": [{**TWO[0], "description": "Schraube"}, {**TWO[1], "description": "Mutter"}],
     "descriptions only": [{k: v for k, v in one.items() if k != "article_number"} for one in TWO],
     "order line references only": [
         {**TWO[1], "article_number": "", "description": "Ware", "po_line": "2"},
         {**TWO[0], "article_number": "", "description": "Ware", "po_line": "1"},
     ],
-    "lump": [{"description": "Items as per order", "quantity": "1", "unit_price": "104.50", "net_amount": "104.50"}],
+    "lump sum": [
+        {"description": "Items as per order", "quantity": "1", "unit_price": "104.50", "net_amount": "104.50"}
+    ],
 }
 """Line items of equivalent invoices, by layout."""
 
@@ -380,7 +382,7 @@ def test_undelivered_billed_goods_are_reported():
     )
 
 
-def test_invoice_without_lines_bills_its_total():
+def test_invoice_without_line_items_bills_its_total():
     invoice_ = invoice(lines=[], total_net="104.50", total_gross="104.50")
     match_result = result(order(), delivery(), invoice_)
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
@@ -415,7 +417,7 @@ def test_order_without_invoice_is_incomplete():
     )
 
 
-def test_invoice_without_order_gives_the_reason():
+def test_invoice_without_order_states_the_reason():
     match_result = result(invoice(po_reference=""))
     assert match_result.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
 
@@ -452,7 +454,7 @@ def test_insufficient_credit_note_settles_nothing():
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
-def test_tenants_tolerance_applies_to_its_supplier():
+def test_tolerance_for_a_supplier_applies_to_its_invoices():
     limits = Limits(upper_percent=Decimal(10), lower_absolute=Decimal(0))
     own = Tolerances([Tolerance(Key.BILLED_QUANTITY, limits, supplier="DE136695976")])
     invoice_ = invoice(lines=[line(quantity="11"), TWO[1]])
@@ -489,7 +491,7 @@ def test_price_of_thirty_digits_is_a_price_difference():
     assert "price_mismatch" in codes(result(order(), delivery(), invoice_))
 
 
-def test_orders_are_read_once_and_compared_by_number(monkeypatch: pytest.MonkeyPatch):
+def test_only_orders_sharing_a_number_are_compared(monkeypatch: pytest.MonkeyPatch):
     read, compared = list[UUID](), list[tuple[UUID, UUID]]()
     profiled, is_same = normalize.document, rules.is_same_document
 

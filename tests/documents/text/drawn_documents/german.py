@@ -109,7 +109,7 @@ def carried_totals() -> DrawnDocument:
 
 
 def german_credit_note() -> DrawnDocument:
-    """A German credit note: negative amounts, labels in a column with its own and the invoice number."""
+    """A German credit note: negative amounts, a column with labels and the numbers of credit note and invoice."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
     sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)
@@ -378,7 +378,7 @@ def long_list() -> DrawnDocument:
 
 
 def gross_prices() -> DrawnDocument:
-    """A German shop's invoice to a consumer: prices that include tax, the tax included in the total."""
+    """A German shop's invoice to a consumer: gross prices, the included tax below the total."""
     sheet = Sheet()
     sheet.at(20, 20, "Fahrradladen Speiche", 15, bold=True)
     sheet.rows(20, 25, "Inh. Mara Lenz | Lindenallee 4 | 50968 Köln", size=8)

@@ -166,7 +166,7 @@ def subscription() -> DrawnDocument:
 def dutch_freelancer() -> DrawnDocument:
     """A Dutch freelancer's invoice.
 
-    The buyer first, quantities such as '16 uur', a VAT rate per line item.
+    Buyer on the left, issuer on the right, quantities such as '16 uur', a VAT rate per line item.
     """
     sheet = Sheet("times")
     sheet.rows(20, 30, "Gemeente Zutphen", "T.a.v. mevrouw De Wit", "'s Gravenhof 2", "7201 DN Zutphen", size=10)

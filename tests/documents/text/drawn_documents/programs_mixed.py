@@ -1,4 +1,4 @@
-"""Seven documents from different countries, in the style of other business software."""
+"""Seven documents from different countries, in the style of various business software."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 

@@ -85,7 +85,7 @@ def lines(names: str, *texts: str) -> list[dict[str, str]]:
 
 
 def party(values: str, **fields: str) -> dict[str, str]:
-    """Return a party from name, street, postal code and city, separated by bars, and more `fields`."""
+    """Return a party from name, street, postal code and city, separated by bars, and from additional `fields`."""
     return line(values, "name street postal_code city") | fields
 
 
