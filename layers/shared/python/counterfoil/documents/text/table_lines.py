@@ -360,7 +360,7 @@ def _tables(
 
 
 def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """Return the rows below a sum carried over from the previous page, or all rows if none is carried over."""
+    """Return the rows below a sum carried over from the previous page; all rows if absent."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
