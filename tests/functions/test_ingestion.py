@@ -237,7 +237,7 @@ def test_document_rejected_by_the_model_has_a_reason(ingestion: Ingestion):
     assert ingestion.ingest() == DONE
 
     assert ingestion.job(id_)["status"] is None
-    assert "The language model refused to read the document." in ingestion.job(id_)["skip_reason"]
+    assert "The language model rejected the document." in ingestion.job(id_)["skip_reason"]
 
 
 def test_unavailable_model_parks_documents_without_attempts(ingestion: Ingestion):

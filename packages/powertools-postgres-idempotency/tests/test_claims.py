@@ -245,7 +245,7 @@ def test_threads_keep_their_own_results(store: PostgresPersistence) -> None:
     assert sorted(ran) == sorted(functions)
 
 
-def test_concurrent_first_use_sees_whole_configuration(
+def test_concurrent_first_use_sees_complete_configuration(
     store: PostgresPersistence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_ = jmespath.compile

@@ -230,7 +230,7 @@ def test_runs_never_overlap_or_follow_success(seed: int, url: str) -> None:
 
             def during(key: int = key, succeeds: bool = succeeds) -> None:
                 if not running[key].acquire(blocking=False):
-                    violations.append(f"two runs of {key} at once")
+                    violations.append(f"{key} ran twice concurrently")
                     return
                 if succeeded[key]:
                     violations.append(f"{key} ran again after its success")

@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 RESULT_TTL_SECONDS = 24 * 60 * 60
 GRACE_SECONDS = 30.0
-"""Seconds after its deadline at which a run counts as lost, because a function may not notice its deadline at once."""
+"""Seconds after its deadline at which a run counts as lost, because a function may notice its deadline late."""
 
 
 class Config(IdempotencyConfig):

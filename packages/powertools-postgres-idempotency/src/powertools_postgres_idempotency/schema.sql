@@ -1,5 +1,5 @@
 -- Records of Powertools Idempotency, one row per tenant and key.
--- All times are from the database's clock, so that processes whose clocks differ agree on what has expired.
+-- All times are from the database's clock, so processes with different clocks agree on what has expired.
 CREATE TABLE idempotency (
     tenant            text NOT NULL,               -- '' if tenants are not used
     key               text NOT NULL,               -- function name or prefix, '#', hash of the payload

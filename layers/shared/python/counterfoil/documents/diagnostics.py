@@ -73,8 +73,8 @@ def enqueue_diagnostics(
 ) -> list[OutboxMessage]:
     """Request the computation of clusters in the transaction that changes them. Return outbox messages.
 
-    `cluster_ids` must have the old and new id of every cluster that gained, lost or changed a document or an edge. The
-    current clusters of `document_ids` are included. A pending cluster is computed only once.
+    `cluster_ids` must contain the old and new id of every cluster that gained, lost or changed a document or an edge.
+    The current clusters of `document_ids` are included. A pending cluster is computed only once.
     """
     rows = connection.execute(
         _REQUEST,

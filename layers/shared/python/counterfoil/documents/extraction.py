@@ -1,7 +1,8 @@
 """Extraction of structured data from a file's XML or its pages.
 
 XML is exact and is used unchanged. Pages are read from their text layer, or by OCR if they are scans. If the rules find
-incomplete data, a language model completes it. A file with several documents gets no data, only the split into parts.
+incomplete data, a language model completes it. For a file with several documents, the result is only the split into
+parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -25,7 +26,7 @@ from counterfoil.errors import ContextWindowError, InvalidDocumentError
 from counterfoil.llm import BudgetExceededError, PromptRejectedError
 
 SPLIT_CHANGED = (
-    "The file was split before, and would be split differently now. Its parts stay as they are. "
+    "The file was split before, and would be split differently now. Its parts are unchanged. "
     "To split it again, delete the document and upload its file again."
 )
 
@@ -125,7 +126,7 @@ def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResu
         except BudgetExceededError as error:
             refusal = str(error)
         except PromptRejectedError:
-            refusal = "The language model refused to read the document."
+            refusal = "The language model rejected the document."
         except ContextWindowError:
             refusal = "The document is too long for the language model."
     return _result(fields, pages, refusal)
@@ -185,7 +186,7 @@ def _problems(completeness: Completeness) -> Iterable[str]:
     if completeness.missing:
         yield f"Not found on the pages: {', '.join(completeness.missing)}."
     if completeness.uncertain:
-        yield f"Doubtful: {', '.join(completeness.uncertain)}."
+        yield f"Uncertain: {', '.join(completeness.uncertain)}."
     yield from completeness.contradictions
 
 

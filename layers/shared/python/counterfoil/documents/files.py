@@ -200,7 +200,7 @@ def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
 
 
 def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
-    """Return the ids of enabled tenants with one of these addresses (in lower case), as the delivery role."""
+    """Return the ids of enabled tenants with one of these lowercase addresses, as the delivery role."""
     rows = connection.execute(
         "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
         "WHERE a.address = ANY(%s) AND t.disabled_at IS NULL ORDER BY t.id",
@@ -248,7 +248,7 @@ class FetchedFile:
 
     size: int
     sha256: bytes
-    """32 bytes."""
+    """SHA-256 digest: 32 bytes."""
     content: bytes | None
     """None unless `needs_content` requested it."""
 

@@ -1,7 +1,7 @@
 """Features of a page: its type, number, sender, header, and position in its document. Pure.
 
-Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns apply to folded text: lower
-case, without accents, with plain quotes and blanks (`folding.normalize_text`).
+Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns apply to folded text:
+lowercase, without accents, with plain quotes and single spaces (`folding.normalize_text`).
 """
 
 import re
@@ -104,7 +104,7 @@ _HEAD_LABELS = tuple(
         rf"(?:{_head_labels['contact']})\b ?:? \w",
     )
 )
-"""One pattern per kind of fact in a first page's header."""
+"""One pattern for each kind of fact in a first page's header."""
 
 _SALUTATION = re.compile(rf"(?:{SPLITTER.alternatives('pages.salutation')})\b")
 _TOWN = re.compile(
@@ -124,14 +124,14 @@ _VAT_ID = re.compile(
 )
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}[A-Z0-9]{11,30}\b")
 
-_TITLE_HEIGHT = 1.25  # relative to the usual text height of the page
+_TITLE_HEIGHT = 1.25  # relative to the median word height of the page
 _LARGE = 1.5
 _HEADER, _FOOTER = 0.2, 0.82  # relative to the page height
 _UPPER = 0.6
 _MARGIN = 0.12
 _LINES_ABOVE_TOWN = 2
 _FIGURE = 4  # digits
-_GAP = 1.0  # in word heights; wider than a blank, so the next word is in another column
+_GAP = 1.0  # in word heights; a wider gap separates columns
 
 Style = Literal["title", "heading", "label"]
 """Style of a mention.
@@ -160,7 +160,7 @@ class TypeMention:
 
     kind: str
     number: str | None
-    """Letters and digits only, so that different spellings compare equal."""
+    """Only the letters and digits, because separators differ between spellings."""
     style: Style
     height: float
     above: float
@@ -185,7 +185,7 @@ class PageFeatures:
     """Features found on a page."""
 
     own: TypeMention | None
-    """Type and number that the page or its document states about itself."""
+    """Type and number that the page states as its own."""
     named: tuple[TypeMention, ...]
     """All types named on the page."""
     unnamed: str | None
@@ -200,11 +200,11 @@ class PageFeatures:
     lines: frozenset[str]
     """All lines, without digits."""
     large: frozenset[str]
-    """Lines in the upper half in larger print than the page's text, without digits."""
+    """Lines in the upper half that are larger than the page's text, without digits."""
     head: tuple[frozenset[str], ...]
-    """Figures found for each kind of fact that is typical of a first page's header."""
+    """Digit strings in the header facts typical of a first page, one set for each kind of fact found."""
     figures: frozenset[str]
-    """All numbers, dates and ids, by their digits."""
+    """Digits of all numbers, dates and ids."""
     has_total: bool
     carries_in: bool
     """Whether its upper part states a sum carried over from the previous page."""
@@ -215,7 +215,7 @@ class PageFeatures:
 
     @property
     def head_labels(self) -> int:
-        """Number of kinds of facts found that are typical of a first page's header."""
+        """Number of different header facts found that are typical of a first page."""
         return len(self.head)
 
     @property
@@ -290,9 +290,10 @@ Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
 def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: int) -> Iterator[TypeMention]:
-    """Yield the types named in a line, each with the number next to it, or below it for a label.
+    """Yield the types named in a line, each with the number next to it, or below it if it is a label.
 
-    `goods_index` is the index of the first line with an amount. Text after it describes line items, not the page.
+    `goods_index` is the index of the first line with an amount. From there on, text describes line items and not the
+    document.
     """
     _, segments = lines[line_index]
     for index, segment in enumerate(segments):
@@ -326,7 +327,7 @@ def _is_end(match: Match[str]) -> bool:
 
 
 def _fills_segment(segment: Segment, match: Match[str]) -> bool:
-    """Return whether the match covers its segment, so that any text after it is in another column."""
+    """Return whether the match covers its segment. If so, any text after it is in another column."""
     return match.end() - len(match["rest"]) >= len(segment.text)
 
 
@@ -346,9 +347,10 @@ def _alphanumeric(number: str | None) -> str | None:
 
 
 def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
-    """Return the page's own type and number: the most prominent mention, or the latest stage among equals.
+    """Return the page's own type and number: the most prominent mention.
 
-    Documents cite earlier documents. If an order and an invoice are equally prominent, the page is an invoice.
+    Among equally prominent mentions, the type of the latest stage is chosen, because documents cite earlier documents.
+    If an order and an invoice are equally prominent, the page is an invoice.
     """
     numbered = [mention for mention in mentions if mention.number is not None or mention.style != "label"]
     for style in _STYLES:
@@ -357,7 +359,7 @@ def _own_mention(mentions: Sequence[TypeMention]) -> TypeMention | None:
             own = max(candidates, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
             same_kind = [other for other in mentions if other.kind == own.kind]
             number = own.number or next((other.number for other in same_kind if other.number is not None), None)
-            # a labeled number and a separate mention of the type form a heading in two parts
+            # a labeled number and a separate mention of its type count as one heading
             is_headed = style == "label" and any(other.number is None for other in same_kind)
             return replace(own, number=number, style="heading" if is_headed else style)
     return None
@@ -419,7 +421,7 @@ def _join_groups(text: str) -> str:
 
 
 def _head_facts(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
-    """Yield the figures of each kind of fact in a header; an empty set for a salutation."""
+    """Yield the digit strings of each kind of header fact found. A salutation usually has none."""
     tails = [
         " ".join(part.text for part in segments[index:]) for segments in upper_lines for index in range(len(segments))
     ]

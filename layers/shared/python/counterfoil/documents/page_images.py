@@ -1,4 +1,4 @@
-"""Page images of document files, and image sizes: bounded in pixels, bytes, memory and time.
+"""Renders page images and reads image sizes, with limits on pixels, bytes, memory and time.
 
 `render_page` runs in the parent process. Everything else runs in a child process (`sandbox`), because Pillow and pdfium
 parse untrusted files. A crash, or a page that renders endlessly, must not affect the caller.
@@ -159,7 +159,7 @@ def _render_frame(image: "Image.Image", content: bytes, number: int, pages: int)
         return Rendered(None, pages, b"", media_type)
     if number > 1:
         image.seek(number - 1)
-    image.draft(None, (2 * SIDES[0], 2 * SIDES[0]))  # decodes a large JPEG at a fraction of its size
+    image.draft(None, (2 * SIDES[0], 2 * SIDES[0]))  # decodes a large JPEG at reduced size, which is faster
     stretch = _stretch(image)
     upright = _to_resizable(image)
     if upright is None:
@@ -170,7 +170,7 @@ def _render_frame(image: "Image.Image", content: bytes, number: int, pages: int)
 def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
     """Return the width and height, in pixels, of each page of a PNG, JPEG or TIFF.
 
-    Only headers are read, of at most `MAX_PAGES` pages. The size of a page is None if it is too large or unknown. The
+    Reads only the headers of at most `MAX_PAGES` pages. The size of a page is None if it is too large or unknown. The
     result is None for other formats and for a damaged header.
     """
     from PIL import Image
@@ -202,7 +202,7 @@ def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
 def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
     """Yield pages of a TIFF as PNG, or as JPEG to stay within `MAX_OCR_BYTES`.
 
-    For a damaged page, empty bytes are yielded.
+    Yields empty bytes for a damaged page.
     """
     with _open(content) as image:
         for number in numbers:
@@ -234,7 +234,8 @@ def _open(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        warnings.filterwarnings("error", message="Corrupt EXIF data")  # otherwise later pages are lost silently
+        # As a warning, this would hide the loss of later pages.
+        warnings.filterwarnings("error", message="Corrupt EXIF data")
         try:
             with Image.open(io.BytesIO(content), formats=formats) as image:
                 yield image
@@ -263,7 +264,7 @@ def _to_resizable(image: "Image.Image") -> "Image.Image | None":
 
 
 def _scale(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
-    """Return the image scaled to at most `side` pixels, with 8 bits per channel, on white."""
+    """Return the image scaled to at most `side` pixels, with 8 bits per channel and a white background."""
     width, height = image.width, image.height * stretch
     scale = min(1.0, side / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -293,7 +294,7 @@ def _smallest(drawn: "Iterator[Image.Image]", pages: int) -> Rendered:
 
 
 def _png(image: "Image.Image") -> bytes:
-    """Encode an image as PNG, with one channel if it has no colors."""
+    """Encode an image as PNG, with one channel if it is grayscale."""
     if image.mode == "RGB":
         red, green, blue = (channel.tobytes() for channel in image.split())
         if red == green == blue:

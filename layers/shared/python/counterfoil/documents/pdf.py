@@ -1,4 +1,4 @@
-"""PDF files: embedded files, scanned pages, page extraction and pdfium's lock. No script is run."""
+"""Embedded files, scanned pages and page extraction of PDFs, and pdfium's lock. Never runs scripts."""
 
 import io
 import logging
@@ -23,14 +23,14 @@ from counterfoil.errors import InvalidDocumentError
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
 MIN_WORDS = 10
-"""A page with fewer words and any other content is a scan whose text is a stamp, or a line added by the scanner."""
+"""A page with fewer words and any other content is a scan. Its text is a stamp or was added by the scanner."""
 MIN_WORDS_OVER_PICTURE = 25
-"""A page with fewer words over a full-page picture is a scan as well."""
+"""A page with a full-page picture and fewer words is also a scan."""
 _WHOLE_PAGE = 0.6
 """A full-page picture covers more than this share of the page's area."""
 _TRAILER_WITHIN = 2048  # ISO 32000-1 requires the trailer at the very end; readers search the last KiB
 _PADDING_WITHIN = 64 * 1024
-_PADDING = b"\0\t\n\r "  # mail gateways and tapes pad files
+_PADDING = b"\0\t\n\r "  # mail gateways and tape backups pad files
 _OBJECT_HEADER = re.compile(rb"([0-9]{1,10})[\t\n\r ]++([0-9]{1,10})[\t\n\r ]++obj[\t\n\r ]*+(?=[^\0\f\v])")
 
 # pdfium is not thread-safe, and workers handle several documents at a time.
@@ -93,7 +93,7 @@ class _Reader(PdfReader):
     def read_object_header(self, stream: IO[Any]) -> tuple[int, int]:
         """Return an object's number and generation. Raises `ValueError` if no object starts here."""
         match = _OBJECT_HEADER.match(self._content, stream.tell())
-        if match is None:  # a comment, a stray blank, or not an object
+        if match is None:  # a comment, a stray space, or not an object
             return super().read_object_header(stream)
         stream.seek(match.end())
         return int(match[1]), int(match[2])
@@ -186,7 +186,7 @@ def _has_drawing(page: pypdfium2.PdfPage) -> bool:
 
 
 def _is_picture(page: pypdfium2.PdfPage) -> bool:
-    """Return True if one picture covers most of a page."""
+    """Return whether one picture covers most of a page."""
     left, bottom, right, top = page.get_bbox()
     area = (right - left) * (top - bottom)
     for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2):

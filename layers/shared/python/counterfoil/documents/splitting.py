@@ -45,13 +45,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Decision whether a part starts at a page."""
+    """Decision on whether a part starts at a page."""
 
     page: int
     """From 2 to the number of pages."""
     is_start: bool
     confidence: float
-    """Probability that `is_start` is right, 0.5 to 1."""
+    """Probability that `is_start` is correct, 0.5 to 1."""
     evidence: tuple[str, ...] = ()
     """Sentences for and against a boundary, the strongest first."""
 
@@ -73,7 +73,7 @@ class Split:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts in page order; a single part if any boundary is uncertain."""
+        """Parts in page order; a single part if any boundary is uncertain."""
         return self.proposed_parts if self.is_certain else (Part(PageRange(1, self.page_count)),)
 
     @cached_property
@@ -181,7 +181,7 @@ def cover_pages(pages: Sequence[Page], features: Sequence[PageFeatures]) -> dict
         if kind is None:
             return covers | leading if _may_begin_document(page_features) else covers
         leading[index] = _cover_sentence(index, kind)
-    return covers  # if all pages look like covers, any of them may be a document
+    return covers  # no document starts after the leading pages, so they are not covers
 
 
 def _cover_sentence(place: int, kind: str) -> str:
@@ -213,7 +213,7 @@ def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> 
 
 
 def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
-    """Return whether the page's apparent own number is one of several listed numbers of the same style."""
+    """Return whether the page's apparent own number is one of several numbers listed in the same style."""
     similar_numbers = {
         mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
     }
@@ -274,7 +274,7 @@ class _CurrentDocument:
         self.figures: set[str] = set()
         """All numbers, dates and ids found so far."""
         self.large: set[str] = set()
-        """Text in large print found so far."""
+        """Large text found so far."""
         self.sender: set[str] = set()
         self.firms: set[str] = set()
         self.add(first)
@@ -300,7 +300,10 @@ class _CurrentDocument:
 
     @property
     def is_known(self) -> bool:
-        """Return whether this document's start was recognizable. The next document's start should be as well."""
+        """Return whether this document's start was recognizable.
+
+        If so, the next document's start should be too.
+        """
         return self.first.own is not None or self.first.number is not None or bool(self.first.places)
 
 
@@ -459,7 +462,7 @@ def _strength(mention: TypeMention) -> float:
 
 
 def _is_counterpart(mention: TypeMention, page: PageFeatures) -> bool:
-    """Return whether a page names several types in the same style, so that they are references."""
+    """Return whether a page names more than two types in the same style, which are then references."""
     kinds = {other.kind for other in page.named if other.style == mention.style} | {mention.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 
@@ -470,7 +473,7 @@ def _with_article(mention: TypeMention) -> str:
 
 
 def _is_named(current: _CurrentDocument, page: PageFeatures) -> bool:
-    """Return whether a page states its own type or number, not just a reference of the current one."""
+    """Return whether a page states its own type or number, and not only a reference."""
     if page.own is None or current.own is None:
         return page.number is not None or page.own is not None
     return page.own.style != "label" or page.own.stage >= current.own.stage

@@ -44,7 +44,7 @@ class DocumentType(StrEnum):
 
 
 def _decimal_string(value: str) -> str:
-    """Format a decimal without plus sign, exponent and leading zeros. The stated precision is preserved."""
+    """Format a decimal without plus sign, exponent or leading zeros. Preserves the stated precision."""
     if not _DECIMAL.fullmatch(value):
         raise PydanticCustomError(_NOT_DECIMAL, "is not a decimal number")
     number = Decimal(value)
@@ -69,7 +69,7 @@ Reference = Text | tuple[Text, ...]
 
 
 class Record(BaseModel):
-    """Base of all structured data. Unknown fields are ignored; empty fields count as absent."""
+    """Base class of all structured data. Unknown fields are ignored; empty fields count as absent."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -105,7 +105,7 @@ _IDENTIFIERS = ("name", "vat_id", "tax_number", "registration_id")
 
 
 def is_identified(party: Any) -> bool:
-    """Return True for a party of structured data with a name, VAT id, tax number or registration id. Pure."""
+    """Return whether a party in structured data has a name, VAT id, tax number or registration id. Pure."""
     return isinstance(party, Mapping) and any(party.get(name) for name in _IDENTIFIERS)
 
 
@@ -305,7 +305,7 @@ def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -
 def _drop_unreadable_rates(
     lines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Remove invalid tax rates. Other values depend on amounts, but not on tax rates."""
+    """Remove invalid tax rates, on which no other value depends."""
     cleaned, remarks = list(lines), []
     for index, line in enumerate(lines):
         rate = line.get("tax_rate")

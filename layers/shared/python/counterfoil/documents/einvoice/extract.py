@@ -68,7 +68,7 @@ _RESULT_BY_KIND = {
 
 
 def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
-    from counterfoil.documents import pdf  # its import takes 0.3 s
+    from counterfoil.documents import pdf  # importing it takes 0.3 s
 
     files = pdf.embedded_xml(content)
     for file in sorted(files, key=_preference) if embedded else []:
@@ -86,7 +86,7 @@ def _preference(file: "EmbeddedXml") -> int:
 def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
     """Read embedded XML if it is a business document.
 
-    Broken XML is an error only under the name of an e-invoice.
+    Invalid XML is an error only in a file named like an e-invoice.
     """
     is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
     try:

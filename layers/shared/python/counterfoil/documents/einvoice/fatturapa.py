@@ -99,7 +99,7 @@ def _references(body: etree._Element | None) -> dict[str, object]:
 
 
 def _sum(body: etree._Element | None, amount: str) -> str | None:
-    """Return the sum of an amount over all tax rates, because the format has net and tax only per rate."""
+    """Return the sum of an amount over all tax rates, because the format states net and tax only per rate."""
     entries = [] if body is None else body.findall(f"DatiBeniServizi/DatiRiepilogo/{amount}")
     amounts = [(entry.text or "").strip() for entry in entries]
     if len(amounts) <= 1:
@@ -107,7 +107,7 @@ def _sum(body: etree._Element | None, amount: str) -> str | None:
     try:
         return format(sum(map(Decimal, amounts), Decimal(0)), "f")
     except InvalidOperation:
-        return " + ".join(amounts)  # not a number, so it is rejected under the name of the total
+        return " + ".join(amounts)  # not a number: validation rejects it and names the total
 
 
 def _lines(body: etree._Element) -> Iterator[dict[str, object]]:

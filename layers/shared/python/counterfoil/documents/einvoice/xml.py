@@ -43,7 +43,7 @@ MAX_ELEMENTS = 500_000
 MAX_DEPTH = 100
 
 _DECLARATION_WITHIN = 4096
-"""Number of bytes at the start of a file in which the XML declaration must end."""
+"""Maximum number of bytes from the start of a file to the end of the XML declaration."""
 _DECLARATION = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([^\"'>]{0,60})[\"']")
 _DECORATED_UTF8 = re.compile(r"utf-8\b", re.IGNORECASE)
 _DECLARED_UNCLOSED = re.compile(r"\s*<\?xml[^>]{0,200}?encoding\s*=")
@@ -121,11 +121,11 @@ def _decode(content: bytes) -> str:
     except UnicodeDecodeError as error:
         raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding") from error
     if _SINGLE_BYTE_ENCODINGS.fullmatch(declared) and not content.isascii() and _is_utf8(content):
-        # Text in a single-byte encoding is practically never valid UTF-8 by coincidence. Decoded as declared, each
-        # letter beyond ASCII would become two wrong letters.
+        # Text in a single-byte encoding is practically never valid UTF-8 by coincidence. Decoding UTF-8 as declared
+        # would turn each non-ASCII letter into two or more incorrect letters.
         raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding")
     if match is not None and match[1].casefold() != "utf-8":
-        text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # an encoding known to parsers
+        text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # parsers may not know the declared name
     return text
 
 
@@ -145,7 +145,8 @@ def _detected_encoding(content: bytes) -> str | None:
 def _codec(name: str) -> str:
     """Return Python's name of a declared encoding. Codecs that are not character encodings are rejected.
 
-    Some writers decorate the name (`UTF-8-W/O-BOM`). It is treated as UTF-8, and decoding fails if it is not.
+    Some writers add a suffix to the name (`UTF-8-W/O-BOM`). It counts as UTF-8, and decoding fails if the text is not
+    UTF-8.
     """
     if _DECORATED_UTF8.match(name):
         return "utf-8"
@@ -214,12 +215,12 @@ def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = No
 
 
 def text(element: etree._Element | None, *paths: str) -> str | None:
-    """Return the first non-empty text at the given paths, in the order of the paths; None if absent."""
+    """Return the first non-empty text at these paths, in the order of the paths; None if absent."""
     return next(_texts(element, paths), None)
 
 
 def all_texts(element: etree._Element | None, *paths: str) -> list[str]:
-    """Return all distinct texts at the given paths, in the order of paths and document."""
+    """Return all distinct texts at these paths, ordered by path and then by position in the document."""
     return list(dict.fromkeys(_texts(element, paths)))
 
 
@@ -257,7 +258,7 @@ def negated(amount: str | None) -> str | None:
 
 
 def iban(account: str | None) -> str | None:
-    """Return an account number without its blanks if it has the form of an IBAN (ISO 13616), else None."""
+    """Return an account number without spaces if it has the form of an IBAN (ISO 13616), else None."""
     compact = re.sub(r"\s", "", account or "").upper()
     return compact if re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", compact, re.ASCII) else None
 

@@ -4,11 +4,11 @@ A file contains groups of terms that share a concept: `[[title]]` in titles.toml
 
 - `used_by`: its consumers. The `reader` extracts fields, the `splitter` splits files that contain several documents,
   the `matcher` compares documents, and `three_way_match` compares their line items.
-- `means`: if the concept has several meanings, a document type or a unit code, for example.
+- `means`: for a concept with several meanings, the meaning, such as a document type or a unit code.
 - terms by language (ISO 639-1), separated by semicolons or line breaks. `mul` (ISO 639-2) has codes, abbreviations and
   words that several languages share.
 
-Each file is parsed on first use, so that a Lambda function reads only the files that it needs.
+Each file is parsed on first use, so a Lambda function reads only the files that it uses.
 """
 
 import re
@@ -97,7 +97,7 @@ READER, SPLITTER, MATCHER, THREE_WAY_MATCH = map(Vocabulary, ("reader", "splitte
 def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
     """Return a pattern that matches any of the phrases as whole words.
 
-    A blank in a phrase matches blanks, dots, hyphens, slashes or nothing: `rechnungs nr` matches `Rechnungs-Nr.`. `*`
+    A space in a phrase matches spaces, dots, hyphens, slashes or nothing: `rechnungs nr` matches `Rechnungs-Nr.`. `*`
     matches the word for number in any language.
     """
     number = f"(?:{READER.alternatives('labels.number_word')})"

@@ -1,7 +1,7 @@
-"""Text folding: letters of any alphabet become lower-case Latin letters without diacritics. Pure.
+"""Text folding: letters become lowercase Latin letters without diacritics. Pure.
 
-Cyrillic and Greek are transliterated, so that two spellings of a name become equal. Scripts with several romanizations
-(Hebrew, Arabic, East Asian scripts) stay as they are, in one width and without vowel points.
+Cyrillic and Greek are transliterated, so different spellings of a name become equal. Scripts with several romanizations
+(Hebrew, Arabic, East Asian scripts) are not transliterated. Their width variants are unified and vowel points removed.
 """
 
 # ruff: noqa: RUF001 - this module transliterates letters of other alphabets
@@ -31,13 +31,13 @@ _PLAIN = str.maketrans(_LETTERS) | {
     code: None for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)) in ("Mn", "Mc")
 }
 _PUNCTUATION = {ord(mark): "-" for mark in "\u2010\u2011\u2013\u2014\u2212"} | {0x2019: "'", 0xAD: None}
-"""Hyphens and dashes, the right single quotation mark, the soft hyphen."""
+"""Hyphens and dashes, the right single quotation mark, and the soft hyphen."""
 _UMLAUTS = re.compile("([aou])e")
 _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](?:(?=[θκξπσςτφχψ]|\b)|(v?))")
 
 
 def normalize_text(text: str) -> str:
-    """Return the folded text, with plain quotes and hyphens and single blanks between words.
+    """Return the folded text, with plain quotes and hyphens, and single spaces between words.
 
     >>> normalize_text("Auftrags- Bestätigung")
     'auftrags- bestatigung'
@@ -46,7 +46,7 @@ def normalize_text(text: str) -> str:
 
 
 def fold_letters(text: str) -> str:
-    """Return the folded text with one letter for each letter, so that positions stay the same.
+    """Return the folded text with one letter for each letter, so positions do not change.
 
     >>> fold_letters("Straße Nº 5")
     'strase no 5'
@@ -65,10 +65,7 @@ def _fold_letter(letter: str) -> str:
 
 
 def latin(text: str) -> str:
-    """Return the text in lower-case Latin letters without diacritics, where possible.
-
-    Punctuation stays.
-    """
+    """Return the text in lowercase Latin letters without diacritics, where possible. Keeps punctuation."""
     if text.isascii():
         return text.lower()
     lower = _GREEK_PAIRS.sub(_pair, text.replace("\N{MICRO SIGN}", "u").casefold())

@@ -1,7 +1,7 @@
-"""Uncertain boundaries between the documents of a file, decided by a language model.
+"""Lets a language model decide uncertain boundaries between the documents in a file.
 
-The model decides only whether a document starts at an uncertain page. Certain boundaries stay, and no page can be lost.
-Pages are untrusted, so excerpts from them are sent as data. If the model is not certain, a reviewer decides.
+The model decides only whether a document starts at an uncertain page. Certain boundaries do not change, and no page can
+be lost. Pages are untrusted, so excerpts from them are sent as data. If the model is not certain, a reviewer decides.
 """
 
 import json
@@ -17,8 +17,9 @@ from counterfoil.errors import ContextWindowError
 from counterfoil.llm import BudgetExceededError, LlmClient, LlmRequest, PromptRejectedError
 
 MAX_UNCERTAIN_BOUNDARIES = 20
-"""Maximum number of uncertain pages for a model call. With more, a reviewer decides. Keeps a request below about 20,000
-tokens."""
+"""Maximum number of uncertain pages in one model call, which limits a request to about 20,000 tokens.
+
+If there are more, a reviewer decides."""
 _TOP_LINES, _BOTTOM_LINES, _LINE_LENGTH = 25, 12, 120
 _MAX_REASONING = 300
 

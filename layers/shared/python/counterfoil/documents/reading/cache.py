@@ -1,7 +1,7 @@
-"""Cached answers from OCR and language models about a document, so that each is paid for only once.
+"""Caches the answers of OCR and language models about a document, because each call is billed.
 
-The key of a model's answer consists of the provider, the model, the prompt version and the user message. Another model
-or prompt version requires a new call.
+The cache key of a model's answer consists of the provider, the model, the prompt version and the user message. A
+different model or prompt version therefore requires a new call.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ class AnswerCache:
         self._document_id = document_id
         self._now = now
         self.added = 0
-        """Number of answers added, which the next attempt can use."""
+        """Number of answers stored through this object, which a later attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
         """Return the stored answers by cache key. Raises the same errors as `Database.tenant`."""
@@ -47,7 +47,7 @@ class AnswerCache:
             return dict(cursor.fetchall())
 
     def store(self, question: bytes, answer: Any, by: str) -> None:
-        """Store an answer, unless its cache key has one. `by` is the service or model that gave it.
+        """Store an answer, unless its cache key already has one. `by` is the service or model that gave it.
 
         Raises the same errors as `Database.tenant`.
         """
@@ -68,7 +68,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class CachedLlm:
-    """Language model with stored answers about one document."""
+    """Language model that caches its answers about one document."""
 
     def __init__(self, make: Callable[[], Llm], cache: AnswerCache, tenant_id: UUID, document_id: UUID) -> None:
         """`make` creates the configured model. Its calls are attributed to the tenant and the document."""
@@ -88,7 +88,7 @@ class CachedLlm:
         if key in cached:
             try:
                 return LlmResponse(
-                    validate(schema, cached[key], lambda _: InvalidLlmResponseError("Cached in an earlier form"))
+                    validate(schema, cached[key], lambda _: InvalidLlmResponseError("Cached with an earlier schema"))
                 )
             except InvalidLlmResponseError:
                 pass  # answer schemas change with the code

@@ -1,6 +1,6 @@
 """Searches pages for the values in a model's answer. Pure.
 
-Each value is searched for in every common notation: amounts with points, commas, spaces or apostrophes, and dates with
+Each value is searched for in every common notation: amounts with periods, commas, spaces or apostrophes, and dates with
 the month as a number or word. If a notation is ambiguous (1.234, 01/02/2026), each interpretation counts as stated,
 because the model has chosen one and arithmetic verifies it.
 """
@@ -28,14 +28,15 @@ _SIGNED = (
     re.compile(rf"[-\u2212\u2013(]\s?{_UNIT}\s?{_AMOUNT}"),
     re.compile(rf"{_AMOUNT}{_UNIT}\s?[-\u2212\u2013)](?!\d)"),
 )
-"""A minus sign or parenthesis before or after an amount, with its currency in between."""
+"""A minus sign or parenthesis before or after an amount. The currency may be between them."""
 _LONGEST = 24
-"""Maximum number of digits and blanks in a number."""
+"""Maximum number of characters in the digit groups before a group of three digits."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _LABEL = re.compile(r"[:;,()\[\]=#*\"|]|(?<=[^\W\d_])\.")
-"""Characters that end a label or number without a blank: `No.4711`, `PO:4711,4712`."""
+"""Characters that end a label or number even if no space follows: `No.4711`, `PO:4711,4712`."""
 _SHORTEST_SYLLABLE = 4
-"""Minimum length of a word that counts as stated inside another word, because a line break may have split it."""
+"""Minimum length of a word that is also searched for within and across other words, because a line break may split
+it."""
 
 _NUMERIC_DATE = re.compile(r"(?<!\d)(\d{1,4})(\s?[./\-\u2013]\s?)(\d{1,2})\2(\d{1,4})(?!\d)")
 _COMPACT_DATE = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})(?!\d)")
@@ -45,7 +46,7 @@ _MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:[a-z]{2}\b)?[,.
 _MONTHS: Mapping[str, int] = {
     beginning: number
     for number, beginnings in enumerate(
-        # English, German, French, Italian, Spanish, Dutch and Danish, as prefixes that are still distinct
+        # unambiguous prefixes in English, German, French, Italian, Spanish, Dutch and Danish
         (
             "jan gen ene", "feb fev", "mar mae maa mrz", "apr avr abr", "may mai mag mei maj", "jun juin giu",
             "jul juil lug", "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic",
@@ -88,13 +89,13 @@ class Grounding:
         return abs(Decimal(value)) in self._negative
 
     def date(self, value: str) -> int | None:
-        """Return the page with a date, given in ISO 8601."""
+        """Return the page with a date. `value` is in ISO 8601."""
         return self._dates.get(value)
 
     def identifier(self, value: str) -> int | None:
         """Return the page with the complete number of a document, article or company.
 
-        Blanks and punctuation are ignored.
+        Spaces and punctuation are ignored.
         """
         joined = "".join(_tokens(value))
         return self._first(lambda page: page.states(joined, whole_words=True)) if joined else None
@@ -164,7 +165,7 @@ class _Tokens:
         self._edges, self._outer = frozenset(edges), frozenset(outer)
 
     def states(self, sought: str, *, whole_words: bool = False) -> bool:
-        """Return whether consecutive words form this text; with `whole_words`, without cutting a printed word."""
+        """Return whether consecutive tokens form this text. `whole_words` requires complete printed words."""
         edges = self._outer if whole_words else self._edges
         position = self._joined.find(sought)
         while position >= 0:
@@ -174,12 +175,12 @@ class _Tokens:
         return False
 
     def has(self, word: str) -> bool:
-        """Return whether a word occurs, possibly inside a longer word."""
+        """Return whether a word occurs, possibly within or across other words."""
         return word in self._set or (len(word) >= _SHORTEST_SYLLABLE and word.isalpha() and word in self._joined)
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield letters and digits only, without accents and in one case."""
+    """Yield the runs of letters and digits in a text, lowercased and without accents."""
     plain = unicodedata.normalize("NFKD", text.casefold().replace("\u00f8", "o").replace("\u0142", "l"))
     yield from _ALPHANUMERIC.findall("".join(character for character in plain if not unicodedata.combining(character)))
 
@@ -194,7 +195,7 @@ def numbers(text: str) -> Iterator[Decimal]:
             group_before = (
                 _GROUP_BEFORE.search(line, max(0, end - _LONGEST), end) if line[end : end + 1] == " " else None
             )
-            if group_before and _GROUP_AFTER.fullmatch(digits):  # blanks between thousands
+            if group_before and _GROUP_AFTER.fullmatch(digits):  # spaces between digit groups
                 parts = group_before[0].split(" ")
                 for count in range(1, len(parts) + 1):
                     yield from _values("".join(parts[-count:]) + digits)

@@ -1,7 +1,7 @@
 """Merges fields found by rules with a model's fields, and checks the result. Pure.
 
-Fields that the rules are certain of stay, and the model supplies the other fields. Totals are chosen together so that
-they add up. All line items come from one source, preferably the source whose line items add up to the net total.
+Fields of which the rules are certain are retained, and the model supplies the other fields. Totals are chosen as a
+consistent set. All line items come from one source, preferably the source whose line items add up to the net total.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence
 
 MIN_RULE_CONFIDENCE = 0.75
-"""Minimum confidence of a field found by rules that a model cannot replace."""
+"""Minimum confidence at which a model cannot replace a field found by rules."""
 
 _TOTALS = ("total_net", "total_tax", "total_gross")
 _LINES = "line_items"
@@ -62,7 +62,7 @@ def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> R
 
 
 def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
-    """Return the model's fields without parties that contradict a party that the rules are certain of.
+    """Return the model's fields, except parties that contradict the rules' certain parties.
 
     The model's data about one company must not fill the gaps of another.
     """
@@ -122,7 +122,7 @@ def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
 
 
 def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
-    """Return the source whose line items add up to the net total, by default the rules.
+    """Return the source whose line items best agree with the net total; the rules in case of a tie.
 
     Returns None if neither source has line items.
     """
@@ -132,7 +132,10 @@ def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, A
 
 
 def _evidence(fields: Mapping[str, Any], rules: ReadFields, model: ReadFields) -> Iterator[tuple[str, Evidence]]:
-    """Yield the evidence for each field from its source. If both agree, their confidences add up."""
+    """Yield the evidence for each field from its source.
+
+    If both sources agree, the confidence is higher.
+    """
     rule_values, model_values = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
         origin = rules if path in rule_values and rule_values[path] == value else model
@@ -171,7 +174,7 @@ _ESSENTIAL: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Completeness:
-    """Problems of an extraction: paths of fields, and sentences about contradictions."""
+    """Problems in an extraction: missing and uncertain fields by path, and contradictions in words."""
 
     missing: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ _WIDE_GAP = 0.9
 _NOT_ON_THE_PAGES: Final = "not_on_the_pages"
 
 PROMPT_VERSION = "reading-2"
-"""Part of the key of each cached answer. A change of SYSTEM, LINES or the page layout needs a new version."""
+"""Part of the key of each cached answer. Change it whenever SYSTEM, LINES or the page layout changes."""
 
 SYSTEM = """\
 You extract the data that one business document states.
@@ -155,7 +155,7 @@ def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
     if omitted:
         content["omitted_pages"] = omitted
     text = json.dumps(content, ensure_ascii=False)
-    # Escape "<", so that document text cannot close the tag.
+    # JSON escapes of "<" prevent document text from closing the tag.
     user = f"<document>\n{text.replace('<', chr(92) + 'u003c')}\n</document>"
     if lines:
         return LlmRequest(f"{SYSTEM}{LINES}", user, "ingestion", prompt_version=f"{PROMPT_VERSION}+lines")
@@ -279,7 +279,7 @@ class _Verifier:
             self.remarks.append(f"{path} is not on the pages as the language model returned it, and was omitted.")
             return None
         if name in _NUMBERS and value.startswith("-") and not self._grounding.is_negative(value):
-            value = value[1:]  # without a minus on any page, an owed amount must not become a refund
+            value = value[1:]  # an amount owed must not become a refund if no page has a minus sign
         verified, confidence = _normalized(name, value)
         self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
         return verified
@@ -296,7 +296,7 @@ class _Verifier:
         items: list[Any] = []
         for line in lines:
             verified = self.verify("line", f"{path}.{len(items)}", line)
-            if verified is not None:  # otherwise the next item takes its index
+            if verified is not None:  # otherwise the next line item gets this index
                 items.append(verified)
         return items or None
 

@@ -24,7 +24,7 @@ from counterfoil.validation import validate
 CALL_TIMEOUT_SECONDS = 45.0
 """Timeout of a call; most take one to three seconds."""
 MIN_SECONDS_LEFT = 5.0
-"""Minimum seconds left to start a call. With less time, the call would be aborted but still billed."""
+"""Minimum seconds left to start a call. With less time, the call would probably be aborted but still billed."""
 
 _PAGE_ERRORS = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
@@ -43,7 +43,7 @@ class Breakers(Protocol):
 
 @dataclass(frozen=True)
 class OcrPage:
-    """A page's words from OCR, and their mean confidence: 0 to 1."""
+    """A page's words from OCR, and their mean confidence, 0 to 1."""
 
     page: Page
     confidence: float
@@ -57,10 +57,10 @@ class Ocr(Protocol):
         """Name of the service, which is part of the cache key."""
 
     def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
-        """Return the words of one page, which is a PDF with one page or an image.
+        """Return the words of one page. `image` is a PDF with one page, or an image.
 
         `width` and `height` are in points. Returns None if the service rejects the page because of its content. A
-        sideways page is turned upright.
+        sideways page is rotated upright.
 
         Raises:
             ServiceUnavailableError: throttled, failed or timed out.
@@ -192,7 +192,7 @@ def _quad(block: _Block, width: float, height: float) -> _Quad:
 
 
 def _prevailing_turns(quads: Iterable[_Quad]) -> int:
-    """Return the clockwise quarter turns of most of the text. Long words weigh more."""
+    """Return the clockwise quarter turns of most of the text. Longer words count more."""
     counts: Counter[int] = Counter()
     for text, corners in quads:
         (x0, y0), (x1, y1) = corners[:2]
@@ -235,7 +235,7 @@ class Recognition:
 
     pages: Sequence[Page]
     confidences: Mapping[int, float] = field(default_factory=dict)
-    """Mean OCR confidence by page: 0 to 1."""
+    """Mean OCR confidence by page, 0 to 1."""
     unread: tuple[int, ...] = ()
     """Scanned pages, and pages with an illegible text layer, for which OCR failed or was not run."""
     noise: frozenset[int] = frozenset()
@@ -281,7 +281,7 @@ class CachedOcr:
     ocr: Ocr
     cache: AnswerCache
     content_hash: bytes
-    """Hash of the whole file, even if only a part of it is processed."""
+    """SHA-256 of the whole file, even if only a part of it is processed."""
     first_page: int
     """Number of the first page within the whole file, from 1."""
 
@@ -311,7 +311,7 @@ PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 
 
 def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on a PDF's scanned pages. If OCR fails, a page with an illegible text layer has no words.
+    """Run OCR on a PDF's scanned pages. If it fails, pages with an illegible text layer have no words.
 
     Raises:
         CounterfoilError: see `CachedOcr.recognize` and `parsers.extract_pages`.

@@ -1,4 +1,4 @@
-"""Child processes that parse untrusted files, reused for several files. Parent side.
+"""Runs child processes that parse untrusted files, and reuses them for several files. Parent side.
 
 A child has no credentials in its environment, limits its own memory and CPU time, and terminates with its parent.
 Several threads may call `run` concurrently; each uses its own child. Requests and answers are frames of JSON and bytes
@@ -33,7 +33,7 @@ FRAME = struct.Struct(">IQ")
 """Lengths of a frame's JSON and of its bytes."""
 MAX_JSON_BYTES = 8 * 1024 * 1024
 MAX_FRAME_BYTES = 128 * 1024 * 1024
-"""Maximum size of a frame, large enough for a document of `MAX_FILE_BYTES` after pypdf has rewritten it."""
+"""Maximum size of a frame: enough for a file of `MAX_FILE_BYTES` after pypdf has rewritten it."""
 _CHECK_SECONDS = 0.5
 _CHUNK_BYTES = 1024 * 1024
 
@@ -49,7 +49,7 @@ class Limits:
 
     cpu_seconds: int
     seconds: float
-    """Wall-clock time spent waiting for the child, including time when other processes use the CPU."""
+    """Maximum wall-clock seconds spent waiting for the child, including time when other processes use the CPU."""
     answer_bytes: int
     """Maximum total size of the frames' bytes."""
 
@@ -72,7 +72,7 @@ def run(
     """Run an operation on `content` in a child process, and yield the frames of its answer.
 
     A reused child that fails is replaced once, because an earlier file may have damaged it. `check` is called about
-    twice a second and may stop the call by raising.
+    twice a second and can stop the call by raising an exception.
 
     Raises:
         InvalidDocumentError: the operation rejected the file, exceeded a limit, or crashed.
@@ -119,7 +119,7 @@ def _give_back(child: "_Child") -> None:
 
 
 def close_idle() -> None:
-    """Kill the idle children."""
+    """Kill the idle child processes."""
     with _lock:
         children, _idle[:] = _idle[:], []
     for child in children:
@@ -151,7 +151,7 @@ class _Child:
                 program,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # it could quote the file
+                stderr=subprocess.DEVNULL,  # error messages could quote the file
                 bufsize=0,
                 pass_fds=(lifeline,),
                 cwd="/",
@@ -191,7 +191,7 @@ class _Child:
         limits: Limits,
         check: Callable[[], None],
     ) -> Iterator[Frame]:
-        """Yield the frames of an answer. An unfinished call leaves the child busy, so that it is not reused.
+        """Yield the frames of an answer. After an unfinished call, the child stays busy and is not reused.
 
         Raises:
             _ChildFailedError: any failure, except for errors that `check` raises.
@@ -228,7 +228,7 @@ class _Child:
                 pipe.close()
 
     def _await_start(self, check: Callable[[], None]) -> None:
-        """Wait for the byte that reports a successful start. A failure to start is not the file's fault."""
+        """Wait for the byte that reports a successful start. The file never causes a failed start."""
         try:
             self._read(1, _Clock(START_SECONDS, check))
         except (_PipeClosedError, TimeoutError):
@@ -264,7 +264,7 @@ class _Child:
 
     def _read(self, length: int, clock: "_Clock") -> bytes:
         piece = self._piece(length, clock) if length else b""
-        if len(piece) == length:  # most frames: no copy
+        if len(piece) == length:  # most frames, which require no copy
             return piece
         buffer = io.BytesIO()  # its getvalue() does not copy, unlike bytes(bytearray)
         buffer.write(piece)

@@ -18,7 +18,7 @@ RETIRE_CPU_SECONDS = 300
 """CPU seconds after which the process is replaced."""
 MAX_CPU_SECONDS = 600
 RETIRE_BYTES = MEMORY_BYTES // 2
-"""Address space at the end of a request above which the process is replaced. It could otherwise run out of memory."""
+"""Address space in bytes, at the end of a request, above which the process is replaced before it runs out of memory."""
 
 _ANSWER_BUFFER_BYTES = 64 * 1024
 

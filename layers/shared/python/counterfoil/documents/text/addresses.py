@@ -1,4 +1,4 @@
-"""Postal addresses on a page, found by the town and read upwards to street and name. Pure."""
+"""Finds postal addresses on a page: first the town, then the street and name above it. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _AMERICAN_STREET = re.compile(
     r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|highway|parkway|circle|broadway|floor|room"
     r"|(?:court|st|ave|rd|dr|ln|ct|pkwy)(?:$|[.,]))"
 )
-"""Words after a four-digit house number, which is not a postal code."""
+"""Street words. A number before one of them is a house number and not a postal code."""
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
@@ -63,14 +63,14 @@ _NOT_OF_ADDRESS = re.compile(
     r"|@|https?:|www\.|^[+(]?\d[\d\s()/.-]{6,}$"
 )
 _SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014/]\s|\x1f)\s*")
-_REACH = 3.0  # in text heights, between the lines of an address
-_REACH_IN_WINDOW = 4.2  # address windows may have empty lines
+_REACH = 3.0  # maximum line pitch of an address, in text heights
+_REACH_IN_WINDOW = 4.2  # the same in address windows, which may have empty lines
 _MAX_LINES = 7
 _SAME_END = 0.3  # in text heights; right-aligned lines end at the same position
 _MAX_HEIGHT, _WINDOW = (
     24.0,
     10.0,
-)  # in text heights: maximum height of an address, and distance from the sender's line to the town
+)  # in text heights: maximum height of an address, and maximum distance from the sender's line to the town
 _MAX_TOWNS = 400
 _MAX_CITY_WORDS = 6
 _MAX_INLINE = 200
@@ -78,7 +78,7 @@ _MAX_INLINE = 200
 
 @dataclass(frozen=True)
 class Town:
-    """Postal code, city and country of a line. The country is None if the line does not name it."""
+    """Postal code, city and country on a line. The country is None if the line does not name one."""
 
     code: str
     city: str
@@ -134,7 +134,7 @@ def _without_country(city: str) -> tuple[str, str | None]:
 
 
 def country(text: str) -> str | None:
-    """Return the ISO code of the country that a text names, in words or by its code; None for other texts."""
+    """Return the ISO code for a text that is a country's name or code; None for other texts."""
     for part in re.split(r"[/,]", text):
         words = re.sub(r"[^a-z ]", " ", fold_letters(part)).strip()
         if code := _COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
@@ -221,7 +221,7 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 
 def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
-    """Return the address with the company name from the cell above, if the line has an owner or place."""
+    """Return an inline address, with the company name from above if it starts with an owner or a place."""
     if inline is None:
         return None
     name, street = inline.name or "", inline.street or ""
@@ -259,7 +259,7 @@ def _is_street(text: str) -> bool:
 
 
 def _cells_above(layout: Layout, bottom: Cell, used_cells: set[Cell]) -> Iterator[Cell]:
-    """Yield the cells above a town in its column, upwards, while they may belong to its address."""
+    """Yield the cells above a town that may belong to its address, from bottom to top."""
     cells_above = layout.over(bottom, _MAX_HEIGHT * bottom.height)
     column = [cell for cell in cells_above if abs(cell.left - bottom.left) < bottom.height]
     if not column:
@@ -307,13 +307,13 @@ def _label_of(layout: Layout, cell: Cell) -> str | None:
 
 
 def _names_contact(cell: Cell) -> bool:
-    """Return whether an address line names a person with a label: `Attention: Fiona Baird`."""
+    """Return whether an address line is a labeled contact person: `Attention: Fiona Baird`."""
     words = cell.plain.strip(" *.")
     return _ATTENTION.match(words) is not None or (":" in words and _CONTACT.match(words) is not None)
 
 
 def is_address_end(cell: Cell) -> bool:
-    """Return whether a cell cannot be an address line: labeled, a number, a telephone, a heading."""
+    """Return whether a cell cannot be an address line, such as a label, a phone number or a heading."""
     words = cell.plain.strip()
     return (
         words.endswith(":")
@@ -337,7 +337,7 @@ _ABOUT_ADDRESS = re.compile(
     r"(?:^(?:adresse|indirizzo|direccion|coordonnees|dati|datos)(?: (?:del?|du|della?))? )|\s*\([a-z ]{3,30}\)$"
     r"|[ -](?:addres{1,2}|adresse?|anschrift|indirizzo|direccion|details|data|daten|gegevens|information)$"
 )
-"""Words beside the role in a heading: `Vendor address`, `Adresse du client`, `Cedente (fornitore)`."""
+"""Words around the role in a heading: `Vendor address`, `Adresse du client`, `Cedente (fornitore)`."""
 
 
 def heading(cell: Cell) -> str | None:
@@ -351,7 +351,7 @@ def heading(cell: Cell) -> str | None:
         return match.lastgroup
     parts = [_HEADINGS.fullmatch(part.strip()) for part in words.split("/")]
     roles = {part.lastgroup if part else None for part in parts}
-    return roles.pop() if len(roles) == 1 else None  # one role, stated in two languages
+    return roles.pop() if len(roles) == 1 else None  # the same role in two languages
 
 
 def is_heading(cell: Cell) -> bool:
@@ -362,14 +362,14 @@ def is_heading(cell: Cell) -> bool:
 def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cell]) -> Address:
     lines = list(reversed(upward_cells))
     if lines and fold_letters(lines[-1].text.strip(" ,.")) == fold_letters(place.city):
-        lines.pop()  # the town above its postal code
-    # A street may have no name above it.
+        lines.pop()  # the town on the line above its postal code
+    # The first line is the name, unless it is the only line and lacks a legal form.
     street_candidates = lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines
     streets = [cell for cell in street_candidates if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]
     if not streets and len(lines) == 2 and _CODE_ALONE.fullmatch(bottom.text.strip(" ,.")):
-        # Villages may have no street names.
+        # British village addresses may have a house name instead of a street.
         streets = [cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)]
     street = streets[0] if streets else None
     name_cells = [cell for cell in lines if street is None or cell.top < street.top]
@@ -385,7 +385,7 @@ def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cel
 
 
 def _name(lines: Sequence[str]) -> str:
-    """Return the first line, plus the second if the first is a salutation or lacks the legal form."""
+    """Return the first line, plus the second if that continues a salutation or adds the legal form."""
     first, *rest = lines
     if rest and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {rest[0]}"
@@ -409,12 +409,12 @@ _LABEL = re.compile(
     "|".join(rf"(?P<{part}>{label.pattern})\s*:" for part, label in READER.patterns("labels.address").items())
 )
 _CODE = re.compile(r"(?:[A-Z]{1,2}-)?(\d{4,5}(?: ?[A-Z]{2})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{3} \d{2})")
-_MAX_LINE_GAP = 2.5  # in text heights, between lines of one block
+_MAX_LINE_GAP = 2.5  # maximum gap between lines of one block, in text heights
 _LONGEST = 120
 
 
 def labeled(layout: Layout) -> dict[str, Address]:
-    """Return addresses with labeled lines, by the role in their heading; name and town are required."""
+    """Return addresses with labeled lines, by the role in their heading, if they have a name and a town."""
     by_role: dict[str, Address] = {}
     for cell in layout.cells:
         role = heading(cell)

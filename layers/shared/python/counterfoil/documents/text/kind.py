@@ -1,11 +1,11 @@
 """A document's type, number, date, references and currency, from its title and labels. Pure.
 
-The title decides the type: the largest line that only names a type, optionally with a number and a date. Without a
-title, the label of a type-specific number decides.
+The title decides the type. It is the largest line that contains only the name of a type, with an optional number and
+date. If there is no title, the label of a type-specific number decides.
 
 Dates are read in seven languages, and only if they are unambiguous. VAT ids and IBANs contain check digits
-(python-stdnum implements the rules of each country's authority). A number with wrong check digits is accepted only
-beside its label, with lower confidence, because the document itself may state it wrongly.
+(python-stdnum implements the rules of each country's authority). A number with invalid check digits is accepted only
+beside its label and with lower confidence, because it may be misprinted in the document.
 """
 
 import datetime as dt
@@ -98,7 +98,7 @@ def find_dates(text: str, order: DateOrder | None) -> Iterator[tuple[int, int, s
 
 
 def parse_date(text: str, order: DateOrder | None) -> str | None:
-    """Return the ISO form of a text that is only a date, or a date with a weekday or time; else None."""
+    """Return the ISO form of a text that is a date, optionally with a weekday or time; else None."""
     for start, end, day in find_dates(text, order):
         before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
         if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
@@ -146,11 +146,11 @@ _MAX_REFERENCE = 40
 _MARKS_BEFORE = " .:#-\u2013"
 
 CHECKED_CONFIDENCE, LABELED_CONFIDENCE = 1.0, 0.7
-"""Confidence in a number with valid check digits, and in a number with only a label."""
+"""Confidence in a number with valid check digits, and in a number identified only by its label."""
 
 
 def vat_id(text: str) -> tuple[str, float] | None:
-    """Return the VAT id at the start of a text, without blanks, and its confidence; None if absent."""
+    """Return the VAT id at the start of a text, without spaces, and its confidence; None if absent."""
     match = _VAT.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
@@ -162,7 +162,7 @@ def vat_id(text: str) -> tuple[str, float] | None:
 
 
 def _shortened_variants(text: str) -> list[str]:
-    """Return the text without separators, followed by variants without its last parts."""
+    """Return the text without separators, then shorter variants that omit its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
@@ -177,14 +177,14 @@ def has_valid_check_digits(number: str) -> bool:
 
 
 def iban(text: str) -> tuple[str, float] | None:
-    """Return the IBAN at the start of a text, without blanks, and its confidence; None if absent."""
+    """Return the IBAN at the start of a text, without spaces, and its confidence; None if absent."""
     match = _IBAN.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
     parts = match[0].split(" ")
     for count in range(len(parts), 0, -1):
         number = "".join(parts[:count])
-        if _iban.is_valid(number, check_country=False):  # lists of banks become outdated, check digits do not
+        if _iban.is_valid(number, check_country=False):  # bank lists become outdated, check digit rules do not
             return number, CHECKED_CONFIDENCE
     return match[0].replace(" ", ""), LABELED_CONFIDENCE
 
@@ -252,8 +252,8 @@ _BARE_NUMBER = READER.pattern("labels.bare_number")
 _REMINDER = READER.pattern("titles.title", "statement")
 """Titles of reminders and statements, which name other documents."""
 _UPPER_PART = 0.45
-_NEAR_TITLE = 8.0  # in heights of the title
-_FEWEST_BELOW = 4  # characters of a number below its label; shorter ones may be line numbers
+_NEAR_TITLE = 8.0  # in title heights
+_FEWEST_BELOW = 4  # minimum characters of a number below its label; shorter numbers may be line item positions
 _BY_NUMBER = (
     DocumentType.CREDIT_NOTE,
     DocumentType.INVOICE,
@@ -263,15 +263,15 @@ _BY_NUMBER = (
     DocumentType.PURCHASE_ORDER,
     DocumentType.CONTRACT,
 )
-"""Types in the order in which a document without a title is searched for their labeled numbers.
+"""Types in the order in which an untitled document is searched for their labeled numbers.
 
-A document may cite later types in this list, but rarely cites earlier ones.
+Documents often cite types that are later in this list, but rarely types that are earlier.
 """
 
 
 @dataclass(frozen=True)
 class Title:
-    """A line that names a type, with its number and date if it contains them."""
+    """A line that names a document type, with the number and date if it contains them."""
 
     type: DocumentType
     cell: Cell
@@ -344,7 +344,7 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 def _number_and_date(
     layout: Layout, cell: Cell, rest: str, order: DateOrder | None
 ) -> tuple[str | None, str | None] | None:
-    """Return number and date from the text after a title; None if it contains anything else."""
+    """Return the number and date in the text after a title; None if it contains anything else."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
     while repeated := _REPEATED_TITLE.match(fold_letters(rest)):
         rest = rest[repeated.end() :]
@@ -386,10 +386,9 @@ def _with_tail(
 
 
 def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, LabeledValue] | None:
-    """Return a document's type and number from the label of the number; None if there is no such label.
+    """Return a document's type and number, identified by the number's label or name; None if absent.
 
-    If there is a title, only a labeled invoice number overrides it, because invoices cite documents of most other
-    types.
+    Only a labeled invoice number overrides a title, because invoices cite documents of most other types.
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
@@ -405,7 +404,7 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
 
 
 def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
-    """Return the first type whose name precedes a number high on the first page, with the number.
+    """Return the first type whose name precedes a number in the upper part of page 1, and the number.
 
     Returns None for reminders and statements, because they name invoices.
     """
@@ -428,7 +427,7 @@ def _labeled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Label
 
 
 def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
-    """Yield numbers in or after a cell with the name of a type: `Sammelrechnung   R-1`."""
+    """Yield the numbers that directly follow the name of a type: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
     for labeled in find(layout, name, parse, below=False):
         words = (
@@ -439,10 +438,10 @@ def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[
 
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[LabeledValue]:
-    """Return the numbers labeled as the number of a document of this type, in page order."""
+    """Return the numbers labeled as this type's own document number, in page order."""
     candidates = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
-        return list(candidates)  # suppliers write `Ihre Rechnung Nr. 4711`
+        return list(candidates)  # some suppliers label their own number `Ihre Rechnung Nr.`
     numbers = [candidate for candidate in candidates if not BUYER_LABEL.search(candidate.label.plain)]
     if kind is DocumentType.ORDER_CONFIRMATION and not numbers:
         numbers = [
@@ -454,7 +453,7 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[La
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | None:
-    """Return the number labeled only "number", near a title or in a row of labels on its page."""
+    """Return the number labeled only "number", near a title or in a row of labels on the title's page."""
     for labeled in find(layout, _BARE_NUMBER, parse):
         label = labeled.label
         is_near = abs(label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
@@ -529,7 +528,7 @@ Fields = dict[str, str | list[str]]
 def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) -> tuple[str, float] | None:
     """Return the document number at the start of a text, and its confidence; None if absent.
 
-    With `strict`, only a date, an order line or further numbers may follow it.
+    With `strict`, only a date, an order's line number or further numbers may follow it.
     """
     if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in find_dates(text, order)):
         return None
@@ -563,7 +562,7 @@ def date_after(labeled: LabeledValue, order: DateOrder | None) -> tuple[str, Evi
 
 
 class LabeledFields:
-    """Reads a document's labeled fields and their evidence. The document type is known."""
+    """Reads the labeled fields of a document whose type is known, and their evidence."""
 
     def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own_number: str | None) -> None:
         self._layout, self._kind, self._order, self._own_number = layout, kind, order, own_number
@@ -615,7 +614,7 @@ class LabeledFields:
                 if value != self._own_number:
                     values.setdefault(value, Evidence("label", labeled.confidence, labeled.cell.page))
         for value in [value for value in values if any(other.endswith(f" {value}") for other in values)]:
-            del values[value]  # the same number without its leading letters
+            del values[value]  # another value is the same number with its leading letters
         if values:
             self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
             self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
@@ -658,7 +657,7 @@ class LabeledFields:
         return None
 
     def _read_lone_date(self, name: str, due: str | None) -> None:
-        """Read the only date without a label at the top of the first page, apart from the due date.
+        """Read the only unlabeled date in the upper part of the first page, ignoring the due date.
 
         A date after a town takes precedence: `Cully, le 23 août 2024`.
         """
@@ -678,7 +677,7 @@ class LabeledFields:
                 return
 
     def _payment_deadlines(self) -> Iterator[LabeledValue]:
-        """Yield the due dates in payment requests, without dates for early payment discounts."""
+        """Yield the due dates in payment requests, except deadlines for early payment discounts."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
             for start, end, day in find_dates(text, self._order):

@@ -1,6 +1,6 @@
-"""Cells in a page's lines, their neighbors, and values beside or below labels. Pure.
+"""Splits a page's lines into cells, and finds neighboring cells and labeled values. Pure.
 
-Words separated by single blanks form a cell. A wider gap separates a label from its value, or two columns. The value of
+Words separated by single spaces form a cell. A wider gap separates a label from its value, or two columns. The value of
 a label follows in the same cell, in the next cell on the line, or directly below.
 """
 
@@ -15,8 +15,8 @@ from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.text.page import Line, Page, Word
 from counterfoil.documents.text.table_headings import Kind, heading_kinds
 
-_GAP_BETWEEN_CELLS = 0.9  # in text heights: at least three blanks
-_REACH_BELOW = 2.2  # in text heights, from a label to the value below it
+_GAP_BETWEEN_CELLS = 0.9  # minimum gap in text heights: about three spaces
+_REACH_BELOW = 2.2  # maximum distance from a label to the value below it, in text heights
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Cell:
 
     @cached_property
     def text(self) -> str:
-        """The words, separated by single blanks."""
+        """The words, separated by single spaces."""
         return " ".join(word.text for word in self.words)
 
     @cached_property
@@ -64,7 +64,7 @@ class Cell:
 
 
 class Layout:
-    """All cells of a document by line, with access to their neighbors."""
+    """A document's cells by line, with access to their neighbors."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self.pages = pages
@@ -91,7 +91,7 @@ class Layout:
     def over(self, cell: Cell, distance: float) -> list[Cell]:
         """Return the cells above a cell, from top to bottom.
 
-        Their bottom edges are at most `distance` points above the cell's top edge, and not below its middle.
+        Their bottom edges are at most `distance` points above the cell's top edge and not below the cell's middle.
         """
         limit, middle = cell.top - distance, (cell.top + cell.bottom) / 2
         return [other for other in self._pages[cell.page] if limit <= other.bottom <= middle]
@@ -192,15 +192,15 @@ def find(
     """Yield the values that `parse` reads beside each label, page by page.
 
     A label must start its cell, unless `anywhere` is true. `below` also permits a value below its label. `parse`
-    receives the text after the label or a neighboring cell's text, and returns None or the value with the confidence
-    in its form, from 0 to 1.
+    receives the text after the label or a neighboring cell's text. It returns the value and a confidence from 0 to 1 in
+    its format, or None.
     """
     for cell in layout.cells:
         for match in label.finditer(cell.plain):
             if not anywhere and not starts_at(cell, match.start()):
                 continue
             if _WORD_CONTINUES.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
-                continue  # another word, or the first letters of a number
+                continue  # part of a longer word, or the first letters of a number
             end = label_end(label, cell, match.end())
             allows_below = _may_be_above_value(
                 layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None
@@ -223,7 +223,7 @@ def label_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
 def starts_at(cell: Cell, start: int) -> bool:
     """Return whether a label at a position can start a cell.
 
-    Only marks, a possessive, or other text with a separator may precede it.
+    Only punctuation, a possessive, or another text that ends in a separator may precede the label.
     """
     prefix = cell.plain[:start]
     return _MARKS_BEFORE.fullmatch(prefix) is not None or _OTHER_LABEL.fullmatch(prefix) is not None
@@ -238,7 +238,7 @@ def _may_be_above_value(layout: Layout, cell: Cell, *, below: bool) -> bool:
 
 
 def is_column_header(layout: Layout, cell: Cell) -> bool:
-    """Return whether a cell is in a row of at least three labels without digits, most with a value below."""
+    """Return whether a cell is in a row of at least three labels without digits, most above a value."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False

@@ -1,4 +1,4 @@
-"""Words of a page with their boxes, their lines, and a check whether the text layer is legible.
+"""A page's words with their boxes, the lines that they form, and a legibility check for text layers.
 
 Pages come from a PDF's text layer (`pages`) or from OCR, and have the same form.
 """
@@ -33,19 +33,19 @@ class Evidence:
 MAX_CHARACTERS = 5_000_000
 """Maximum characters in a PDF: about 2,000 full pages."""
 MAX_WORDS = 300_000
-"""Maximum words in a PDF: about 1,500 pages, which take about 100 MiB. The longest of 169 real files has 6,122."""
+"""Maximum words in a PDF: about 1,500 pages and 100 MiB of memory. The longest of 169 real files has 6,122."""
 MAX_CHARACTERS_OF_PAGE = 200_000
 """Maximum characters on a page. The densest of 282 real pages has 21,601."""
 
-_SMALLEST_PRINT = 1.0  # points; smaller text is for machines, not for readers
+_SMALLEST_PRINT = 1.0  # in points; smaller text is meant for machines, not for readers
 _SPACE = 0x20
-_GAP_BETWEEN_WORDS = 0.125  # in text heights; a blank has about 0.25, kerning much less
+_GAP_BETWEEN_WORDS = 0.125  # in text heights; a space has about 0.25, kerning much less
 _SAME_LINE_OVERLAP = 0.5  # minimum vertical overlap of two boxes, as a share of the shorter one
 _STRAIGHT = 0.02  # maximum deviation from upright, in quarter turns: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
 _NON_LETTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
-"""Unicode categories without printable letters: control, unassigned, private use and surrogate."""
-# pdfium represents a hyphen at the end of a line as U+0002. In some fonts, a ligature is a single character.
+"""Unicode categories without printable characters: control, unassigned, private use and surrogate."""
+# pdfium represents a hyphen at the end of a line as U+0002. Some fonts map a ligature to a single character.
 _PRINTED = {
     "\x02": "-",
     "\u00ad": "-",
@@ -75,7 +75,7 @@ class Line:
 
     @cached_property
     def text(self) -> str:
-        """The words, separated by single blanks."""
+        """The words, separated by single spaces."""
         return " ".join(word.text for word in self.words)
 
     @property
@@ -85,17 +85,17 @@ class Line:
 
     @property
     def right(self) -> float:
-        """Right edge of the last word, in points."""
+        """Right edge of the rightmost word, in points."""
         return max(word.right for word in self.words)
 
     @property
     def top(self) -> float:
-        """Top of the tallest word, in points."""
+        """Top edge of the highest word, in points."""
         return min(word.top for word in self.words)
 
     @property
     def bottom(self) -> float:
-        """Bottom of the lowest word, in points."""
+        """Bottom edge of the lowest word, in points."""
         return max(word.bottom for word in self.words)
 
 
@@ -130,7 +130,7 @@ class Page:
 def _lines(words: Sequence[Word]) -> Iterator[Line]:
     """Group words whose boxes overlap vertically by at least half.
 
-    Each word is compared with the first word of a line only, so that lines do not drift downwards.
+    Each word is compared only with a line's first word. Otherwise, lines could drift downwards.
     """
     rows: list[list[Word]] = []
     open_rows: list[list[Word]] = []
@@ -156,12 +156,12 @@ def pages(content: bytes) -> list[Page]:
     """Return the text layer of each page of a PDF. A page without text has no words.
 
     Includes the invisible text that OCR adds to a scan. Excludes text outside the page, text too small to be visible,
-    and text at a different angle than most of the page. A page with sideways text is turned upright.
+    and text at a different angle from most of the page. A page with sideways text is rotated upright.
 
     Raises `InvalidDocumentError` for damaged files, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS`
     characters or `MAX_WORDS` words.
     """
-    from counterfoil.documents import pdf  # its import takes 0.3 s
+    from counterfoil.documents import pdf  # importing it takes 0.3 s
 
     parsed, characters, words = list[Page](), 0, 0
     with pdf.open_pdf(content) as document:
@@ -201,7 +201,7 @@ class _Character(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive characters in the file, without a blank between them.
+    """Consecutive characters in the file, without a space between them.
 
     `turns` counts clockwise quarter turns; None for a slanted run.
     """
@@ -258,7 +258,7 @@ def _is_lost(code: int) -> bool:
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
     """Return the clockwise quarter turns of most text, relative to the page's own rotation.
 
-    A rotated page with text rotated the other way is displayed upright, like a page that was scanned sideways.
+    If the page is rotated one way and its text the other, as after a sideways scan, the text is displayed upright.
     """
     counts: Counter[int] = Counter()
     for run in runs:
@@ -268,7 +268,7 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
-    """Split characters at blanks in the file. Blanks inserted by pdfium are unreliable due to kerning."""
+    """Split characters at spaces in the file. Spaces that pdfium inserts may only be kerning."""
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()
@@ -287,14 +287,14 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 
 
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
-    """Return whether pdfium inserted this blank before a lowercase letter, so that the gap decides."""
+    """Return whether pdfium inserted this space before a lowercase letter, where it may be kerning."""
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
     return guessed and _visible_text(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
 
 @lru_cache(maxsize=4096)
 def _visible_text(code: int) -> str:
-    """Return the visible form of a code point: one or a few letters, a blank, or "" if it has none."""
+    """Return the visible form of a code point: one or a few letters, a space, or "" if it has none."""
     text = _PRINTED.get(text := chr(code), text)
     if text.isspace():
         return " "
@@ -308,7 +308,7 @@ def _turns(angle: float) -> int | None:
 
 
 def _upright(character: _Character, turns: int, box: tuple[float, float, float, float]) -> Word:
-    """Rotate a character back by quarter turns and measure from the top left corner of the page's box."""
+    """Rotate a character upright, and measure its box from the top left corner of the upright page."""
     text, left, bottom, right, top = character
     x0, y0, x1, y1 = box
     match turns:
@@ -323,7 +323,7 @@ def _upright(character: _Character, turns: int, box: tuple[float, float, float, 
 
 
 def _words(characters: Sequence[Word]) -> Iterator[Word]:
-    """Group characters into words. A gap as wide as a blank, or a step to another line, ends a word."""
+    """Group characters into words. A gap as wide as a space or a move to another line ends a word."""
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):
@@ -375,7 +375,7 @@ def is_legible(page: Page) -> bool:
     """Return whether a page's text layer contains real words.
 
     A page with hardly any text counts as legible. A font may map its glyphs to no letters or to wrong ones. Such a page
-    looks right, but its text is noise, and it needs OCR like a scan.
+    looks correct when displayed, but its text is noise. It requires OCR like a scan.
     """
     characters = [character for word in page.words for character in word.text if character not in _RULES]
     count = len(characters) + page.lost_characters
@@ -392,6 +392,6 @@ def _has_vowels(page: Page) -> bool:
 
 
 def _latin_letters(words: Sequence[str]) -> list[str]:
-    """Return the Latin letters of words, lower-case and without accents."""
+    """Return the Latin letters of words, lowercased and without accents."""
     letters = (unicodedata.normalize("NFD", letter.lower())[0] for word in words for letter in word)
     return [letter for letter in letters if letter.isascii() or letter in _VOWELS]

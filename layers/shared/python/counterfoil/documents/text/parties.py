@@ -1,8 +1,8 @@
-"""A document's supplier and buyer: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
+"""Reads a document's supplier and buyer: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
 
-The heading above an address states its role. Without a heading, the layout of letters decides: the sender is on one
-line above the address window or in the letterhead, and the addressee is in the window. Addresses that match neither are
-ignored.
+The heading above an address states its role. Without a heading, the usual layout of a business letter decides. The
+sender is on one line above the address window or in the letterhead, and the addressee is in the window. Addresses that
+match neither are ignored.
 """
 
 import re
@@ -21,11 +21,13 @@ from counterfoil.documents.text.page import Evidence
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _ID_LABELS = READER.patterns("labels.party_id")
-_OVER_ADDRESS = 8.0  # in text heights, from a heading to its address, with labeled numbers in between
+_OVER_ADDRESS = (
+    8.0  # maximum distance from a heading to its address, in text heights; labeled numbers may be in between
+)
 _HIGHEST_BLOCK = 40.0  # in text heights
 _MAX_IDS = 400
-_CLOSE = 2.5  # in text heights, between lines of one block
-_MIN_NAME_LETTERS = 5  # minimum letters of a name in a domain; fewer may match by coincidence
+_CLOSE = 2.5  # maximum gap between lines of one block, in text heights
+_MIN_NAME_LETTERS = 5  # minimum letters of a name that matches a domain; fewer may match by coincidence
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
 _WRITER_DETAILS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
@@ -41,7 +43,7 @@ Parse = Callable[[str], tuple[str, float] | None]
 
 @dataclass(frozen=True)
 class Party:
-    """Stated fields of one party, with their evidence by field name."""
+    """Fields that a document states about a party, with their evidence by field name."""
 
     fields: dict[str, str]
     evidence: dict[str, Evidence]
@@ -49,7 +51,7 @@ class Party:
 
 @dataclass(frozen=True)
 class _Id:
-    """A number or e-mail address of a party. `side` is set if its position or label shows the owner."""
+    """A number or e-mail address of a party. `side` is set if its position or label identifies the owner."""
 
     field: str
     value: str
@@ -176,7 +178,7 @@ def _writer_without_letterhead(
     """Return the sender of a document without a letterhead.
 
     If a heading names another party, the sender has the only address without a heading. Otherwise, it has the only
-    address followed by a telephone, registration or account number.
+    address followed by a phone, registration or account number.
     """
     bottom = _WINDOW_BOTTOM * layout.pages[0].height
     upper = [
@@ -229,7 +231,7 @@ def _same_place(a: Address, b: Address) -> bool:
 
 
 def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
-    """Return the side of each cell in a party's address or in the block below it."""
+    """Return the side of each cell in an address or in the block right below it."""
     blocks = {cell: side for side, address in sides.items() if not address.inline for cell in address.cells}
     for side, address in sides.items():
         if not address.inline:
@@ -253,7 +255,7 @@ def _block(layout: Layout, address: Address, used_cells: Container[Cell]) -> lis
 
 
 def _continues_block(cell: Cell) -> bool:
-    """Return whether a line below an address is about the same party: country, labeled number, telephone."""
+    """Return whether a line below an address is about the same party, such as a country or phone number."""
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
     is_number = bool(find_vat_ids(cell.text) or find_ibans(cell.text))
@@ -341,8 +343,8 @@ def _assign_by_domain(id_: _Id, names: Mapping[str, str]) -> _Id:
 def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
     """Return numbers by side.
 
-    A number without a label or heading belongs to the sender, unless the sender already has a number of that kind,
-    another party has the same number, or the choice is unclear.
+    A number without an owner is assigned to the sender, unless the sender already has a number of that kind, another
+    party has the same number, or the choice is ambiguous.
     """
     by_side: dict[str, list[_Id]] = {"seller": [], "buyer": []}
     without_side: dict[str, list[_Id]] = {}
@@ -364,7 +366,7 @@ def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str,
 
 
 def _choose(candidates: list[_Id], layout: Layout, field: str) -> _Id | None:
-    """Return the only value, the first bank account, or the only value at the foot of a page; else None."""
+    """Return the only value, the first IBAN, or the only value at the foot of a page; else None."""
     if not candidates or len({id_.value for id_ in candidates}) == 1 or field == "iban":
         return candidates[0] if candidates else None
     at_foot = [id_ for id_ in candidates if id_.cell.top > _FOOTER * layout.pages[id_.cell.page - 1].height]

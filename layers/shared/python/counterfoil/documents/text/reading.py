@@ -29,9 +29,9 @@ _TOTALS = ("total_net", "total_tax", "total_gross")
 
 @dataclass(frozen=True)
 class Reading:
-    """Values that a document states, as input for `structured.to_structured_data`.
+    """Values stated by a document, as input for `structured.to_structured_data`.
 
-    `evidence` has an entry for each field by its path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
+    `evidence` has an entry for each field, by path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
     """
 
     type: DocumentType
@@ -75,7 +75,7 @@ def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
         return parse_reference(text, order)
 
     title = kind.title(layout, order)
-    # A line in normal print may name another document: `Lieferschein 4711` above its line items.
+    # A line in normal-size type may name another document: `Lieferschein 4711` above its line items.
     by_number = None if title is not None and title.is_tall else kind.type_by_number(layout, parse, title)
     if title is None or by_number is not None:
         if by_number is None:
@@ -114,7 +114,7 @@ def _read_lines(
     is_credit_note = type_ is DocumentType.CREDIT_NOTE
     lines = table_lines.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
     if type_ in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
-        # Orders may call the sum of prices without tax their total.
+        # Orders may label the sum of prices without tax as the total.
         fields["total_net"], evidence["total_net"] = fields.pop("total_gross"), evidence.pop("total_gross")
     if lines.items:
         fields["line_items"] = [item.fields for item in lines.items]

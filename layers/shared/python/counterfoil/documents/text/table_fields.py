@@ -33,7 +33,7 @@ _CONTRADICTED = 0.3
 arithmetic."""
 _HIGHEST_RATE = 40
 _BLANK_ROW = 0.6
-"""Minimum gap between paragraphs of a cell, in text heights."""
+"""Minimum gap between paragraphs in a cell, in text heights."""
 _BASES = (Decimal(1000), Decimal(100), Decimal(10))
 
 _BASIS = re.compile(
@@ -155,7 +155,7 @@ def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, 
 def _split_rows(
     names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
 ) -> Iterator[tuple[Kind, Piece]]:
-    """Yield each row of a cell with its kind, by position. Further rows have the last kind."""
+    """Yield each row of a cell with its kind, by position. Rows after the last kind also have that kind."""
     rows = [piece for piece in pieces if not _is_known_code(piece.text)]
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
@@ -242,7 +242,7 @@ def _put_texts(item: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
-    """Yield the rows of a cell, split at blank rows. A page break does not split."""
+    """Yield the rows of a cell, split at blank rows. A page break does not split a paragraph."""
     rows: list[str] = []
     for previous, piece in pairwise((None, *pieces)):
         if piece is None:
@@ -259,7 +259,7 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
 def description_of(rows: Sequence[str]) -> str:
     """Return the description in these rows, without labeled codes, gross prices and discounts.
 
-    Rows below these labels are remarks and not part of the description.
+    Rows below such a label are remarks and not part of the description.
     """
     parts: list[str] = []
     for row in rows:
@@ -353,7 +353,7 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
-    """Set the unit C62 (one) for quantities without a unit in a table whose other line items have a unit."""
+    """Set the unit C62 (one) for quantities without a unit if another line item has a unit."""
     if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
         for item in lines:
             if "quantity" in item.fields and not item.has_unknown_unit:
@@ -361,7 +361,7 @@ def count_pieces(lines: Sequence[LineFields]) -> None:
 
 
 def make_positive(lines: Sequence[LineFields]) -> None:
-    """Make a credit note's net amounts and quantities positive if all net amounts are negative."""
+    """Make a credit note's net amounts and quantities positive if every net amount is negative."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(item.number(name) or Decimal(0) for name in names) for item in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):

@@ -1,4 +1,4 @@
-"""Table headings, the columns that they name, and vocabulary of other rows. Pure.
+"""Table headings, the columns that they name, and the vocabulary of other rows. Pure.
 
 The words are German, English, French, Italian, Spanish, Dutch and Danish. An ambiguous name (`Amount` is a quantity or
 a sum of money) has several kinds, the most likely first. The values below it decide.
@@ -122,7 +122,7 @@ def basis(text: str) -> int:
 
 
 def plain_heading(text: str) -> str:
-    """Return the words of a heading without case, diacritics, punctuation and currency."""
+    """Return a heading's words, lowercased and without diacritics, punctuation and currency."""
     words = _NOT_HEADING.sub(" ", normalize_text(text).replace("%", " % ")).split()
     remaining = [word for word in words if word not in _CURRENCIES]
     if len(remaining) < len(words) and remaining and remaining[-1] == "in":
@@ -132,7 +132,7 @@ def plain_heading(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_heading_word(word: str) -> bool:
-    """Return whether a word occurs in headings. Also true for punctuation."""
+    """Return whether a word is punctuation or occurs in headings."""
     return all(part in _HEADING_WORDS for part in plain_heading(word).split())
 
 
@@ -167,7 +167,7 @@ def is_tax_name(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_carried(text: str) -> bool:
-    """Return whether a row carries a sum over to the next page."""
+    """Return whether a row states a sum carried over from or to another page."""
     return _CARRY.fullmatch(plain_heading(text)) is not None
 
 
@@ -181,20 +181,21 @@ _WITHIN_A_NAME = 0.95
 """Maximum gap between words of a column name, in text heights."""
 _SAME_COLUMN = 0.3
 _SURELY_SAME_COLUMN = 0.6
-"""Minimum share of the narrower of two names that must be below the other."""
+"""Minimum overlap of names in one column, as a share of the narrower name."""
 _NEXT_LINE = 0.9
 """Maximum gap between the lines of a heading, in text heights."""
 _MAX_WORDS = 40
 _MAX_READINGS = 12
 _MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
 _REPEATED = frozenset({Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT, Kind.DESCRIPTION})
-"""Kinds that several columns of a table may have; a product and its remarks are one description."""
+"""Kinds that several columns of a table may have. Columns with a product's name and its remarks form one
+description."""
 _NAME_KINDS = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading's position in points, and the kinds of its values.
+    """A table column: the horizontal position of its heading in points, and the kinds of its values.
 
     `names` are the names in the heading from top to bottom, each with its possible kinds, the most likely first.
     `basis` is the number of units that the prices are for, or 1 if the heading does not state it.
@@ -207,7 +208,7 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """Kind of the column; for several kinds, the topmost in its cells."""
+        """Kind of the values. If cells have several kinds, the kind of the top value."""
         return self.names[0][0]
 
     def holds(self, kind: Kind) -> bool:
@@ -230,12 +231,12 @@ class Heading:
 
     @property
     def has_prices(self) -> bool:
-        """Return whether the table has prices or amounts."""
+        """True if the table has prices or amounts."""
         return not _MONEY.isdisjoint(self.kinds)
 
     @property
     def is_of_goods(self) -> bool:
-        """Return whether the columns list goods or services: a description, and a quantity or an amount."""
+        """True if the columns list goods or services: a description, and a quantity or an amount."""
         kinds = {kind for column in self.columns for name in column.names for kind in name}
         return not _NAME_KINDS.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
@@ -270,7 +271,7 @@ class Heading:
 def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
     """Yield one variant for each NET column, in which the other NET columns are OTHER.
 
-    The first column comes first, or the last if a discount is between them.
+    They are in column order, or in reverse order if a discount column is between NET columns.
     """
     places = [place for place, kind in enumerate(kinds) if kind is Kind.NET]
     if places and Kind.DISCOUNT in kinds[places[0] : places[-1]]:
@@ -280,7 +281,7 @@ def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
 
 
 def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:
-    """Return the kinds with OTHER for repeats, except for DESCRIPTION."""
+    """Replace repeated kinds with OTHER, except DESCRIPTION."""
     repeated = {kind for index, kind in enumerate(kinds) if kind in kinds[:index]} - {Kind.DESCRIPTION}
     return [Kind.OTHER if kind in repeated and kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
 
@@ -341,7 +342,7 @@ def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
 
 
 def _extends(line: Line, neighbor: Line, lower: Line) -> bool:
-    """Return whether a line extends an adjacent heading: near, only heading words, no numbers."""
+    """Return whether a line extends an adjacent heading: it is near and has only heading words."""
     upper = line if lower is neighbor else neighbor
     if lower.top - upper.bottom > _NEXT_LINE * (neighbor.bottom - neighbor.top):
         return False
@@ -355,7 +356,7 @@ def _extends(line: Line, neighbor: Line, lower: Line) -> bool:
 
 
 def _cells(line: Line) -> list[_Cell]:
-    """Split a line into names: as many known words as possible, in as few names as possible."""
+    """Split a line into names, with as many known words and as few names as possible."""
     words = line.words
     best: list[tuple[tuple[int, int], list[_Cell]]] = [((0, 0), [])]
     for end in range(1, len(words) + 1):
@@ -383,7 +384,7 @@ def _cell(words: Sequence[Word]) -> _Cell:
 
 
 def _join_unnamed(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
-    """Join unknown names that are as close as words."""
+    """Join unknown names that are only a word gap apart."""
     pending: _Cell | None = None
     for cell in cells:
         if pending and not pending.kinds and not cell.kinds and cell.left - pending.right <= height * 0.5:
@@ -426,13 +427,16 @@ def _shared_width(stack: Sequence[_Cell], cell: _Cell) -> float:
 
 
 def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
-    """Return the share of a name that must be below another; more if words and numbers would mix."""
+    """Return how much of a name must be below a column's names to join them, as a share of its width.
+
+    The share is higher if the column would mix words and numbers.
+    """
     numeric = [bool(other.kinds) and other.kinds[0] in NUMERIC_KINDS for other in (*stack, cell) if other.kinds]
     return _SURELY_SAME_COLUMN if len(set(numeric)) > 1 else _SAME_COLUMN
 
 
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
-    """Return the names of a column: one over all lines if its kind is known, otherwise one per line."""
+    """Return the names of a column: one name over all lines if its kind is known, otherwise several."""
     texts = [cell.text for cell in stack]
     if len(texts) == 1 and (both_names := _code_over_name(texts[0])):
         return both_names
@@ -466,7 +470,7 @@ def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
 
 
 def _join(texts: Sequence[str]) -> str:
-    """Join the lines of a name with blanks, without trailing hyphens."""
+    """Join the lines of a name with spaces, without hyphens at line ends."""
     joined = texts[0]
     for previous, text in pairwise(texts):
         joined = f"{joined.rstrip('-')} {text}" if previous.endswith("-") else f"{joined} {text}"

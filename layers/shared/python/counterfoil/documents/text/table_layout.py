@@ -1,8 +1,9 @@
 """Numbers, rows and cells of line item tables. Pure.
 
 `1.234,56`, `1,234.56`, `1 234,56` and `1'234.56` are the same amount; `1.234` alone is ambiguous. Unambiguous numbers
-decide the decimal mark for the whole document. If it has none, the language decides, because a delivery note may
-contain only whole quantities. If the language is unclear too, only whole numbers without marks are read.
+decide the decimal mark for the whole document. If a document has only ambiguous numbers, its language decides, because
+a delivery note may contain only whole quantities. If the language is unclear too, only whole numbers without marks are
+read.
 
 Each amount below an amount heading starts a line item, together with the numbers beside it. Other words belong to the
 nearest line item above them, and to the column in which they start. Cells may therefore have several rows, rows may be
@@ -39,7 +40,7 @@ _SIGNS = "-\N{MINUS SIGN}\N{EN DASH}"
 _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}`"
 _MAX_DIGITS = 15
 _BLANK_IN_NUMBER = 0.58
-"""Maximum width of a blank within a number, in text heights. Columns are further apart."""
+"""Maximum width of a space within a number, in text heights. Columns are further apart."""
 
 _CURRENCY = r"(?:€|£|\$|EUR|CHF|GBP|USD|DKK|SEK|NOK|PLN|CZK|HUF|DEM|US\$|[Kk]r\.?|Fr\.|SFr\.?)"
 _PRINTED = re.compile(
@@ -55,19 +56,19 @@ _FRACTION = re.compile(r"(?:\d{1,4}([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+)")
 _LONG_FRACTION = re.compile(r"\d{5,}([.,])\d{1,2}")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 _SURE = 5
-"""Votes of a number that has both marks. With only one mark it has one vote, because it may be a date or a time."""
+"""Votes of a number with both marks. A number with one mark has one vote, because it may be a date or a time."""
 
 _COMMA_WORDS = frozenset(READER.terms("languages.decimal_comma"))
 _DOT_WORDS = frozenset(READER.terms("languages.decimal_dot"))
 _SWISS = re.compile(r"CHF|CHE-?\d.*|Schweiz|Suisse|Svizzera|Switzerland")
-"""Switzerland writes German, French and Italian with a decimal dot."""
+"""Words of Swiss documents, which use a decimal point in German, French and Italian too."""
 
 Mark = Literal[",", "."]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """A document's number format: the decimal mark, or None if unknown, and whether blanks group digits.
+    """A document's number format: the decimal mark, or None if unknown, and whether spaces group digits.
 
     `by_language` is true if the mark was derived from the document's language.
     """
@@ -185,7 +186,7 @@ def _parse_unsigned(digits: str, form: NumberFormat) -> Decimal | None:
 
 
 def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
-    """Return the words of a line from left to right, with parsed numbers and without their currencies."""
+    """Return a line's words from left to right, with parsed numbers and without their currencies."""
     tokens: list[Token] = []
     for word in _split_prices(words):
         previous = tokens[-1] if tokens else None
@@ -203,7 +204,7 @@ def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
 
 
 def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
-    """Yield the words; a price and its basis, such as `10,03/100`, become two words."""
+    """Yield the words, with a price and its basis, such as `10,03/100`, split into two words."""
     for word in words:
         match = _PRICE_AND_BASIS.fullmatch(word.text)
         if match is None:
@@ -215,7 +216,7 @@ def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
 
 
 def _continues(previous: Token, word: Word) -> bool:
-    """Return whether a word contains the next three digits of a number grouped with blanks."""
+    """Return whether a word contains the next three digits of a number grouped with spaces."""
     if word.left - previous.right > _BLANK_IN_NUMBER * (word.bottom - word.top) or word.left < previous.right - 1:
         return False
     starts_group = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
@@ -235,9 +236,7 @@ def _without_currencies(tokens: Sequence[Token]) -> list[Token]:
 _LONGEST_LABEL = 200
 _MIN_WORDS = 3
 _RUN_GAP = 2.0
-"""Minimum number of words in a row that ends in a labeled sum, and minimum blank to the left of the label.
-
-The blank is in text heights.
+"""Minimum number of words in a row that ends in a labeled sum, and the minimum gap before the label in text heights.
 """
 
 
@@ -250,12 +249,12 @@ class Row:
 
     @cached_property
     def top(self) -> float:
-        """Top of the tallest word, in points."""
+        """Top edge of the highest word, in points."""
         return min(token.top for token in self.tokens)
 
     @cached_property
     def bottom(self) -> float:
-        """Bottom of the lowest word, in points."""
+        """Bottom edge of the lowest word, in points."""
         return max(token.bottom for token in self.tokens)
 
     @cached_property
@@ -265,7 +264,7 @@ class Row:
 
     @cached_property
     def label(self) -> str:
-        """Words before the first number, truncated to the length of a label."""
+        """Words before the first number that is not the first word, truncated to 200 characters."""
         words: list[str] = []
         for token in self.tokens:
             if token.value is not None and words:
@@ -275,7 +274,7 @@ class Row:
 
     @cached_property
     def last_label(self) -> str:
-        """Words between a wide blank and the number at the end of the row; empty if absent."""
+        """Words between a wide gap and the number at the end of the row; empty if absent."""
         if self.tokens[-1].value is None or len(self.tokens) < _MIN_WORDS:
             return ""
         run: list[Token] = []
@@ -290,7 +289,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The part of a table on one page: its heading and the rows below it."""
+    """The part of a table on one page: the table's heading and the rows on that page."""
 
     page: int
     heading: Heading
@@ -306,7 +305,7 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The words, separated by single blanks."""
+        """The words, separated by single spaces."""
         return " ".join(token.text for token in self.tokens)
 
     @property
@@ -324,7 +323,7 @@ class Piece:
 class RawLine:
     """Unparsed line item: numbers by column kind, and the words of each cell from top to bottom.
 
-    `quantity_neighbor` is the word next to the quantity, in any column. If `is_below_sum` is true, only
+    `quantity_neighbor` is the word right after or before the quantity, in any column. If `is_below_sum` is true, only
     arithmetic can confirm the line item.
     """
 
@@ -381,12 +380,13 @@ _CELL_GAP = 0.9
 _BESIDE = 2.0
 _SAME_RUN = 0.6
 _WIDE_BLANK = 3.0
-"""Maximum distances within line items and cells, and between a table and other text, in text heights."""
+"""Maximum distances within rows, line items, cells and tables, in text heights."""
 _RATE_KINDS = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
-"""Shares of a run of words that are below a heading: the first is a maximum, the second a minimum."""
+"""Maximum share of a run of words below its own heading, and minimum share below the next, to move it to the next
+column."""
 _SAME_EDGE = 2.5
 _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 
@@ -419,7 +419,7 @@ class _Reader:
         self.taken: set[Token] = set()
 
     def read(self, open_line: RawLine | None) -> list[RawLine]:
-        """Read the page. Words above the first line item are added to `open_line`, if given."""
+        """Read the page. Words above the first line item are added to `open_line`, unless it is None."""
         numbers = self._column_numbers()
         lines = self._anchor_lines(numbers)
         self._set_bounds(lines)
@@ -450,12 +450,12 @@ class _Reader:
         return numbers
 
     def _has_companions(self, row: Row) -> bool:
-        """Return whether a row has a quantity, a price and an amount, regardless of its first word."""
+        """Return whether a row has a quantity, a price and an amount, even if it starts like a sum."""
         kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
     def _column_of(self, token: Token) -> Column:
-        """Return the column whose heading is above or nearest to a number. Percentages have their own columns."""
+        """Return the column whose heading is nearest to a number. Percentages belong only to rate columns."""
         rates = [column for column in self.columns if column.kind in _RATE_KINDS]
         if token.is_percent:
             return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))
@@ -489,7 +489,7 @@ class _Reader:
         return sorted(retained, key=lambda line: line.top)
 
     def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
-        """Return the numbers above the first wide blank, where a table without amounts ends."""
+        """Return the numbers above the first wide vertical gap, where a table without amounts ends."""
         tops = sorted((row.top, row.bottom, row.height) for row in self.rows)
         end, reach = float("inf"), None
         for top, bottom, height in tops:
@@ -523,7 +523,7 @@ class _Reader:
         )
 
     def _set_bounds(self, lines: Sequence[RawLine]) -> None:
-        """Set each column boundary to the widest blank between two columns in the rows of line items."""
+        """Set each column boundary to the widest gap between two columns in the rows of line items."""
         number_rows = [self.row_of[token] for line in lines for token in line.values.values()]
         rows = list({id(row): row for row in number_rows}.values())
         boxes = [(token.left, token.right) for row in rows for token in row.tokens]
@@ -542,7 +542,7 @@ class _Reader:
         return sum(1 for bound in self.bounds if left >= bound)
 
     def _pull_up(self, lines: Sequence[RawLine]) -> None:
-        """Move the start of each line item up to its position, if every position is above the other numbers."""
+        """Move the top of each line item up to its position number, if all are above the other numbers."""
         position_column = next(
             (index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None
         )
@@ -567,7 +567,7 @@ class _Reader:
             line.top = top
 
     def _distribute(self, lines: Sequence[RawLine], open_line: RawLine | None) -> None:
-        """Add all other words to cells. Words far below the last line item, or below a sum, are ignored."""
+        """Add the remaining words to cells, except words below a sum or far below the last line item."""
         line, bottom = (None if self.is_closed else open_line), None
         upcoming = list(lines)
         pending: list[tuple[int, Piece]] = []
@@ -630,7 +630,7 @@ class _Reader:
     def _attached_above(self, pending: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
         """Return the description right above a line item's numbers.
 
-        It belongs to the line item, because a cell with several rows may be vertically centered on the numbers.
+        It belongs to the line item, because a cell with several rows may be centered vertically beside the numbers.
         """
         attached: list[tuple[int, Piece]] = []
         top = line.top
@@ -643,7 +643,7 @@ class _Reader:
         return attached[::-1]
 
     def _move_to_next(self, lines: Sequence[RawLine]) -> None:
-        """Move description rows to the next line item if a gap separates them only from the rows above."""
+        """Move description rows below a gap to the next line item if they directly precede it."""
         for line, next_line in pairwise(lines):
             for index, pieces in line.cells.items():
                 if not self.columns[index].holds(Kind.DESCRIPTION):
@@ -682,7 +682,7 @@ class _Reader:
             yield self._nearest_column(run), Piece(self.page, tuple(run))
 
     def _nearest_column(self, run: Sequence[Token]) -> int:
-        """Return the index of the column in which words start, or of the next if they are mostly below it."""
+        """Return the index of the column in which words start, or of the next if most are below that one."""
         left, right = run[0].left, run[-1].right
         index = self._column_at(left)
         if index + 1 < len(self.columns):
@@ -762,8 +762,8 @@ def _pair_with_numbers(
         nearest.append(min(neighbors, key=lambda token: abs(token.middle - anchor.middle)))
     height = median(token.bottom - token.top for token in anchors)
     offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
-    # If a column is empty for some line items, its numbers are also near their neighbors. Each number counts only for
-    # the nearest line item.
+    # If a line item has no number in this column, its nearest number belongs to another line item. Therefore, each
+    # number counts only for the nearest line item.
     closest: dict[Token, float] = {}
     for token, offset in zip(nearest, offsets, strict=True):
         closest[token] = min(closest.get(token, offset), offset, key=abs)
@@ -779,7 +779,7 @@ def _pair_with_numbers(
 
 
 def _widest_blank(a: Column, b: Column, boxes: Sequence[tuple[float, float]]) -> float:
-    """Return the middle of the widest blank between two columns, or the left edge of the second."""
+    """Return the horizontal middle of the widest gap between the centers of two columns."""
     low, high = (a.left + a.right) / 2, (b.left + b.right) / 2
     covered, widest_gap, position = low, 0.0, (a.right + b.left) / 2
     for left, right in sorted(box for box in boxes if box[1] > low and box[0] < high):

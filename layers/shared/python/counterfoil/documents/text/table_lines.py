@@ -1,9 +1,9 @@
 """Reads line items from a document's pages. Pure.
 
-Tables are found by their headings, and read by the positions of the words below. Without a heading, arithmetic
-identifies the columns: rows in which quantity * price = amount in the same columns form a table, as do rows with one
-amount each that add up to the row below. Values proven by such products and sums have a higher confidence than stated
-values, and contradictions a low one. Values that the document neither states nor implies are omitted.
+Tables are found by their headings, and read by the positions of the words below. If there is no heading, arithmetic
+identifies the line items: rows with quantity * price = amount in the same columns, or rows with one amount each that
+add up to the row below. Values proven by such products and sums have a higher confidence than stated values.
+Contradicted values have a low confidence. Values that the document neither states nor implies are omitted.
 """
 
 import re
@@ -40,11 +40,11 @@ from counterfoil.documents.text.totals import Charge, charges, reconcile, tax_co
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
 _NEAR = 1.6
-"""Alignment tolerances in points, and the maximum gap between rows that are added up, in text heights."""
+"""Alignment tolerances in points, and the maximum gap in text heights between rows that are added up."""
 _MAX_NUMBERS = 6
 _MOST_PRODUCTS = 1000
 _FIRST_POSITION = 100
-"""Maximum number of the first position in a table."""
+"""Maximum position number of a table's first line item."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Product:
 def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
     """Return the table in which quantity times price equals the amount, split by page.
 
-    Empty if fewer than two rows share columns, or if every row has a factor of 1.
+    The result is empty if fewer than two rows share columns, or if every row has a factor of 1.
     """
     candidates = (product for rows in pages for row in rows if not is_sum_or_title(row) for product in _products(row))
     products = list(islice(candidates, _MOST_PRODUCTS))
@@ -90,7 +90,7 @@ def _products(row: Row) -> Iterator[_Product]:
             continue
         if "." not in str(net.value) or abs(quantity.value) == abs(price.value) == 1:
             continue
-        # The quantity is the factor with fewer decimals, or the first one.
+        # The quantity is the factor with fewer decimal places, or the first factor.
         is_swapped = _decimal_places(quantity) > _decimal_places(price) or (
             _decimal_places(quantity) == _decimal_places(price) and quantity.left > price.left
         )
@@ -122,7 +122,7 @@ def _are_aligned(a: Token, b: Token) -> bool:
 
 
 def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
-    """Return columns for the products' numbers, tax rates, texts, positions and article numbers."""
+    """Return the columns of the products' numbers, tax rates, descriptions, positions and article numbers."""
     columns = [
         _column(Kind.QUANTITY, [product.quantity for product in products]),
         _column(Kind.PRICE, [product.price for product in products]),
@@ -155,7 +155,7 @@ def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
 
 
 def _are_positions(texts: Sequence[str]) -> bool:
-    """Return whether words number line items: 1, 2, 3 or 10, 20, 30."""
+    """Return whether words are consecutive position numbers: 1, 2, 3 or 10, 20, 30."""
     if not all(is_position(text) and text.strip(".").isdecimal() for text in texts):
         return False
     numbers = [int(text.strip(".")) for text in texts]
@@ -232,16 +232,17 @@ _PAGES_WEIGHED = 3
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
-"""Numbers in a tax column that may be tax codes, and the minimum confidence in a rate with a percent sign."""
+"""Numbers in a tax column that may be tax codes, and the confidence below which a rate may be one."""
 _IN_SUM = 0.97
 _FROM_SUM = 0.75
 _FROM_TABLE = 0.6
-"""Confidence of an amount that is part of a stated sum, known only from a sum, and of a charge in a table."""
+"""Confidence in an amount that is part of a stated sum, in an amount found only by its sum, and in a value from a tax
+or charge table."""
 
 
 @dataclass(frozen=True)
 class LineItem:
-    """A line item: its fields by their names in structured data, their evidence, and its place.
+    """A line item: its fields by their names in structured data, their evidence, and its position.
 
     Pages count from 1. `box` is the left, top, right and bottom edge of its text in points.
     """
@@ -273,10 +274,10 @@ def read_lines(
 ) -> Lines:
     """Read a document's line items, with the evidence for each field.
 
-    Discounts and charges on the whole document become line items with a description and an amount; discounts are
-    negative. A credit note's amounts are positive, as in e-invoices, even if printed as negative. `total_net` and
-    `total_gross` show whether line amounts include tax. Such amounts are omitted along with their prices, because they
-    are not net amounts. Ambiguous values are omitted. Never raises because of page content.
+    Document-level discounts and charges become line items with a description and an amount; discounts are negative. A
+    credit note's amounts are positive, as in e-invoices, even if printed as negative. `total_net` and `total_gross`
+    show whether line amounts include tax. Such amounts are omitted along with their prices, because they are not net
+    amounts. Ambiguous values are omitted. Page content never causes an exception.
     """
     pages = [_drop_long_words(page) for page in pages]
     form = number_format(word for page in pages for word in page.words)
@@ -294,7 +295,7 @@ def read_lines(
 
 
 def _drop_long_words(page: Page) -> Page:
-    """Return the page without overlong words."""
+    """Return the page without words of more than 200 characters."""
     words = tuple(word for word in page.words if len(word.text) <= _LONGEST_WORD)
     return page if len(words) == len(page.words) else Page(page.width, page.height, words)
 
@@ -307,8 +308,8 @@ def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
 def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
     """Return running titles and page numbers at the page edges, as (page, row index).
 
-    They repeat the same text on several pages. Only page numbers may differ, because table rows at the same position
-    may also differ in a single number.
+    Their text is the same on several pages, except for page numbers. Other numbers must not differ, because table rows
+    at the same position may also differ only in a number.
     """
     pages_by_key: dict[tuple[str, int], set[int]] = {}
     keys: dict[tuple[int, int], tuple[str, int]] = {}
@@ -327,7 +328,7 @@ def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[t
 def _tables(
     pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
 ) -> Iterator[list[Stretch]]:
-    """Yield the line item tables, split by page. Each ends at the next heading or at the end."""
+    """Yield the line item tables, split by page. Each ends at the next table or the document's end."""
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
         page_rows = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
@@ -359,7 +360,7 @@ def _tables(
 
 
 def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """Return the rows below a sum carried over from the previous page, or all rows if it is missing."""
+    """Return the rows below a sum carried over from the previous page; all rows if absent."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
@@ -388,7 +389,7 @@ def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> 
 
 
 def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
-    """Return a page of a table, with its heading interpreted as on the table's first page."""
+    """Return a page of a table, with its heading interpreted like the heading on the table's first page."""
     kinds = iter(name for column in reading.columns for name in column.names)
     if len(stretch.heading.columns) != len(reading.columns):
         return Stretch(stretch.page, reading, stretch.rows)
@@ -405,7 +406,7 @@ def _score(item: LineFields) -> int:
 
 
 def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
-    """Return how many positions exceed the previous one; negative if the first is too large."""
+    """Return how many position numbers exceed the one before; negative if the first is too high."""
     positions = [item.fields.get("position", "") for _, item in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
         return -len(positions)
@@ -415,7 +416,7 @@ def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
 def _is_line(line: RawLine, item: LineFields) -> bool:
     """Return whether a row is a line item. Below a sum, arithmetic must prove it.
 
-    A line item has a quantity or amount, and a name or several other fields. With an ambiguous number, a name is
+    A line item has a quantity or amount, and a name or several other fields. If a number is ambiguous, a name is
     enough.
     """
     names = {"description", "article_number", "buyer_article_number"} & item.fields.keys()
@@ -427,7 +428,7 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Return line items found without a table heading: rows that add up to a sum below."""
+    """Return the rows that add up to the row below as line items, for documents without a table heading."""
     entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
     for words, amount, row in entries:
@@ -442,7 +443,7 @@ def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
 def _reconcile(
     items: Sequence[tuple[RawLine, LineFields]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool
 ) -> Lines:
-    """Choose the line items and charges that add up to a stated sum, and rate their confidence."""
+    """Choose the line items and charges that add up to a stated sum, and set their confidence."""
     used_tokens = {(line.page, token) for line, _ in items for token in line.values.values()}
     used_tokens |= {
         (piece.page, token)
@@ -503,7 +504,7 @@ def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[Ra
 
 
 def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], rows: Sequence[Row]) -> None:
-    """Set the tax rates that line items do not state, from the document's taxes."""
+    """Set missing tax rates of line items from the document's stated taxes."""
     _put_rates_of_codes(lines, rows)
     if any("tax_rate" in item.fields for item in lines):
         return
@@ -552,9 +553,9 @@ def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineIte
 
 
 def _raise_confidence(item: LineItem) -> LineItem:
-    """Return a line item from a stated sum with higher confidence in its amount.
+    """Return a line item with higher confidence in its amount, because a stated sum includes it.
 
-    If its own numbers contradict the amount, it stays unchanged.
+    The line item is unchanged if its own numbers contradict the amount.
     """
     amount = item.evidence.get("net_amount")
     if amount is None or amount.confidence < _FROM_TABLE:

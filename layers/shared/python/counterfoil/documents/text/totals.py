@@ -1,4 +1,4 @@
-"""Document totals, charges and tax rates, verified by their arithmetic. Pure.
+"""Reads document totals, charges and tax rates, and verifies them by arithmetic. Pure.
 
 Totals are found by their labels and verified: net plus tax equals gross. A discount, freight or packaging charge next
 to the line items becomes a separate line item if line items and charges add up to a stated sum. If nothing adds up,
@@ -6,7 +6,7 @@ only charges in a table of charges become line items.
 
 Printed amounts are rounded. Two amounts agree if rounding explains their difference: half a unit in the last place of
 each printed number, propagated through the formula. Numbers with fewer than two decimal places count as exact to two.
-Amounts are decimals; rates and discounts are percentages.
+Amounts are `Decimal`; rates and discounts are percentages.
 """
 
 import re
@@ -27,7 +27,7 @@ _HALF = Decimal("0.5")
 _ONE = Decimal(1)
 _HUNDRED = Decimal(100)
 _SEARCHED_LINES = 14
-"""Maximum number of line items for an exhaustive search by tax rate. 2^14 sums take milliseconds."""
+"""Maximum number of line items for an exhaustive search of subsets by tax rate. 2^14 sums take milliseconds."""
 
 
 def line_net(quantity: Decimal, unit_price: Decimal, basis: Decimal = _ONE, discount: Decimal = Decimal(0)) -> Decimal:
@@ -63,7 +63,7 @@ def sum_agrees(amounts: Iterable[Decimal], total: Decimal) -> bool:
 
 
 def tax_agrees(base: Decimal, rate: Decimal, tax: Decimal, parts: int = 1) -> bool:
-    """Return whether `rate` percent of `base` equals the tax, rounded once or for each of `parts` parts."""
+    """Return whether `rate` percent of `base` equals the tax, if each of `parts` parts is rounded."""
     return abs(base * rate / _HUNDRED - tax) <= _CENT * _HALF * max(parts, 1)
 
 
@@ -99,9 +99,9 @@ def _half_place(amount: Decimal) -> Decimal:
     return _decimal_place(amount) * _HALF
 
 
-_ALIGNED = 5.0  # in points
-_WITHIN_A_NAME = 0.8  # in text heights
-_HIGHEST_RATE = 40  # tax rate in percent
+_ALIGNED = 5.0  # alignment tolerance in points
+_WITHIN_A_NAME = 0.8  # maximum gap between words of a name, in text heights
+_HIGHEST_RATE = 40  # maximum tax rate in percent
 _MOST_NUMBERS, _MOST_CODES = 8, 100
 
 _ALLOWANCES = (
@@ -132,7 +132,7 @@ _REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
 
 @dataclass(frozen=True)
 class Charge:
-    """A discount or charge that one row states.
+    """A discount or charge stated by one row.
 
     `is_aligned` is true if the amount is in the column of the line items' amounts, `is_in_table` if the row is in a
     table of charges.
@@ -165,7 +165,7 @@ class TotalReconciliation:
 
 
 def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
-    """Yield the discounts and charges in rows.
+    """Yield the discounts and charges that rows state.
 
     `right` is the right edge of the line items' amounts in points, or None if unknown.
     A table of charges starts with its heading and ends at the first row that is not a charge.
@@ -200,7 +200,7 @@ def _has_cents(token: Token) -> bool:
 
 
 def _is_heading(row: Row) -> bool:
-    """Return whether a row is the heading of a table of charges, with columns for bases and amounts."""
+    """Return whether a row is the heading of a charge table, with columns for bases and amounts."""
     words = set(plain_heading(_words(row)).split())
     return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
 
@@ -235,7 +235,7 @@ def _name(row: Row) -> str:
 
 
 def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
-    """Return each amount's tax rate, or only None if the stated taxes do not determine the rates.
+    """Return each amount's tax rate, or a list of None if the stated taxes do not determine the rates.
 
     Stated taxes look like `19 % of 100.00 is 19.00`. A single rate whose base is the sum of all amounts applies to each
     amount. Several rates require unique, disjoint sets of amounts that add up to the bases and cover all amounts.
@@ -299,12 +299,12 @@ def reconcile(
     candidates: Sequence[Charge],
     stated_sums: frozenset[Decimal],
 ) -> TotalReconciliation:
-    """Choose line items and charges that add up to a stated sum; all of them if possible.
+    """Choose line items and charges that add up to a stated sum, all of them if possible.
 
     Line items marked in `is_optional` may be omitted. These sets of charges are tried in order: all charges, the
     charges aligned with the line items' amounts, the charges in tables of charges, all charges but one, and none. Each
-    set is tried with the printed signs and then with negative discounts. Few combinations are tried, so that a match is
-    rarely a coincidence. If none matches, the result has all line items and the charges in tables of charges.
+    set is tried with the printed signs and then with negative discounts. Few combinations are tried, because more would
+    match by coincidence. If none matches, the result has all line items and the charges in tables of charges.
     """
     all_lines = tuple(range(len(nets)))
     certain_lines = tuple(index for index in all_lines if not is_optional[index])
@@ -383,7 +383,7 @@ class Totals:
 
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
-    """Choose net, tax and gross amounts that add up, or else the amounts with the best labels."""
+    """Choose net, tax and gross amounts that add up, or otherwise the amounts with the best labels."""
     candidates: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for index, cell in enumerate(layout.cells):
         kind, end = label(cell)
@@ -413,7 +413,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 
 def label(cell: Cell) -> tuple[str | None, int]:
-    """Return the kind and end position of the longest amount label in a cell; (None, 0) if it has none."""
+    """Return the kind and end of the longest amount label in a cell, or (None, 0) if it has none."""
     rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
@@ -464,7 +464,7 @@ def _may_follow(text: str) -> bool:
 
 
 def _is_beside(cell: Cell) -> bool:
-    """Return whether a cell may be between a label and its amount: numbers, currencies, short words."""
+    """Return whether a cell may be between a label and its amount, such as a number or a currency."""
     return len(re.sub(r"[\W\d_]|eur|von|of|in|auf|on|sur", "", cell.plain)) <= 4
 
 
@@ -497,7 +497,7 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
 def _totals_with_charge(
     layout: Layout, form: NumberFormat, nets: list[Amount], taxes: list[Amount], grosses: list[Amount]
 ) -> Totals | None:
-    """Return totals that add up once a charge below the line items is included. The net amount is derived."""
+    """Return totals that add up if a charge below the line items is included. The net amount is derived."""
     charges = [
         amount.value
         for cell in layout.cells
@@ -597,7 +597,7 @@ _FIELD_OF_LABEL = {
     "total_net": "total_net",
     "total_tax": "total_tax",
 }
-"""Structured data fields by kind of label."""
+"""Field names in structured data, by kind of label."""
 MIN_LOST_CHARACTERS = 3
 """Minimum characters of an unreadable amount. Shorter text is more likely a bullet or a symbol."""
 
@@ -605,8 +605,8 @@ MIN_LOST_CHARACTERS = 3
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
     """Return a sentence that names the unreadable amounts; None if every amount is readable.
 
-    The amounts are visible, but their font has no mapping to text. Other fonts on the page may have one, so the page as
-    a whole can still be readable.
+    The amounts are visible, but their font has no mapping to text. The page can still be legible, because its other
+    fonts may have a mapping.
     """
     missing = unreadable_amounts(pages, fields)
     if not missing:
