@@ -27,7 +27,7 @@ def consumer() -> Consumer:
 
 
 def language_model(database: Database) -> Llm:
-    """Return the language model for missing fields, created per attempt with its current key."""
+    """Return the language model for missing fields, created per attempt with the current API key."""
     llm = Llm.from_settings(settings(), database, breakers(database))
     assert llm is not None  # LLM_PROVIDER is set
     return llm

@@ -2,7 +2,7 @@
 
 `NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. They are applied in the order of their
 numbers. `roles.sql` is run before them each time. A migration and its row in `applied_migration` are written in one
-transaction. An advisory lock, which ends with its connection, allows only one run at a time.
+transaction. An advisory lock allows only one run at a time. It is released when the connection closes.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ LOCK = 0x436F756E746572
 WAIT_SECONDS = 300
 """Maximum wait for another run to end."""
 ROLES_ATTEMPTS = 10
-"""Maximum attempts to prepare the roles. They belong to the whole server, so runs for two databases can conflict."""
+"""Maximum attempts to prepare the roles. Databases on a server share roles, so runs for two databases can conflict."""
 
 _FILE = re.compile(r"\d{4}\.\w+\.sql")
 

@@ -51,7 +51,7 @@ class MatchDecision:
     """Questions that the LLM judge has not answered."""
 
     def reason(self, id_: UUID) -> str | None:
-        """Return why a document has no match or is ambiguous. A document with an edge is not unmatched."""
+        """Return the reason why a document has no match or is ambiguous, or None."""
         reason = self.choices[id_].reason
         return None if reason == rules.NO_PARTNER and id_ not in self.unmatched else reason
 
@@ -61,7 +61,7 @@ def decide(
 ) -> Plan[MatchDecision]:
     """Decide about a document and every document that its arrival affects.
 
-    `obsolete` are the keys that the document no longer has. With `is_new`, it had no keys before.
+    `obsolete` are the keys that the document no longer has. `is_new` means that it had no keys before.
     """
     context.add(document)
     affected = yield from affected_documents(context, document, obsolete, is_new=is_new)

@@ -41,7 +41,7 @@ MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 _MIN_SCORE = -10.0
 """Minimum score of a candidate in bits, before other documents' claims on it are considered."""
 _MIN_RATIO = 8.0
-"""Ratio of match probabilities at which two candidates can be distinguished."""
+"""Minimum ratio of match probabilities that distinguishes two candidates."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
 """Less than a month, because monthly invoices for the same amount are not duplicates."""
@@ -137,7 +137,7 @@ class ManualDecisions:
 
 
 NO_DECISIONS = ManualDecisions()
-NO_PARTNER = "No partner found."
+NO_PARTNER = "No match found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
 IsDuplicate = Callable[[Document], bool]
@@ -199,7 +199,7 @@ def _has_mostly_same_lines(a: Document, b: Document) -> bool:
 
 
 def _bills_same_items(a: Document, b: Document) -> bool:
-    """Return True for the same items, quantities and prices of the same order and deliveries."""
+    """Return True if two invoices bill the same items at the same prices, for the same deliveries."""
     for kind in (ORDER, DELIVERY):
         forms_a, forms_b = _reference_forms(a, kind), _reference_forms(b, kind)
         if bool(forms_a) != bool(forms_b) or (forms_a and not forms_a & forms_b):
@@ -223,7 +223,7 @@ def is_parent(child: Document, other: Document) -> bool:
 
 
 def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
-    """Return the child and the parent, by their kinds. Otherwise, the later document is the child."""
+    """Return the child and the parent. If neither kind is a parent kind, the later one is the child."""
     if is_parent(first, second):
         return first, second
     if is_parent(second, first):
@@ -273,7 +273,7 @@ def decide_matches(
 def open_candidates(
     child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
-    """Return the parent kinds that numbers do not settle, so that similar documents are candidates."""
+    """Return the parent kinds that numbers do not settle. Similar documents of these kinds are candidates."""
     return _undecided_kinds(
         child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
@@ -329,7 +329,7 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
 def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
     """Decide about each number that the child names. A confirmed parent with the number settles it.
 
-    A confirmed parent with none of these numbers settles ambiguous matches, because a number was wrong or misread.
+    A confirmed parent with none of these numbers settles ambiguous matches, because a number was incorrect or misread.
     """
     links: dict[UUID, ProposedMatch] = {}
     ambiguous_matches: list[AmbiguousMatch] = []
@@ -392,7 +392,7 @@ def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision
 def _choose(
     child: Document, scored: Sequence[_Scored], number: str | None
 ) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
-    """Return a link to the candidate if it is certain, or the ambiguous match if any."""
+    """Return a link to the best candidate if it is certain; otherwise the ambiguous match, if any."""
     ranked = sorted(
         zip(match_probabilities([candidate_score for candidate_score, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
@@ -522,7 +522,10 @@ def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list
 
 
 def _delivered_quantities(child: Document, delivery: Document) -> dict[int, float]:
-    """Return delivered quantities by the child's line item index. Empty if most line items do not match."""
+    """Return delivered quantities by the child's line item index.
+
+    Empty if the dates are too far apart, or if most line items do not match.
+    """
     if (
         child.day is not None
         and delivery.day is not None

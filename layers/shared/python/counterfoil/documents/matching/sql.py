@@ -32,7 +32,7 @@ MAX_DOCUMENTS_PER_KEY = 200
 MAX_WAITING_DOCUMENTS = 1000
 """Maximum number of documents that are decided again when a document arrives whose number they name."""
 FUZZY_MAX_DOCUMENTS_PER_KEY = 16
-"""Holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
+"""Number of holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
 
 All its holders are decided again, so that no link by the key remains. The number exceeds the number of concurrent
 matches.
@@ -213,8 +213,8 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Search keys are not read. Most documents are new, so that `_EDGES` would find no rows. OFFSET 0 forces a lookup per
-# document. Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
+# Search keys are not read. The last condition avoids running `_EDGES` for new documents, which have no edges. OFFSET 0
+# forces a lookup per document. Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
        EXISTS (SELECT FROM document_match m WHERE m.document_a_id = d.id OFFSET 0)
@@ -490,7 +490,7 @@ class Changes:
     invalidates_all: bool
     """Whether a document was removed or lost keys, or a reviewer made a decision. If so, every search is repeated."""
     keys: Mapping[Key, int]
-    """Tracked keys that were written since then, each with the number of documents that wrote it."""
+    """Tracked keys that were written since the snapshot, each with the number of documents that wrote it."""
     edges: Mapping[Pair, Edge]
     """Current edges of the documents whose edges were read."""
 
@@ -806,7 +806,7 @@ def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
 def record(
     connection: Connection, tenant_id: UUID, pair: Pair, verdict: Verdict, now: datetime, *, by: str, reason: str | None
 ) -> int:
-    """Store a decision and return its number."""
+    """Store a decision and return its id."""
     values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "verdict": verdict, "by": by, "reason": reason, "now": now}
     ((id_,),) = connection.execute(_DECIDE, values).fetchall()
     return int(id_)
