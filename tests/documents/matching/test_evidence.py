@@ -40,7 +40,8 @@ def match(child: Document, parent: Document, by: MatchMethod = "reference") -> P
 def test_reasoning_names_the_agreeing_values():
     ordered, billed = read(order("4500002777"), 1), read(invoice(po_reference="4500002777"), 2)
     assert reasoning(match(billed, ordered), billed, ordered) == (
-        "Same order number 4500002777. Same supplier (VAT DE136695976). 2 of 2 line items match. Date: within three weeks."
+        "Same order number 4500002777. Same supplier (VAT DE136695976). 2 of 2 line items match. "
+        "Date: within three weeks."
     )
 
 

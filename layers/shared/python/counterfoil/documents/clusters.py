@@ -199,7 +199,8 @@ def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 Sort = Literal["oldest", "newest", "amount"]
-"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, in any currency."""
+"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, regardless of the
+currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of unfinished clusters."""

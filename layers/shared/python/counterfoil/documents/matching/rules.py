@@ -199,7 +199,10 @@ def _has_mostly_same_lines(a: Document, b: Document) -> bool:
 
 
 def _bills_same_items(a: Document, b: Document) -> bool:
-    """Return True if two invoices bill the same items at the same prices, for the same deliveries."""
+    """Return True if two invoices bill the same items, quantities and prices.
+
+    The order and the deliveries that they name must also agree.
+    """
     for kind in (ORDER, DELIVERY):
         forms_a, forms_b = _reference_forms(a, kind), _reference_forms(b, kind)
         if bool(forms_a) != bool(forms_b) or (forms_a and not forms_a & forms_b):

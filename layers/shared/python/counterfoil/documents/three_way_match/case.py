@@ -259,7 +259,7 @@ def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
 
 
 def price_credit(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
-    """Return a sentence about the credit notes that refund excess prices; None if they do not.
+    """Return a sentence about the credit notes that refund excess prices; None if no credit note does.
 
     `too_high` contains the line items with excess prices by date, each with the excess per unit.
     """
@@ -290,7 +290,7 @@ def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
 
 
 def quantity_credit(item: Item, excess: Decimal) -> str | None:
-    """Return a sentence about the credit notes for excess quantities; None if not credited."""
+    """Return a sentence about the credit notes for an excess quantity; None if less was credited."""
     goods = returned_goods(item)
     returned = _returned_quantity(goods)
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None

@@ -119,7 +119,7 @@ class DecisionLabel:
 
     @property
     def key(self) -> Key | None:
-        """Key of the tolerance for the difference; None for tax rates, because no tolerance is suggested.
+        """Key of the tolerance for the difference; None for tax rates, which get no suggestion.
 
         Differences in amounts that belong to no line item concern the whole document.
         """
@@ -179,7 +179,7 @@ class ToleranceSuggestion:
     current_limits: Limits
     """Current limits of the supplier."""
     limits: Limits
-    """Suggested limits, which differ in one limit of this direction."""
+    """Suggested limits: the current limits, with one limit of this direction raised."""
     evidence: Evidence
 
     @property
@@ -349,7 +349,7 @@ def _is_relevant(label: DecisionLabel, limit_kind: LimitKind, cutoff: Decimal | 
 
 
 def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Mapping[UUID, Decimal]:
-    """Return each document's largest difference, because several line items may be accepted at once."""
+    """Return each document's largest difference, because several of its line items may be accepted."""
     largest: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(limit_kind)

@@ -30,7 +30,7 @@ _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
 """Precision of converted quantities and prices."""
 _SUM_CONTEXT = Context(prec=15)
-"""Precision of sums: more digits than documents state, but few enough that three times a third of a foot is a foot."""
+"""Precision of sums: more digits than documents state, but few enough that three thirds of a foot add up to a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
@@ -168,7 +168,7 @@ class Ledger:
         return sorted(notes or documents, key=lambda document: document.sort_key)
 
     def delivered_quantity(self, item: Item) -> Decimal | None:
-        """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
+        """Return the delivered quantity; None if there is no delivery or the quantity cannot be counted.
 
         For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
         that are not paired may describe the same deliveries, so the larger of the two sums counts. If one sum cannot be

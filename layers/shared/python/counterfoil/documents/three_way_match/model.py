@@ -43,7 +43,7 @@ _FACTORS = {
 _SERVICES = frozenset(
     {"SEC", "MIN", "HUR", "DAY", "WEE", "MON", "QAN", "SAN", "ANN", "E48", "E49", "E51", "LS", "ACT", "LH"}
 )  # fmt: skip
-"""Time, service units, jobs, activities and lump sums."""
+"""Unit codes of services: time, service units, jobs, activities and lump sums."""
 
 
 _WORDS = {
@@ -143,7 +143,7 @@ WAITING = frozenset({VarianceCode.UNDER_DELIVERED, VarianceCode.MISSING_DELIVERY
 
 
 DecisionKind = Literal["accepted", "disputed"]
-"""Decision of a reviewer about a variance."""
+"""A reviewer's decision about a variance."""
 
 
 class ThreeWayMatchStatus(StrEnum):
@@ -195,7 +195,8 @@ class Line:
     def cost(self) -> Decimal | None:
         """Amount for one unit, after the line item's discounts and surcharges.
 
-        If the amount differs only by rounding, the result is the stated price, which has more decimal places.
+        If the amount differs from the price only by rounding, the result is the stated price, which has more decimal
+        places.
         """
         price = self.price
         if price is None or self.net is None or not self.quantity or self.unit_price is None:

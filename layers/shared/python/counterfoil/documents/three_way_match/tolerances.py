@@ -89,7 +89,7 @@ def symmetric_limits(*, absolute: Decimal | None = None, percent: Decimal | None
 
 
 NO_DIFFERENCE = symmetric_limits(absolute=Decimal(0))
-"""No difference is permitted."""
+"""Limits that permit no difference."""
 
 DEFAULTS = {
     Key.PRICE: symmetric_limits(percent=Decimal(1)),
