@@ -88,7 +88,7 @@ class AcquisitionResult:
     """Ids of new documents."""
     remark: str | None = None
     document: UUID | None = None
-    """Id of the file's document, new or existing, if it has exactly one."""
+    """Id of the file's document, new or existing. None unless it has exactly one."""
 
 
 def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | None = None) -> AcquisitionResult:

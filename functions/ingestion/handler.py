@@ -34,7 +34,7 @@ def language_model(database: Database) -> Llm:
 
 
 def ocr(database: Database) -> Ocr:
-    """Return the OCR service. Textract is the only value of the setting OCR_PROVIDER."""
+    """Return the OCR service. Textract is the only supported value of OCR_PROVIDER."""
     return Textract(breakers(database))
 
 

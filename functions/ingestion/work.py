@@ -50,16 +50,16 @@ class _Document:
     content_hash: bytes
     """Content hash of the document's file; for a child, of the parent's file."""
     root: UUID
-    """Id of the document with that file: the parent of a child, otherwise the document itself."""
+    """Id of the parent for a child, otherwise of the document itself."""
     first_page: int
-    """Number of the document's first page in that file, from 1."""
+    """Number of the document's first page in the root's file, from 1."""
     is_child: bool
     method: str | None
     """Method of the stored extraction; None if it has no data."""
     recognized: frozenset[int]
     """Pages whose OCR text contributed to the stored extraction."""
     parts: frozenset[tuple[int, int]]
-    """First and last page of the stored parts."""
+    """First and last page of each stored part."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def _lock(connection: Connection) -> None:
     try:
         connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
     except psycopg.errors.LockNotAvailable:
-        raise ConflictError(f"Another run of migrations did not end within {WAIT_SECONDS} s.") from None
+        raise ConflictError(f"Another migration run did not end within {WAIT_SECONDS} s.") from None
 
 
 def _prepare_roles(connection: Connection, roles: bytes) -> None:
@@ -190,7 +190,7 @@ def _prepare_roles(connection: Connection, roles: bytes) -> None:
 
 
 def _execute(connection: Connection, name: str, sql: bytes, record_statement: str, values: list[str | bytes]) -> None:
-    """Execute a file and record it, in one transaction."""
+    """Execute a file and update `applied_migration`, in one transaction."""
     try:
         with connection.transaction():
             connection.execute(sql)

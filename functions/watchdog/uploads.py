@@ -137,7 +137,7 @@ def reconcile_uploads(
         StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run retries.
         DatabaseUnavailableError: the database is unavailable. The next run reads the page again.
     """
-    if bucket is None:  # nothing can be uploaded
+    if bucket is None:  # without a bucket, nothing can be uploaded
         return 0
     run = _Run(database, bucket, clock, time_left, lost_after)
     listings = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
@@ -379,7 +379,7 @@ class _Run:
         return [upload for id_, upload in uploads.items() if id_ not in existing]
 
     def _deleted_keys(self, page: Mapping[str, Any], before: str | None) -> set[str]:
-        """Return the keys of a page whose newest version is a delete marker.
+        """Return the keys on a page whose newest versions are delete markers.
 
         S3 returns the versions of a key newest first. The previous page ended with the key `before`, whose versions may
         continue on this page. So its newest version is looked up.

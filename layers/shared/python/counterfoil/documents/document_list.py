@@ -101,7 +101,7 @@ class DocumentSummary:
 
 @dataclass(frozen=True)
 class DocumentFilter:
-    """Filters of a document list."""
+    """Filters for a document list."""
 
     type: str | None = None
     stage: StageName | None = None

@@ -10,9 +10,9 @@ from counterfoil.errors import InvalidDocumentError
 MAX_ENTRIES = 500
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 MAX_RATIO = 200
-"""Maximum ratio of unpacked to packed bytes. XML has 10 to 50; deflate reaches up to 1,032."""
+"""Maximum ratio of unpacked to packed bytes. XML reaches 10 to 50; deflate can reach 1,032."""
 RATIO_FROM_BYTES = 1024 * 1024
-"""Minimum number of unpacked bytes for a meaningful ratio."""
+"""Unpacked size in bytes above which the ratio is checked."""
 MAX_DIRECTORY_BYTES = 1024 * 1024
 """Maximum size of the table of contents, which zipfile reads in one piece and stores as one object per entry."""
 CHUNK_BYTES = 64 * 1024

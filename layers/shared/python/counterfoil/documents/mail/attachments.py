@@ -123,7 +123,7 @@ class _Walk:
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         """Yield the files of an attached email, or of another part declared as one."""
         inner_mail = next(children(part), None)
-        if inner_mail is not None and not inner_mail.keys():  # programs may encode it, against RFC 2046
+        if inner_mail is not None and not inner_mail.keys():  # some programs encode it, which RFC 2046 forbids
             encoded = Message()
             encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
             encoded.set_payload(inner_mail.get_payload())

@@ -62,7 +62,7 @@ HEAD_BYTES = 64 * 1024
 
 
 class Refusal(StrEnum):
-    """Reason why no file of an email or an archive was accepted (`source.refusal`)."""
+    """Reason why no file of an email or an archive was accepted (`source.rejection_reason`)."""
 
     VIRUS = auto()
     SPAM = auto()
@@ -142,11 +142,11 @@ def is_mail(head: bytes) -> bool:
     names: set[bytes] = set()
     lines = _LINE.split(head[:HEAD_BYTES])
     if len(head) > HEAD_BYTES:
-        lines.pop()  # may be truncated
+        lines.pop()  # the last line may be truncated
     for number, line in enumerate(lines):
         if not line and names:
             break
-        if number == 0 and line.startswith(b"From "):  # separator line of mailboxes
+        if number == 0 and line.startswith(b"From "):  # separator line of the mbox format
             continue
         if line[:1] in {b" ", b"\t"} and names:
             continue

@@ -474,7 +474,7 @@ class LineAgreement(NamedTuple):
 def compare_lines(child: Document, parent: Document) -> LineAgreement:
     """Pair the line items of two documents."""
     matched = match_lines(child.lines, parent.lines, priced=_is_priced(child, parent))
-    if parent.kind == CONTRACT:  # a contract fixes prices
+    if parent.kind == CONTRACT:  # contracts fix prices, so these pairs are for different goods
         matched = [pair for pair in matched if not _prices_differ(pair)]
     # A document that names several parents has line items for each of them.
     names_several_parents = len(child.references.get(parent.kind, ())) > 1

@@ -193,7 +193,7 @@ def _transitive_links(
     if arrived_id in deliveries:
         moved_deliveries.append(arrived_id)
         orders |= state.parents(arrived_id, ORDER)
-    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # its previous type is unknown
+    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # it may have been an order
     yield from context.read_edges(orders)
     affected |= {child for order in orders for child in state.children(order)}
     affected |= {child for id_ in moved_deliveries for child in state.children(id_)}
@@ -237,7 +237,7 @@ def _transitive_parents(context: Context, state: "_LinkState", child: Document) 
 
 
 class _LinkState:
-    """Links of children by their new decisions, or else as stored. `through` links are not included."""
+    """Children's links: from their new decisions, or else as stored. Excludes `through` links."""
 
     def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
         self._context = context
@@ -257,7 +257,7 @@ class _LinkState:
         return self.decided(child, kind) | self.confirmed(child, kind)
 
     def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the parents by the child's decision, including confirmed parents that it names."""
+        """Return the parents that the child's decision links, including confirmed parents that it names."""
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)

@@ -381,7 +381,7 @@ def _still_valid(
 ) -> tuple[list[PendingMatch], Counter[Key]]:
     """Take the lock and return the decisions of one search that are still valid.
 
-    Also returns the number of documents that have written each tracked key since then.
+    Also returns the number of documents that have written each tracked key since the search's snapshot.
     """
     if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].snapshot):
         return list(pending_matches), Counter()

@@ -122,7 +122,7 @@ class Reference:
     tail: str | None
     """Digits at the end, without a year and leading zeros; None if fewer than three.
 
-    The tail still agrees if the rest of the number is damaged.
+    The tail agrees even if the rest of the number is damaged.
     """
     length: int
     """Length of the shortest canonical form. A longer number is stronger evidence."""
@@ -218,7 +218,7 @@ def embedded_text(data: Mapping[str, Any]) -> str:
 
 
 def text_hash(embedded: str) -> bytes:
-    """Return the hash by which the vector of a text is stored."""
+    """Return the hash under which a text's vector is stored."""
     return sha256(embedded.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -291,7 +291,7 @@ _REFERENCES = {
 _IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
 _PARTY_FIELDS = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
 _PARTIES = 10_000
-"""Cache size for spellings of parties."""
+"""Number of cached party spellings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,10 @@ MAX_CACHED_DOCUMENTS = 50
 Counted holders are always read without contents.
 """
 MAX_CACHED_BYTES = 4_000
-"""Maximum stored size of such contents, in bytes. Larger contents are read separately, unless they are cached."""
+"""Maximum stored size in bytes of contents that are read with holders.
+
+Larger contents are read separately, unless they are cached.
+"""
 
 # `version` is a hash of all of a document's data.
 _CONTENT = """

@@ -61,7 +61,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class LlmJudgment:
-    """Judgment of the language model about an ambiguous match."""
+    """The language model's judgment about an ambiguous match."""
 
     confidence: str
     reasoning: str

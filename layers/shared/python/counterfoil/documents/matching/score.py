@@ -165,7 +165,7 @@ class Score:
 
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
-    """Score `child` as a child of `parent`, given the `claims` that name the parent."""
+    """Score `child` as a child of `parent`. `claims` are the documents that name the parent."""
     weights = current()
     return _score_pair(child, parent, claims, weights) if claims else _score_without_claims(child, parent, weights)
 

@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
 
 @dataclass(frozen=True, slots=True)
 class KeyLookup:
-    """Keys of a tenant, each with the maximum number of holders to read."""
+    """A tenant's keys, each with the maximum number of holders to read."""
 
     tenant_id: UUID
     limits: Mapping[Key, int]
@@ -400,8 +400,8 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
 WHERE document_match.decided_by <> 'reviewer'
 """
 
-# Computes the components of the seeds, without edges to contracts. A component's id is its smallest document id. Rows
-# are locked in id order before they change, as in every statement that locks several documents.
+# Computes the connected components of the seeds, ignoring edges to contracts. A component's id is its smallest document
+# id. Rows are locked in id order before they change, as in every statement that locks several documents.
 _CLUSTERS = """
 WITH RECURSIVE reached (seed, id) AS (
     SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type <> %(contract)s
@@ -562,7 +562,7 @@ def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
-    """Compute the components of the seeds, and set the cluster ids of their documents."""
+    """Compute the connected components of the seeds, and set their documents' cluster ids."""
     if not seeds:
         return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
@@ -732,7 +732,7 @@ def _candidate(link: ProposedMatch) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Review:
-    """A row of the queue."""
+    """A review in the queue."""
 
     document_id: UUID
     type: str

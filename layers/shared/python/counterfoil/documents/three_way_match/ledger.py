@@ -1,4 +1,4 @@
-"""Ledger of a cluster: ordered quantities, and the quantities that each document adds. Pure.
+"""A cluster's ledger: ordered quantities, and the quantities that each document adds. Pure.
 
 An entry is the quantity of one line item of a document, recorded under an item. Items are the lines of
 orders, and the lines of deliveries without an order. Equal lines of one order are one item, because later documents
@@ -144,7 +144,7 @@ class Ledger:
         return self._by_order[order.id]
 
     def deliveries(self, order: Document) -> Sequence[Document]:
-        """Return the delivery notes of an order, or its receipts if it has none, by date.
+        """Return an order's delivery notes, or its receipts if it has no delivery notes, by date.
 
         Call it only after all deliveries are recorded, because the result is cached.
         """
