@@ -205,7 +205,7 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of unfinished clusters."""
 MAX_COUNT = 1_000
-"""Maximum exact count of a status. Higher counts are returned as MAX_COUNT + 1."""
+"""Highest count per status that is exact. Higher counts are returned as MAX_COUNT + 1."""
 _LAST_CHARACTER = "\U0010ffff"
 
 

@@ -82,7 +82,7 @@ class DocumentDeadLetter:
 
 @dataclass(frozen=True)
 class DocumentSource:
-    """Mail or upload that the file came from."""
+    """Email or upload that the file came from."""
 
     kind: str
     received_at: datetime
@@ -290,7 +290,7 @@ def _dead_letters(connection: Connection, work_items: Sequence[WorkItem]) -> lis
 
 
 MAX_EVENTS = 100
-"""Maximum number of events of each kind, newest first."""
+"""Maximum number of events of each kind. Older events are omitted."""
 
 Kind = Literal[
     "arrival",

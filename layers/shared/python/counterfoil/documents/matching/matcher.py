@@ -295,7 +295,7 @@ def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
-    """Return the outcome with the reason in all ambiguous matches that the judge did not decide."""
+    """Return the outcome with `reason` added to the ambiguous matches that the judge did not decide."""
     marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.pending_prompts}
     return replace(outcome, choices={**outcome.choices, **marked})
 

@@ -32,7 +32,7 @@ class ClusterDocuments:
 
     @cached_property
     def neighbors(self) -> Mapping[UUID, frozenset[UUID]]:
-        """Linked documents by document."""
+        """Ids of linked documents, by document id."""
         by_document: dict[UUID, set[UUID]] = defaultdict(set)
         ids = {document.id for document in self.documents}
         for a, b in self.edges:
@@ -53,8 +53,8 @@ class ClusterDocuments:
         """Duplicate invoices, mapped to their originals.
 
         Invoices are duplicates if matching has linked them, or if they have the same number and are duplicates by the
-        rules of matching. Of two such invoices, the duplicate is the invoice without other links, or else the invoice
-        received later.
+        matching rules. Of two duplicates, the original is the invoice with other links, or else the invoice received
+        first.
         """
         invoices = sorted(self.documents_of(DocumentType.INVOICE), key=self._originality)
         originals: dict[UUID, Document] = {}
@@ -92,7 +92,7 @@ class ClusterDocuments:
         return latest_versions
 
     def _is_same(self, first: Document, second: Document) -> bool:
-        """Return whether two documents are duplicates by the rules of matching."""
+        """Return whether two documents are duplicates by the matching rules."""
         return is_same_document(self._profile(first), self._profile(second))
 
     def _profile(self, document: Document) -> normalize.Document:
@@ -151,7 +151,7 @@ class ClusterDocuments:
 
     @cached_property
     def reference_documents(self) -> dict[UUID, Collection[UUID]]:
-        """Reference documents by document: its orders, or its deliveries if it has no order."""
+        """Each document's reference documents: its orders, or its deliveries if it has no order."""
         orders = self.active_of(DocumentType.PURCHASE_ORDER)
         deliveries = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
@@ -165,7 +165,7 @@ class ClusterDocuments:
     def paired_deliveries(self) -> dict[UUID, UUID]:
         """Delivery ids by delivery note and receipt, for deliveries with both documents.
 
-        The id of a delivery is the smallest id of its documents.
+        A delivery's id is the smallest id of its documents.
         """
         notes = self.active_of(DocumentType.DELIVERY_NOTE)
         parents: dict[UUID, UUID] = {}

@@ -1,4 +1,4 @@
-"""Checks of the prices, quantities and totals in a cluster, and their result. Pure."""
+"""Checks the prices, quantities and totals in a cluster, and determines the result. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -283,7 +283,7 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
     """Distribute a line item that bills several items (`items as per order`) over these items.
 
     Its amount must equal the value, at ordered prices, of the whole order, of the quantities not billed yet, of the
-    delivered quantities not billed yet, or of a single delivery. The first of these that matches is used.
+    delivered quantities not billed yet, or of a single delivery. The first match is used.
     """
     for line in list(ledger.unmatched_lines.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:

@@ -115,7 +115,7 @@ _MAX_COMPARED_TEXT = 400
 """Maximum number of characters of a description that are compared."""
 _CENT = Decimal("0.01")
 _MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
-"""Minimum share of a price after a discount, and maximum multiple with a surcharge."""
+"""Minimum ratio of a discounted price to the stated price, and maximum ratio with a surcharge."""
 MAX_TEXT_CHARS = 80
 """Maximum number of characters of a description or number that a sentence quotes."""
 
@@ -373,20 +373,20 @@ class Variance:
     is_tolerated: bool = False
     message: str
     decided_by: str | None = None
-    """Sentence that states how it was resolved."""
+    """Sentence that states how the variance was resolved."""
     awaited_deliveries: str | None = None
-    """Sentence that names missing deliveries that may resolve it."""
+    """Sentence about the missing deliveries that may resolve the variance."""
     decision: DecisionKind | None = None
     """A reviewer's latest decision."""
 
     @property
     def is_open(self) -> bool:
-        """True if it requires action."""
+        """True if the variance requires action."""
         return not self.is_tolerated and self.decided_by is None
 
     @property
     def is_waiting(self) -> bool:
-        """True if a later document may resolve it."""
+        """True if a later document may resolve the variance."""
         return self.code in WAITING or self.awaited_deliveries is not None
 
     @property
@@ -491,9 +491,9 @@ class Summary:
     order.
     """
     waiting_since: datetime | None
-    """When the first invoice or credit note was received, or else the first document. None without documents."""
+    """When the first invoice or credit note was received, or else the first document. None for an empty cluster."""
     documents: int
-    """Number of documents, without contracts."""
+    """Number of documents, excluding contracts."""
 
 
 @dataclass(frozen=True, slots=True)
