@@ -1,7 +1,7 @@
 """Applies the numbered migrations to a database, and rolls them back.
 
-`NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. They are applied in the order of their
-numbers. `roles.sql` is run before them each time. A migration and its row in `applied_migration` are written in one
+`NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. Migrations are applied in the order of
+their numbers. Each run executes `roles.sql` first. A migration and its row in `applied_migration` are written in one
 transaction. An advisory lock allows only one run at a time. It is released when the connection closes.
 """
 

@@ -1,4 +1,4 @@
-"""Pins due pools and queues their daily offers, also for late users and on operators' requests."""
+"""Pins pools and queues their daily offers: when due, for late users, and on operators' requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -576,7 +576,7 @@ class Context:
         return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
     def is_duplicate(self, document: Document) -> bool:
-        """Return True for a duplicate: as computed if possible duplicates were read, otherwise as stored."""
+        """Return True if a document is a duplicate. Use stored edges if possible duplicates were not read."""
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
         keys = keyed.duplicate_keys(document)

@@ -4,7 +4,7 @@ A decision belongs to the child of a link (`keys.PARENT_KINDS`) and depends only
 rules make links, and a fourth rule follows these links:
 
 - copy: a duplicate is linked to its original, and to no other document.
-- reference: the child names the parent's number, and the other evidence does not contradict.
+- reference: the child names the parent's number, and the other evidence does not contradict the match.
 - content: the child names no number, and one candidate fits clearly better than all others.
 - through: the child follows the links of its order or delivery note. An invoice for an order is linked to the
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
@@ -226,7 +226,7 @@ def is_parent(child: Document, other: Document) -> bool:
 
 
 def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
-    """Return the child and the parent. If neither kind is a parent kind, the later one is the child."""
+    """Return the child and the parent. If neither is a possible parent, the later document is the child."""
     if is_parent(first, second):
         return first, second
     if is_parent(second, first):

@@ -160,7 +160,7 @@ class Score:
 
     @cached_property
     def fit(self) -> float:
-        """Bits that distinguish candidates with the same parties: all except for positive party features."""
+        """Bits that distinguish candidates with the same parties: excludes positive party features."""
         return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 

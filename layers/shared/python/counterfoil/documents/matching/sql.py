@@ -553,7 +553,8 @@ def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[Ne
 
 
 Moves = Callable[[], list[tuple[UUID | None, UUID]]]
-"""Returns the old and new cluster of each document whose cluster changed. Call it like `Count`."""
+"""Returns the old and new cluster of each document whose cluster changed. Call it only after the statement's pipeline
+has ended."""
 
 
 def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
