@@ -24,7 +24,7 @@ from counterfoil.errors import InvalidDocumentError
 MAX_NAMED_FILES = 3
 """Maximum number of skipped files named in a remark. The source lists all skipped files."""
 SEEN_BEFORE = "The tenant already has this file; it was counted as a duplicate"
-REMOVED = "A person removed a document of this file. Upload the file again to restore the document."
+REMOVED = "A document from this file was removed. Upload the file again to restore the document."
 
 
 class OtherFilesError(InvalidDocumentError):
@@ -88,7 +88,7 @@ class AcquisitionResult:
     """Ids of new documents."""
     remark: str | None = None
     document: UUID | None = None
-    """Id of the file's document, new or existing, if it has exactly one."""
+    """Id of the file's document, new or existing. None unless it has exactly one."""
 
 
 def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | None = None) -> AcquisitionResult:
@@ -129,7 +129,7 @@ def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bo
     It may be the same email with files modified by a server, or a different email from a program that reuses
     Message-IDs. The same email must not create a second document, and a different email must not be lost. So an
     operator decides whether to retry the dead letter. The duplicate is committed separately, because a failed attempt
-    has no effects.
+    is rolled back.
     """
     earlier = _find_earlier_mail(connection, arrival)
     if earlier is None or not _has_other_files(connection, arrival) or _is_accepted(connection, arrival):
@@ -153,8 +153,8 @@ ORDER BY id LIMIT 1
 def _find_earlier_mail(connection: Connection, arrival: IncomingFile) -> UUID | None:
     """Return the source of an earlier email with the same Message-ID and sender.
 
-    The sender is compared too, because Message-IDs may be forged or reused. Returns None if this job has already
-    accepted the email and is only repeated. Concurrent emails with the same Message-ID are serialized.
+    The sender is compared too, because Message-IDs may be forged or reused. Returns None if an earlier attempt of this
+    job accepted the email. Concurrent emails with the same Message-ID are serialized.
     """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
@@ -207,7 +207,7 @@ def _upsert_source(connection: Connection, arrival: IncomingFile, refusal: Refus
             "content_hash": arrival.documents[0].sha256 if arrival.documents and not arrival.is_container else None,
         },
     ).fetchone()
-    assert row is not None  # inserted or updated
+    assert row is not None  # an upsert always returns its row
     return row[0], row[1]
 
 
@@ -228,7 +228,7 @@ ON CONFLICT (tenant_id, content_hash) DO UPDATE
         last_duplicate_at = greatest(d.last_duplicate_at, excluded.last_duplicate_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
-# If the other file is removed, its part becomes a part of this file.
+# The document is also a part of another file. If that file is removed, the document moves to this file.
 _INSERT_DUPLICATE_FILES = """
 INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, bucket, key, version, file_name)
 SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
@@ -249,11 +249,11 @@ class ExistingDocument(NamedTuple):
     id: UUID
     is_new: bool
     is_from_other_job: bool
-    """Whether another job created it."""
+    """Whether another job created the document."""
 
 
 Documents = dict[bytes, ExistingDocument]
-"""Documents by content hash. A document that a person removed is not created again when its job is repeated."""
+"""Documents by content hash. A repeated job does not recreate documents that a user removed."""
 
 
 def _upsert_documents(connection: Connection, arrival: IncomingFile, source_id: UUID, *, is_counted: bool) -> Documents:
@@ -292,7 +292,7 @@ _KNOWN_OR_REMOVED = f"""
 def _record_duplicate(
     connection: Connection, arrival: IncomingFile, earlier: UUID, *, is_counted: bool
 ) -> AcquisitionResult:
-    """Count the duplicates of the earlier email's documents, and return the result for this email."""
+    """Count a duplicate of each of the earlier email's documents. Return the result for this email."""
     if is_counted:
         connection.execute(_COUNT_DUPLICATE, [arrival.received_at, earlier])
     hashes = _hashes(arrival)

@@ -30,9 +30,9 @@ from functions.acquisition.store import IncomingFile, StoredFile, describe_skipp
 ATTACHMENTS = "attachments/"
 """Prefix of attachments, in the bucket of their email or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
 SES_TEST_OBJECT = "AMAZON_SES_SETUP_NOTIFICATION"
-"""Object that SES writes once to test its permission."""
+"""Object that SES writes once to test its write permission."""
 MAX_NAMED_ADDRESSES = 3
-"""Maximum addresses in an error message, envelope recipients first."""
+"""Maximum number of addresses in an error message. Envelope recipients come first."""
 _TYPES = {FileKind.PDF: "application/pdf", FileKind.XML: "application/xml", FileKind.ZIP: "application/zip"}
 
 
@@ -40,8 +40,8 @@ def acquire(attempt: TenantAttempt) -> Outcome:
     """Acquire the file of one S3 event.
 
     Raises:
-        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or the tenant has the same email with
-            different files.
+        InvalidDocumentError: the file is empty, too large or impossible to unpack, or the tenant has the same email
+            with different files.
         ServiceUnavailableError, RejectedRequestError: S3 did not return the file, or rejected an attachment.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
@@ -117,7 +117,9 @@ def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[
             continue
         digest = hashlib.sha256(part.content)
         if digest.digest() in documents:
-            skipped.append(SkippedFile(part.name, len(part.content), "It contains the same file twice."))
+            skipped.append(
+                SkippedFile(part.name, len(part.content), "It is the same as an earlier file in the email or archive.")
+            )
             continue
         attempt.deadline.check()
         file = File(arrival.file.bucket, f"{ATTACHMENTS}{attempt.tenant_id}/{digest.hexdigest()}", None)
@@ -127,7 +129,7 @@ def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[
 
 
 def _refuse(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
-    """Skip an email or archive. Only its source is stored, with the reason for the refusal."""
+    """Skip an email or archive. Store only its source, with the reason for the refusal."""
 
     def effects(connection: Connection) -> Effects:
         store.write(connection, arrival, refusal=refusal)

@@ -1,1 +1,1 @@
-"""Worker `bulk`: runs operations."""
+"""Worker `bulk`: runs operations on dead letters and documents."""

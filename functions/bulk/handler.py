@@ -1,4 +1,4 @@
-"""Handler of the worker `bulk`, which runs the next steps of operations every minute."""
+"""Handler of the worker `bulk`, which runs the next steps of all operations every minute."""
 
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from counterfoil.settings import settings
 
 
 def definitions(bucket: str | None) -> list[Definition]:
-    """Return the definitions of all actions. `bucket` is for exports and large task payloads."""
+    """Return the definitions of all operations. `bucket` stores exports and large task payloads."""
     return [BulkSteps(bucket), PurgeSteps(), ExportSteps(bucket), Reprocessing()]
 
 

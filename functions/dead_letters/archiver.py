@@ -34,7 +34,7 @@ ACTOR = "dead_letters"
 MAX_RETURNS = 2
 """Maximum number of times that a revision is returned from a dead-letter queue after its first attempt."""
 UNATTEMPTED_WAIT, MAX_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
-"""First and longest delay of work items that are returned without an attempt. Each return doubles the delay.
+"""Initial and maximum delay of work items that are returned without an attempt. Each return doubles the delay.
 
 A release that crashes at startup sends all queued messages to the dead-letter queue. The work items are not the cause,
 so the number of returns is not limited.

@@ -1,6 +1,6 @@
 """One attempt to compare a cluster: stores the result and enqueues deliveries.
 
-A cluster that no longer exists has no result. Destinations that received it are notified.
+If the cluster no longer exists, no result is stored. Destinations that received the cluster are notified.
 """
 
 from counterfoil.db import Connection

@@ -17,7 +17,7 @@ from counterfoil.errors import DeferredError
 MAX_SLOW_CALLS = 2
 """Maximum concurrent calls to a slow destination: half of an invocation's permits."""
 SLOW_SECONDS = 5.0
-"""A call that takes longer makes its destination slow, for SLOW_MEMORY_SECONDS or until a faster call."""
+"""A call that takes longer marks its destination as slow for SLOW_MEMORY_SECONDS, or until a faster call."""
 SLOW_MEMORY_SECONDS = 60.0
 WAIT = timedelta(seconds=30)
 """Delay before a deferred delivery is retried. Deferring does not use up an attempt."""

@@ -71,7 +71,7 @@ def deliver(attempt: TenantAttempt, dependencies: OutputDependencies) -> Outcome
 
 
 def _clear_payload(job_id: UUID, connection: Connection) -> Effects:
-    """Clear the payload of a delivery that was enqueued while its destination was removed."""
+    """Clear the payload of a delivery that was enqueued while its destination was being removed."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
     return Effects()
 

@@ -27,14 +27,14 @@ def consumer() -> Consumer:
 
 
 def language_model(database: Database) -> Llm:
-    """Return the language model for missing fields, created per attempt with its current key."""
+    """Return the language model for missing fields, created per attempt with the current API key."""
     llm = Llm.from_settings(settings(), database, breakers(database))
     assert llm is not None  # LLM_PROVIDER is set
     return llm
 
 
 def ocr(database: Database) -> Ocr:
-    """Return the OCR service. Textract is the only value of the setting OCR_PROVIDER."""
+    """Return the OCR service. Textract is the only supported value of OCR_PROVIDER."""
     return Textract(breakers(database))
 
 

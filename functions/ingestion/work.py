@@ -50,16 +50,16 @@ class _Document:
     content_hash: bytes
     """Content hash of the document's file; for a child, of the parent's file."""
     root: UUID
-    """Id of the document with that file: the parent of a child, otherwise the document itself."""
+    """Id of the parent for a child, otherwise of the document itself."""
     first_page: int
-    """Number of the document's first page in that file, from 1."""
+    """Number of the document's first page in the root's file, from 1."""
     is_child: bool
     method: str | None
     """Method of the stored extraction; None if it has no data."""
     recognized: frozenset[int]
     """Pages whose OCR text contributed to the stored extraction."""
     parts: frozenset[tuple[int, int]]
-    """First and last page of the stored parts."""
+    """First and last page of each stored part."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     """Ingest one document. `language_model` and `ocr` create the configured services.
 
     Raises:
-        DeferredError: out of time. New answers are cached for the next attempt.
+        DeferredError: time ran out. New model and OCR answers are cached for the next attempt.
         CounterfoilError: raised by `extract`, `parsers.extract_pages` or S3.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
@@ -95,8 +95,8 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     except CancelledError as error:
         if not cache.added:
             raise
-        # This is not a failure, because each attempt leaves fewer calls for the next attempt.
-        message = f"Out of time after {cache.added} calls about the pages. The next attempt makes the remaining calls"
+        # Not a failure: the next attempt uses the cached answers and makes fewer calls.
+        message = f"Out of time after {cache.added} model or OCR calls. The next attempt makes the remaining calls"
         raise DeferredError(message, until=attempt.now()) from error
 
 
@@ -157,9 +157,11 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
 
 
 def _missing_model_reason(model: CachedLlm | None) -> str | None:
-    """Return a sentence on why no language model contributed; None if a model was available."""
+    """Return the reason why no language model contributed, in a sentence; None if a model was available."""
     return (
-        "No language model is configured, unlike for the previous extraction." if model is None else model.skip_reason
+        "The previous extraction used a language model, but none is configured now."
+        if model is None
+        else model.skip_reason
     )
 
 
@@ -186,7 +188,7 @@ def _reason_to_keep_previous(
 
 
 def _keep_previous(attempt: TenantAttempt, reason: str) -> Succeeded:
-    remark = f"The previous extraction is unchanged. This time: {reason}"
+    remark = f"The previous extraction is unchanged. Reason: {reason}"
     return Succeeded(lambda connection: Effects(_match_again(connection, attempt), remark))
 
 
@@ -292,7 +294,7 @@ WHERE parent.id = %(parent)s AND {_HAS_SAME_BOUNDARIES} AND NOT EXISTS ({_REMOVE
 ORDER BY part.first_page
 ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_duplicate_at = greatest(d.last_duplicate_at,
     excluded.last_duplicate_at)
-"""  # noqa: S608  # put together from the constants above
+"""  # noqa: S608  # built from the constants above
 _INSERT_DUPLICATE_FILES = f"""
 WITH copied AS (
     INSERT INTO document_duplicate_file (tenant_id, document_id, source_id, parent_id, first_page, last_page,
@@ -308,7 +310,7 @@ WITH copied AS (
 )
 UPDATE document SET duplicate_uploads = duplicate_uploads + 1 WHERE id IN (SELECT document_id FROM copied)
 """  # noqa: S608
-# Cover pages are not ingested, because a list of numbers would be extracted as an invoice.
+# Cover pages are not ingested, because a list of numbers could be mistaken for an invoice.
 _INSERT_JOBS = """
 INSERT INTO ingestion_job (id, tenant_id, created_at, status, skip_reason)
 SELECT id, tenant_id, %(now)s, CASE WHEN is_cover THEN NULL ELSE 'pending' END, CASE WHEN is_cover THEN %(cover)s END

@@ -40,14 +40,14 @@ def raise_gc_threshold() -> None:
 
 
 def language_model(database: Database) -> Llm:
-    """Return the LLM judge, created per attempt with its current key."""
+    """Return the language model of the LLM judge, created per attempt with the current API key."""
     llm = Llm.from_settings(settings(), database, breakers(database))
     assert llm is not None  # LLM_PROVIDER is set
     return llm
 
 
 def embedding_model(database: Database) -> Llm:
-    """Return the embedding model, created per document with its current key."""
+    """Return the embedding model, created per document with the current API key."""
     return client.embedding_model(settings(), database, breakers(database))
 
 

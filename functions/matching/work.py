@@ -1,4 +1,4 @@
-"""Attempts to match documents.
+"""Matching attempts, for one document or a batch.
 
 Usually, an attempt is one transaction: it searches and decides, takes the tenant's matching lock, and writes edges and
 clusters. Search and model calls run before the writing transaction if a model is used, if a document cannot be matched,
@@ -73,7 +73,7 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match a batch of one tenant's documents that do not depend on each other. Return their effects.
+    """Match a batch of a tenant's independent documents. Return the effects by document.
 
     Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """
@@ -92,7 +92,7 @@ def match_together(
         connection, tenant_id, written.clusters, now, document_ids=written.documents
     )
     effects: dict[UUID, Effects] = {}
-    for id_, remark in written.reasons.items():  # one transaction settles all, so the first has all messages
+    for id_, remark in written.reasons.items():  # one transaction settles all, so the first effects have all messages
         effects[id_] = Effects(() if effects else messages, remark)
     return effects
 

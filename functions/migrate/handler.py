@@ -1,4 +1,4 @@
-"""Updates the database schema. The deployment runs it before any other function changes."""
+"""Updates the database schema. A deployment runs it before it changes any other function."""
 
 import json
 from pathlib import Path

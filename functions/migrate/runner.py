@@ -1,8 +1,8 @@
 """Applies the numbered migrations to a database, and rolls them back.
 
-`NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. They are applied in the order of their
-numbers. `roles.sql` is run before them each time. A migration and its row in `applied_migration` are written in one
-transaction. An advisory lock, which ends with its connection, allows only one run at a time.
+`NNNN.name.sql` is a migration, and `NNNN.name.rollback.sql` is its rollback. Migrations are applied in the order of
+their numbers. Each run executes `roles.sql` first. A migration and its row in `applied_migration` are written in one
+transaction. An advisory lock allows only one run at a time. It is released when the connection closes.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ LOCK = 0x436F756E746572
 WAIT_SECONDS = 300
 """Maximum wait for another run to end."""
 ROLES_ATTEMPTS = 10
-"""Maximum attempts to prepare the roles. They belong to the whole server, so runs for two databases can conflict."""
+"""Maximum attempts to prepare the roles. Databases on a server share roles, so runs for two databases can conflict."""
 
 _FILE = re.compile(r"\d{4}\.\w+\.sql")
 
@@ -174,7 +174,7 @@ def _lock(connection: Connection) -> None:
     try:
         connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
     except psycopg.errors.LockNotAvailable:
-        raise ConflictError(f"Another run of migrations did not end within {WAIT_SECONDS} s.") from None
+        raise ConflictError(f"Another migration run did not end within {WAIT_SECONDS} s.") from None
 
 
 def _prepare_roles(connection: Connection, roles: bytes) -> None:
@@ -190,7 +190,7 @@ def _prepare_roles(connection: Connection, roles: bytes) -> None:
 
 
 def _execute(connection: Connection, name: str, sql: bytes, record_statement: str, values: list[str | bytes]) -> None:
-    """Execute a file and record it, in one transaction."""
+    """Execute a file and update `applied_migration`, in one transaction."""
     try:
         with connection.transaction():
             connection.execute(sql)

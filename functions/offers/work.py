@@ -107,7 +107,7 @@ def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
 
 
 def _load_profiles(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
-    """Return the indexes of the shard's users and their pinned or current profiles."""
+    """Return the indexes of users with a profile, and their pinned or current profiles."""
     if shard.profiles is not None:
         return np.arange(len(shard.users), dtype=np.int32), ProfileArrays.read(shard.profiles)
     with attempt.database.tenant(shard.tenant_id) as connection:

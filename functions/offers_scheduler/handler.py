@@ -34,7 +34,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Raises:
         DatabaseUnavailableError: nothing was done. The next invocation retries.
         UnfinishedError: some pools failed or were not processed. The others are done, and the log has the reasons.
-        PermanentError: the request is invalid. See `Scheduler.run`.
+        PermanentError: the request is invalid. See `Scheduler.run_requested`.
     """
 
     def time_left() -> float:

@@ -1,4 +1,4 @@
-"""Pins and queues daily offers for due pools, late users of today's pools, and requests by operators."""
+"""Pins pools and queues their daily offers: when due, for late users, and on operators' requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class OffersRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     day: date | None = Field(default=None, alias="date")
-    """Date of the offers; None for the latest date for which it is past 9:00."""
+    """Date of the offers; None for the latest date for which 9:00 has passed."""
     timezone: str = Field(min_length=1, max_length=64)
     tenant: str | None = None
     """Slug of a tenant; None for all tenants."""
@@ -210,6 +210,6 @@ def _collect_errors(failed: list[str], **context: Any) -> Iterator[None]:
     """Append an error to `failed` instead of raising it, so that the other pools continue."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001  # whatever it is
+    except Exception as error:  # noqa: BLE001  # any error: the other pools must still be queued
         failed.append(safe_message(error))
         logger.error("Daily offers were not queued", extra=context | {"error": failed[-1]})

@@ -22,10 +22,10 @@ from functions.watchdog.steps import run_all
 STUCK_AFTER = timedelta(minutes=10)
 """Work items in progress count as stuck after this time if their lease has expired."""
 RATE_WINDOW = timedelta(minutes=5)
-"""Window for the rate of dead letters. It spans several runs, so that a missed run hides no dead letters."""
+"""Window for the rate of dead letters. It spans several runs, so dead letters are counted even if a run is missed."""
 
 # A work item is due from the end of its delay, or from the time when its message was enqueued. Resends do not count.
-# LIMIT makes PostgreSQL look up each message. Another join could read the whole outbox, with weeks of sent messages.
+# LIMIT makes PostgreSQL look up each message. Otherwise, the join could read weeks of sent messages in the outbox.
 _WORK = """
 SELECT {worker},
        count(*) FILTER (WHERE {status} = 'in-progress' AND {claimed_at} <= %(stuck_before)s
@@ -105,7 +105,7 @@ CHECK_INTERVAL = timedelta(hours=1)
 
 
 class OfferMetrics:
-    """Measures daily offers of all tenants together."""
+    """Measures the daily offers of all tenants."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         """`database` must connect as counterfoil_maintenance."""

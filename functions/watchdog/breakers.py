@@ -1,7 +1,7 @@
 """Pauses queues that depend on an unavailable service, and probes the service.
 
 While a breaker is open, each work item is parked, which costs a message and two transactions. If all work items of a
-queue would be parked, the watchdog disables the queue's event source mapping instead. People also enable and disable
+queue would be parked, the watchdog disables the queue's event source mapping instead. Operators also enable and disable
 mappings. A row in `breaker_mapping_pause` marks a mapping as disabled by the watchdog, and only these mappings are
 enabled again:
 
@@ -10,12 +10,12 @@ enabled again:
 - The mapping is enabled before the row is released. A crash in between leaves the status `paused` for an enabled
   mapping, and the next run releases the row.
 - A row is not released while a watchdog's call to disable its mapping may still be in progress.
-- A mapping that a person enabled is not disabled again during the same outage.
-- If a person paused the queue during the outage (`counterfoil.queues`), the mapping stays disabled when the service
+- A mapping that an operator enabled is not disabled again during the same outage.
+- If an operator paused the queue during the outage (`counterfoil.queues`), the mapping stays disabled when the service
   recovers. The row is released, and resuming the queue enables the mapping.
 
-Lambda has no conditional updates. A person's change between the watchdog's read and its call, or while the row exists,
-cannot be detected. If a person disables a mapping in this way, it is enabled when the service recovers.
+Lambda has no conditional updates. An operator's change between the watchdog's read and its call, or while the row
+exists, cannot be detected. A mapping that an operator disables in that time is enabled when the service recovers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ MAPPING_TIMEOUT_SECONDS = 15.0
 A call must not outlive the run, because it could disable a mapping later.
 """
 MAX_CALL_DURATION = timedelta(minutes=2)
-"""Time after which a call cannot be in progress, because it is longer than an invocation of the watchdog."""
+"""Upper bound on the duration of a call: longer than an invocation of the watchdog."""
 
 logger = Logger()
 
@@ -93,7 +93,7 @@ class Action(StrEnum):
     NOTHING = "nothing"
     PAUSE = "pause"
     NOTE = "note"
-    """The watchdog disabled the mapping: store this and the outage."""
+    """The watchdog disabled the mapping: record the pause and the outage."""
     RESUME = "resume"
     RELEASE = "release"
     """The mapping is enabled or no longer exists: release its row."""
@@ -147,7 +147,7 @@ class PauseStep:
     ) -> None:
         """`probes` maps the name of a breaker to a minimal call, which itself uses the breaker.
 
-        `workers` maps each mapping to its worker, because people pause queues by worker.
+        `workers` maps each mapping to its worker, because operators pause queues by worker.
         """
         self._database = database
         self._breakers = breakers
@@ -215,7 +215,7 @@ class PauseStep:
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
-        """Return worker, mapping and breaker of all mappings that may be paused or are still paused."""
+        """Return worker, mapping and breaker of all dependents, and of former dependents still paused."""
         current = {dependent.mapping for dependent in self._dependents}
         former = [mapping for mapping, row in rows.items() if mapping not in current and row.status != "released"]
         return [
@@ -244,10 +244,10 @@ class PauseStep:
             logger.warning("An event source mapping is reconciled", worker=worker, state=state, action=action)
 
     def _resume(self, worker: str, mapping: UUID, result: RunResult) -> bool:
-        """Enable a mapping, unless a person has paused its queue. Return False if it is being changed."""
+        """Enable a mapping, unless an operator paused its queue. Return False if it is being changed."""
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
-                logger.warning("A queue stays paused because a person paused it", worker=worker)
+                logger.warning("A queue stays paused because an operator paused it", worker=worker)
                 return True
             is_enabled = self._switch(mapping, enabled=True)
         if is_enabled:

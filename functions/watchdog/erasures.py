@@ -1,4 +1,4 @@
-"""Watchdog step that erases the S3 objects of erased documents, then tenants."""
+"""Watchdog step for erasures: the S3 objects of erased documents, then tenants."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,9 +14,9 @@ from functions.watchdog.steps import run_all
 BATCH_SIZE = 200
 """Maximum rows of `object_erasure` per run."""
 RUN_SECONDS = 10.0
-"""Time limit per run for objects, and again for tenants."""
+"""Time limit per run, for objects and for tenants separately."""
 ATTEMPT_WAIT = timedelta(minutes=1)
-"""Delay before the next check of whether an attempt in progress needs the object."""
+"""Delay before checking again whether an attempt in progress needs the object."""
 
 _DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s ORDER BY due_at LIMIT %s"
 _BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
@@ -42,7 +42,7 @@ def erase(
     Raises:
         StepsFailedError, DatabaseUnavailableError: erasures failed and were postponed. See `run_all`.
     """
-    if bucket is None:  # no file was ever uploaded
+    if bucket is None:  # without a bucket, no file was ever uploaded
         return {}
 
     return run_all(
@@ -70,7 +70,7 @@ def _erase_objects(
             break
         try:
             erased += _erase_object(database, clock, time_left, id_, bucket, key, version)
-        except Exception as error:  # noqa: BLE001  # the other objects do not depend on it
+        except Exception as error:  # noqa: BLE001  # any error: the other objects must still be erased
             failed = error
             logger.error("The erasure of an object failed", erasure=str(id_), error=safe_message(error))
             with maintenance_connection(database) as connection:

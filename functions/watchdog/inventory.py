@@ -59,7 +59,7 @@ class _DataFile(BaseModel):
 
 class _Manifest(BaseModel):
     started_at: AwareDatetime = Field(alias="creationTimestamp")
-    """In milliseconds since 1970."""
+    """Written by S3 in milliseconds since 1970."""
     file_format: Literal["CSV"] = Field(alias="fileFormat")
     columns: str = Field(alias="fileSchema")
     files: list[_DataFile]
@@ -101,7 +101,7 @@ class Inventories:
             manifest = f"{folder}{MANIFEST}"
             if after is not None and manifest <= after:
                 return None
-            if self._list(time_left, Prefix=f"{folder}{CHECKSUM}").get("Contents"):  # S3 writes it last
+            if self._list(time_left, Prefix=f"{folder}{CHECKSUM}").get("Contents"):  # S3 writes the checksum last
                 return self.get(manifest, time_left)
         return None
 

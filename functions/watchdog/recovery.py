@@ -125,7 +125,7 @@ class Watchdog:
         If the queues are empty, the messages of due work items are lost. They are resent
         RESEND_AFTER_SECONDS after they were last sent.
 
-        If the queues hold messages, SQS does not show which messages. In this case, work items wait for
+        If the queues hold messages, SQS does not show for which work items. In this case, work items wait for
         `VISIBILITY_TIMEOUT_MULTIPLE` visibility timeouts, in which SQS redelivers messages that a worker dropped. Each
         resend without effect doubles the wait, up to the retention, and a run resends at most `MAX_RESENDS_BUSY`. So a
         backlog of 100,000 messages grows by at most 100 per minute, and at most eight times per message in ten days.

@@ -3,7 +3,7 @@
 Each statement deletes a bounded number of the oldest rows, using an index. So a late run, or the first run after a long
 pause, takes no longer than any other run. The audit trail of dead letters is append-only and not affected.
 
-Task payloads in S3 are listed in PostgreSQL before they are written, and in the transactions that delete tasks
+A task payload's S3 key is stored in PostgreSQL before the payload is written, and again when its task is deleted
 (migrations/0012.tasks.sql). So the bucket is never searched. Failed deletions are retried.
 """
 
@@ -39,9 +39,9 @@ BATCH_SIZE = 10_000
 MAX_SESSIONS = 100
 """Maximum conversations deleted per run, with all their messages."""
 MAX_JOBS = 2_000
-"""Maximum users' jobs deleted per run, with all their offers: about 3 million a day."""
+"""Maximum number of users' jobs deleted per run, with all their offers: about 3 million a day."""
 MAX_SHARDS = 20
-"""Maximum shards cleared per run. Each has ten thousand people, and at least a megabyte."""
+"""Maximum number of shards cleared per run. Each has ten thousand people and at least a megabyte of data."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -52,8 +52,9 @@ _TASKS = """
 DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR status IS NULL) AND ended_at < %s
                               ORDER BY ended_at LIMIT %s)
 """
-# Conversations with pending messages are excluded. The policy checks again for concurrent use. A trigger
-# deletes the payloads of a conversation's tasks (migrations/0012.tasks.sql). Failed tasks are stored longer.
+# Conversations with pending messages are excluded. The row-level security policy checks again, because a conversation
+# may be used concurrently. A trigger deletes the payloads of a conversation's tasks (migrations/0012.tasks.sql). Failed
+# tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
     SELECT id FROM chat_session s WHERE last_used_at < %s AND NOT EXISTS (
@@ -122,7 +123,7 @@ def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int 
 
 
 MAX_PAYLOADS = 1000
-"""Maximum payloads per run, which is the limit of one S3 call."""
+"""Maximum number of payloads per run: the limit of one S3 call."""
 
 _DUE_PAYLOADS = "SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT %s"
 

@@ -41,7 +41,7 @@ MAX_CALLS = 10
 LISTING_INTERVAL = timedelta(minutes=5)
 """Minimum interval between the starts of two listings."""
 MIN_AGE_WITHOUT_EVENT = timedelta(minutes=15)
-"""Minimum age of a job that counts as having no event. The archiver registers events in the DLQ before this age."""
+"""Minimum age of a job that counts as having no event. By then, the archiver has registered events in the DLQ."""
 PREFIX_SECONDS = 5.0
 """Time limit per run and prefix."""
 
@@ -137,7 +137,7 @@ def reconcile_uploads(
         StepsFailedError: S3 did not return a page, or an inventory is damaged. The next run retries.
         DatabaseUnavailableError: the database is unavailable. The next run reads the page again.
     """
-    if bucket is None:  # nothing can be uploaded
+    if bucket is None:  # without a bucket, nothing can be uploaded
         return 0
     run = _Run(database, bucket, clock, time_left, lost_after)
     listings = {prefix: partial(run.list_pages, prefix) for prefix in (PREFIX, INBOX)}
@@ -161,7 +161,7 @@ def inventory_readers(bucket: str | None, source: str | None) -> Sequence[Invent
 
 
 def is_empty(queue_url: str | None) -> bool:
-    """Return whether a queue holds no message, including messages in flight.
+    """Return whether a queue is empty, with no messages in flight.
 
     False if SQS does not respond or the queue is unknown.
     """
@@ -172,7 +172,7 @@ def is_empty(queue_url: str | None) -> bool:
 
 
 class _Run:
-    """One run of the watchdog."""
+    """One run of the reconciliation."""
 
     def __init__(
         self,
@@ -198,8 +198,8 @@ class _Run:
     def count_without_event(self, is_queue_empty: bool) -> int:
         """Return the number of jobs whose event can no longer arrive. Each job is counted once.
 
-        An event that is neither registered nor queued is lost. Under load, queues are rarely empty, so jobs are counted
-        only after the queue's retention.
+        An event that is neither registered nor queued is lost. While the queue is not empty, a job is counted only
+        after the queue's retention.
         """
         now = self._clock()
         until = now - (MIN_AGE_WITHOUT_EVENT if is_queue_empty else QUEUE_RETENTION)
@@ -279,7 +279,7 @@ class _Run:
         return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.started_at, is_complete=False)
 
     def _save_progress(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
-        """Create the jobs of `lost` and store the progress. Return the number of created jobs."""
+        """Create jobs for `lost` and store the progress. Return the number of created jobs."""
         with self._database.delivery() as connection:
             created = self._create_jobs(connection, lost, self._clock())
             connection.execute(_ADVANCE_INVENTORY, {"bucket": self._bucket, "prefix": prefix, **asdict(progress)})
@@ -288,7 +288,8 @@ class _Run:
     def _find_lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
         """Return the uploads in `rows` that need a job, and the number of checked rows.
 
-        An inventory may contain objects that were deleted later, so each key without a job is listed.
+        An inventory may contain objects that were deleted later. So the versions of each key without a job are listed
+        in the bucket.
         """
         before = self._clock() - self._lost_after
         old = [row for row in rows if row["LastModified"] <= before and not row["IsDeleteMarker"]]
@@ -378,7 +379,7 @@ class _Run:
         return [upload for id_, upload in uploads.items() if id_ not in existing]
 
     def _deleted_keys(self, page: Mapping[str, Any], before: str | None) -> set[str]:
-        """Return the keys of a page whose newest version is a delete marker.
+        """Return the keys on a page whose newest versions are delete markers.
 
         S3 returns the versions of a key newest first. The previous page ended with the key `before`, whose versions may
         continue on this page. So its newest version is looked up.

@@ -317,7 +317,7 @@ def test_decision_about_unrelated_pair_is_rejected(harness: TenantHarness) -> No
     harness.match(3)
     for action in ("confirm", "reject"):
         assert act(harness, action, 2, 3) == DecisionRejected(
-            "changed", "The two documents are not linked, and neither needs review because of the other."
+            "changed", "The two documents are not linked, and neither is a candidate in the other's review."
         )
     with harness.database.tenant(harness.tenant_id) as connection:
         rejection = review.confirm(connection, harness.tenant_id, harness.ids[2], UUID(int=7), NOW, CLERK)

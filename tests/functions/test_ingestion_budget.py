@@ -48,7 +48,7 @@ def test_exceeded_budget_preserves_earlier_model_extraction(ingestion: Ingestion
     after, job = ingestion.document(id_), ingestion.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
     assert job["skip_reason"].startswith(
-        "The previous extraction is unchanged. This time: The language model was not called: "
+        "The previous extraction is unchanged. Reason: The language model was not called: "
     )
     assert job["skip_reason"].count("was not called") == 1
 

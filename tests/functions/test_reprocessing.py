@@ -102,7 +102,7 @@ def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Inges
     assert {name for name in changed if not name.startswith("matching_")} == set()
     assert before["structured_data"] is not None
     assert job["status"] == "succeeded"
-    assert job["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
+    assert job["skip_reason"].startswith("The previous extraction is unchanged. Reason: ")
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
     match_documents(ingestion.database, ingestion.tenant_id, ingestion.clock, read)
     assert len(rows(ingestion.admin, "document_match")) == 1
@@ -134,7 +134,7 @@ def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
         ingestion.redeliver(read)
         assert ingestion.ingest(model=False, ocr=False) == DONE
         assert ingestion.document(read)["structured_data"] == before["structured_data"]
-        assert ingestion.job(read)["skip_reason"].startswith("The previous extraction is unchanged. This time: ")
+        assert ingestion.job(read)["skip_reason"].startswith("The previous extraction is unchanged. Reason: ")
 
 
 def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(

@@ -40,7 +40,8 @@ def match(child: Document, parent: Document, by: MatchMethod = "reference") -> P
 def test_reasoning_names_the_agreeing_values():
     ordered, billed = read(order("4500002777"), 1), read(invoice(po_reference="4500002777"), 2)
     assert reasoning(match(billed, ordered), billed, ordered) == (
-        "Same order number 4500002777. Same supplier (VAT DE136695976). 2 of 2 lines agree. Date: within three weeks."
+        "Same order number 4500002777. Same supplier (VAT DE136695976). 2 of 2 line items match. "
+        "Date: within three weeks."
     )
 
 
@@ -52,7 +53,7 @@ def test_reasoning_names_the_shared_number():
 def test_reasoning_counts_the_agreeing_lines():
     ordered = read(order(lines=[line("A-1"), line("A-2")]), 1)
     billed = read(invoice(lines=[line("A-1"), line("A-2"), line("B-9", "7", "99.00")]), 2)
-    assert _sentence(Feature.LINES, "most+several", billed, ordered) == "2 of 3 lines agree."
+    assert _sentence(Feature.LINES, "most+several", billed, ordered) == "2 of 3 line items match."
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A document has the note "No partner found." only as long as no match links it."""
+"""A document has the note "No match found." only as long as no match links it."""
 
 from itertools import permutations
 
@@ -8,7 +8,7 @@ from counterfoil.db import Connection, Database
 from tests.documents.matching.samples import delivery, invoice, line, order
 from tests.documents.matching.tenant_harness import TenantHarness
 
-ALONE = "No partner found."
+ALONE = "No match found."
 LINES = [line("A-100", "10", "100.00")]
 SAMPLES = [
     order(lines=LINES),

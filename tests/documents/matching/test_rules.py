@@ -78,7 +78,7 @@ def test_reference_to_other_suppliers_order_does_not_match() -> None:
 
 
 def test_document_without_candidates_gets_a_reason() -> None:
-    assert reason(invoice()) == "No partner found."
+    assert reason(invoice()) == "No match found."
 
 
 def test_duplicate_matches_only_its_original() -> None:

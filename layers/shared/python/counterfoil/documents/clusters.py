@@ -199,12 +199,13 @@ def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 Sort = Literal["oldest", "newest", "amount"]
-"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, in any currency."""
+"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, regardless of the
+currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of unfinished clusters."""
 MAX_COUNT = 1_000
-"""Maximum exact count of a status. Higher counts are returned as MAX_COUNT + 1."""
+"""Highest count per status that is exact. Higher counts are returned as MAX_COUNT + 1."""
 _LAST_CHARACTER = "\U0010ffff"
 
 

@@ -1,8 +1,9 @@
 """Reviewers' decisions to accept or dispute differences in a cluster.
 
-An accepted difference needs no further action. A disputed difference stays open regardless of the tolerances. Suggested
-tolerances (`tolerances`) are derived from accepted and disputed differences. Only a difference between two figures can
-be accepted or disputed. A missing order or a duplicate invoice can only be resolved by changing the documents.
+An accepted difference requires no further action. A disputed difference stays open regardless of the tolerances.
+Suggested tolerances (`tolerances`) are derived from accepted and disputed differences. Only a difference between two
+figures can be accepted or disputed. A missing order or a duplicate invoice can only be resolved by changing the
+documents.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
 
 
 def _is_open(variance: Mapping[str, Any], decisions: Mapping[VarianceKey, VarianceDecision]) -> bool:
-    """Return whether a difference needs action, given the decisions made since the comparison."""
+    """Return whether a difference requires action, after the decisions made since the comparison."""
     if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
     previous = decisions.get(_decision_key(variance)) if _is_difference(variance) else None

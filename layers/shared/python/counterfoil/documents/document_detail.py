@@ -82,7 +82,7 @@ class DocumentDeadLetter:
 
 @dataclass(frozen=True)
 class DocumentSource:
-    """Mail or upload that the file came from."""
+    """Email or upload that the file came from."""
 
     kind: str
     received_at: datetime
@@ -273,7 +273,7 @@ class WorkItem(NamedTuple):
 
 
 def list_work_items(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[WorkItem]:
-    """Return all work items of a document, of its source and of its cluster."""
+    """Return the work items of a document, its source and its cluster."""
     rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
     return [WorkItem("ingestion", document_id), WorkItem("matching", document_id), *(WorkItem(*row) for row in rows)]
 
@@ -290,7 +290,7 @@ def _dead_letters(connection: Connection, work_items: Sequence[WorkItem]) -> lis
 
 
 MAX_EVENTS = 100
-"""Maximum number of events of each kind, newest first."""
+"""Maximum number of events of each kind. Older events are omitted."""
 
 Kind = Literal[
     "arrival",
@@ -309,7 +309,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class DocumentEvent:
-    """An event of a document or its work items."""
+    """An event in the history of a document or its work items."""
 
     at: Annotated[
         datetime,

@@ -101,7 +101,7 @@ class DocumentSummary:
 
 @dataclass(frozen=True)
 class DocumentFilter:
-    """Filters of a document list."""
+    """Filters for a document list."""
 
     type: str | None = None
     stage: StageName | None = None
@@ -163,7 +163,7 @@ _PRICED = frozenset(
 
 
 def missing(kind: str | None, data: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the required facts of a document type that could not be extracted. Pure."""
+    """Return the names of the expected fields that were not found. Pure."""
     type_ = None if kind is None else DocumentType(kind)
     if type_ is None or type_ not in ROLES or not data:
         return ()
@@ -341,7 +341,7 @@ def _failed_files(
     limit: int,
     after: PageCursor | None,
 ) -> list[DocumentSummary]:
-    """Return the next failed files, at most `limit` + 1, except for those whose dead letter was purged.
+    """Return the next failed files, at most `limit` + 1, except files whose dead letter was purged.
 
     Failed files have no type, and only their stage `source` has started.
     """
@@ -445,7 +445,7 @@ def _parse_id(text: str) -> UUID | None:
 
 
 def _words(connection: Connection, text: str) -> list[str]:
-    """Return the words of a search, tokenized in the same way as documents are by the trigger."""
+    """Return the words of a search, tokenized in the same way as the trigger tokenizes documents."""
     return [word for (word,) in connection.execute("SELECT tokenize(%s)", [text])][:MAX_WORDS]
 
 

@@ -1,8 +1,8 @@
 """Erases documents: their rows and names immediately, their files within a minute.
 
-A file is erased with the last document that needs it. A mail or archive is erased with its last document, a split file
-with the document that represents the whole file. The transaction stores the objects to erase, and the watchdog erases
-all their versions (`objects`). The audit trail keeps an entry with the document's id.
+A file is erased with the last document that needs it. An email or archive is erased with its last document, a split
+file with the document that represents the whole file. The transaction stores the objects to erase, and the watchdog
+erases all their versions (`objects`). The audit trail keeps an entry with the document's id.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class Erasure:
 
     removal: DeletionResult
     files: int
-    """Uploads and mails that are erased."""
+    """Number of uploads and emails that are erased."""
     retained_files: int
-    """Uploads and mails that other documents still need."""
+    """Number of uploads and emails that other documents still need."""
 
 
 _DELETED_BEFORE = """

@@ -65,7 +65,7 @@ class DecisionContext:
     by: str
     reason: str | None
     overrides: Collection[int] | None = ()
-    """Ids of the earlier decisions that may be replaced. None permits any decision."""
+    """Ids of the earlier decisions that may be replaced. None permits replacing any decision."""
 
     def may_replace(self, decision: int) -> bool:
         """Return whether an earlier decision, by its id, may be replaced."""
@@ -88,7 +88,7 @@ _GONE = DecisionRejected("gone", "The document does not exist, or documents of i
 def confirm(
     connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Confirm the match of two documents that are already linked or need review as a pair.
+    """Confirm the match of two documents that are linked, or of which one is the other's candidate.
 
     Runs in the caller's tenant transaction, as do `reject`, `merge` and `split`.
     """
@@ -104,7 +104,7 @@ def reject(
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
-    """Reject the links or candidates between a document and all of `other_ids`, or none of them."""
+    """Reject the links or candidates between a document and `other_ids`, either all or none."""
     answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
@@ -157,7 +157,7 @@ def split(
 def _record_decision(
     connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Record a decision in the audit trail. Call it last, because its lock blocks the tenant."""
+    """Record a decision in the audit trail. Call it last, because it takes a lock that blocks the tenant."""
     if isinstance(answer, DecisionApplied):
         targets = sorted({str(end) for pair in answer.pairs for end in pair})
         audit.record(
@@ -218,7 +218,7 @@ def _rejection_of(
     if any(review.state == "open" and review.candidates.intersection(pair) for review in ambiguous_matches.values()):
         return None
     return DecisionRejected(
-        "changed", "The two documents are not linked, and neither needs review because of the other."
+        "changed", "The two documents are not linked, and neither is a candidate in the other's review."
     )
 
 
@@ -317,7 +317,7 @@ class ReviewDocument:
 
 @dataclass(frozen=True)
 class ReviewItem:
-    """A review with all facts that a decision needs."""
+    """A review with all facts that a decision requires."""
 
     tenant: str
     review: Review

@@ -1,4 +1,4 @@
-"""Uploads and mail, each with one state derived from its work items.
+"""Uploads and emails, each with one state derived from its work items.
 
 | state | meaning |
 |---|---|
@@ -59,13 +59,13 @@ STAGES = tuple(Stage)
 
 @dataclass(frozen=True)
 class Upload:
-    """An upload or mail with the document that it became, if any.
+    """An upload or email with the document that it became, if any.
 
-    Each document of a mail, an archive or a bundle is listed separately.
+    Each document from an email, an archive or a bundle is listed separately.
     """
 
     id: Annotated[UUID, Field(description="Id of its acquisition job.")]
-    tenant: Annotated[str | None, Field(description="null if neither the key nor the mail names an existing tenant.")]
+    tenant: Annotated[str | None, Field(description="null if neither the key nor the email names an existing tenant.")]
     file: str
     key: str
     received_at: datetime
@@ -155,9 +155,9 @@ def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, af
 def list_unassigned(
     connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None
 ) -> Page:
-    """Return at most `limit` uploads and mails without a tenant, as the delivery role.
+    """Return at most `limit` uploads and emails without a tenant, as the delivery role.
 
-    A mail that was passed on to its tenants is listed only for them.
+    An email that was forwarded to its tenants is listed only for them.
     """
     rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
     uploads = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]

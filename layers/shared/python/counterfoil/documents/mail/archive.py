@@ -10,11 +10,11 @@ from counterfoil.errors import InvalidDocumentError
 MAX_ENTRIES = 500
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 MAX_RATIO = 200
-"""Maximum ratio of unpacked to packed bytes. XML has 10 to 50; deflate reaches up to 1,032."""
+"""Maximum ratio of unpacked to packed bytes. XML reaches 10 to 50; deflate can reach 1,032."""
 RATIO_FROM_BYTES = 1024 * 1024
-"""Minimum number of unpacked bytes for a meaningful ratio."""
+"""Unpacked size in bytes above which the ratio is checked."""
 MAX_DIRECTORY_BYTES = 1024 * 1024
-"""Maximum size of the table of contents, which zipfile reads at once and stores as one object per entry."""
+"""Maximum size of the table of contents, which zipfile reads in one piece and stores as one object per entry."""
 CHUNK_BYTES = 64 * 1024
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """Supported compression methods. LZMA is excluded, because it may allocate gigabytes before the first byte."""
@@ -51,12 +51,12 @@ class Archive:
         """Read the table of contents.
 
         Raises:
-            InvalidDocumentError: it is damaged, or contains more than MAX_ENTRIES files.
+            InvalidDocumentError: the archive is damaged, or contains more than MAX_ENTRIES files.
         """
         try:
             self._zip = zipfile.ZipFile(_Bounded(content))
             self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
-        except Exception as error:  # zipfile does not catch struct.error, ValueError and others
+        except Exception as error:  # zipfile does not catch struct.error, ValueError and other errors
             message = "The archive is damaged or too large to unpack; create it again."
             raise InvalidDocumentError(message, code="damaged_archive") from error
         if len(self._infos) > MAX_ENTRIES:
@@ -74,10 +74,10 @@ class Archive:
             yield Entry(_name(info), info.file_size, _refusal(info)), info
 
     def read(self, info: zipfile.ZipInfo) -> bytes:
-        """Return the content of a file without a `reason`.
+        """Return a file's content. Call it only if the entry's `reason` is None.
 
         Raises:
-            InvalidDocumentError: it is damaged.
+            InvalidDocumentError: the file is damaged.
         """
         chunks = []
         try:

@@ -86,7 +86,7 @@ def mail_attachments(mail: EmailMessage, check: Callable[[], None] = lambda: Non
     The text of the email is not included. `check` is called between files and may stop the iteration by raising.
 
     Raises:
-        InvalidDocumentError: it contains more than MAX_FILES files.
+        InvalidDocumentError: the email contains more than MAX_FILES files.
     """
     return _Walk(check).mail(mail, depth=1, in_archive=False)
 
@@ -123,7 +123,7 @@ class _Walk:
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[MailPart]:
         """Yield the files of an attached email, or of another part declared as one."""
         inner_mail = next(children(part), None)
-        if inner_mail is not None and not inner_mail.keys():  # some programs encode it although RFC 2046 forbids that
+        if inner_mail is not None and not inner_mail.keys():  # some programs encode it, which RFC 2046 forbids
             encoded = Message()
             encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
             encoded.set_payload(inner_mail.get_payload())
@@ -212,7 +212,7 @@ class _Walk:
 
 
 _TNEF = b"\x78\x9f\x3e\x22"
-"""Transport Neutral Encapsulation Format: its signature (MS-OXTNEF, 2.1.3.2), little-endian."""
+"""Signature of the Transport Neutral Encapsulation Format (MS-OXTNEF, 2.1.3.2), little-endian."""
 _PKCS7 = bytes.fromhex("06092a864886f70d0107")
 """Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
@@ -242,7 +242,7 @@ TOO_LARGE = f"It is an email of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB;
 
 
 def _is_mail_body(part: Message) -> bool:
-    """Return whether a part is the text of the email: a text without a name that is not an attachment."""
+    """Return whether a part is the email's text: a text part that has no name and is no attachment."""
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False
     return part.get_content_disposition() != "attachment" and not file_name(part)

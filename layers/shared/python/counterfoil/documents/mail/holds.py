@@ -26,9 +26,9 @@ SELECT t.dmarc_policy, s.hold FROM tenant t LEFT JOIN source s ON s.job_id = %(j
 
 
 def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, Refusal | None]:
-    """Return the state of an email that fails DMARC, and the refusal.
+    """Return the hold state and the refusal of an email that fails DMARC.
 
-    If there is no refusal, the email is acquired. An operator's decision takes precedence over the tenant's policy.
+    If the refusal is None, the email is acquired. An operator's decision takes precedence over the tenant's policy.
     """
     ((policy, hold),) = connection.execute(_DECIDE, {"tenant": tenant_id, "job": job_id}).fetchall()
     if hold == "released":
@@ -74,7 +74,7 @@ class HeldMail:
     received_at: datetime
     sender: str | None
     subject: str | None
-    spf: Annotated[str | None, Field(description="Result of Amazon SES, such as pass or fail.")]
+    spf: Annotated[str | None, Field(description="Result from Amazon SES, such as pass or fail.")]
     dkim: str | None
     dmarc: str | None
     hold: Hold
@@ -114,9 +114,9 @@ _SET_REASON = "UPDATE acquisition_job SET skip_reason = %s WHERE id = %s AND sta
 
 
 def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
-    """Acquire a held email, and record who released it. Returns None if it is not on hold.
+    """Release a held email for acquisition, and record who released it.
 
-    Returns the message of its job, to be sent after the commit.
+    Returns its job's message, to be sent after the commit. Returns None if the email is not on hold.
     """
     job_id = _end_hold(connection, "released", None, decision)
     if job_id is None:
@@ -129,7 +129,7 @@ def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list
 def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[OutboxMessage] | None:
     """Reject a held email, and record who rejected it.
 
-    Returns None if it is not on hold, and otherwise an empty list.
+    Returns an empty list, or None if the email is not on hold.
     """
     job_id = _end_hold(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
@@ -140,7 +140,7 @@ def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[
 
 
 def _end_hold(connection: Connection, hold: Hold, refusal: Refusal | None, decision: Decision) -> UUID | None:
-    """End the hold, and return the email's job. None if the email is not on hold."""
+    """End the hold. Return the email's job id, or None if the email is not on hold."""
     values = {"hold": hold, "refusal": refusal, "id": decision.source_id}
     row = connection.execute(_END, values).fetchone()
     return None if row is None else row[0]

@@ -29,14 +29,14 @@ from counterfoil.errors import CounterfoilError, InvalidDocumentError
 MAX_MAIL_BYTES = 40 * 1024 * 1024
 """Maximum size of an email that SES receives."""
 MAX_LINES = 1_000_000
-"""An email of 40 MiB in lines of 60 characters has 700,000."""
+"""Maximum number of lines in an email. 40 MiB in lines of 60 characters are 700,000 lines."""
 MAX_BOUNDARIES = 10_000
 MAX_WORK = 30_000_000
 """Maximum product of lines and multiparts, because the parser compares each line with all open multiparts."""
 MAX_HEADER_CHARS = 4096
 """Maximum length of a header field in characters. Recipient fields are scanned completely, but never parsed."""
 MAX_TEXT_CHARS = 998
-"""Maximum length of sender and subject in characters: the longest line of RFC 5322."""
+"""Maximum length of sender and subject in characters: the longest line that RFC 5322 permits."""
 CHUNK_BYTES = 64 * 1024
 UNBOUNDED_HEADERS = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
@@ -62,7 +62,7 @@ HEAD_BYTES = 64 * 1024
 
 
 class Refusal(StrEnum):
-    """Reason why no file of an email or an archive was accepted (`source.refusal`)."""
+    """Reason why no file of an email or an archive was accepted (`source.rejection_reason`)."""
 
     VIRUS = auto()
     SPAM = auto()
@@ -142,11 +142,11 @@ def is_mail(head: bytes) -> bool:
     names: set[bytes] = set()
     lines = _LINE.split(head[:HEAD_BYTES])
     if len(head) > HEAD_BYTES:
-        lines.pop()  # may be truncated
+        lines.pop()  # the last line may be truncated
     for number, line in enumerate(lines):
         if not line and names:
             break
-        if number == 0 and line.startswith(b"From "):  # separator line of mailboxes
+        if number == 0 and line.startswith(b"From "):  # separator line of the mbox format
             continue
         if line[:1] in {b" ", b"\t"} and names:
             continue
@@ -160,7 +160,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     """Parse an email. `check` is called regularly and may stop the parser by raising.
 
     Raises:
-        InvalidDocumentError: it is too large or too complex.
+        InvalidDocumentError: the email is too large or too complex.
     """
     if len(content) > MAX_MAIL_BYTES:
         limit = MAX_MAIL_BYTES // 1024**2
@@ -278,7 +278,7 @@ def file_name(part: Message) -> str:
 def part_content(part: Message) -> bytes:
     """Return the decoded content of a part that is not a multipart; empty if it cannot be decoded."""
     encoding = str(part.get("content-transfer-encoding", ""))
-    # The parser accepts only this form, without blanks and comments.
+    # Python's parser accepts only the token itself, without blanks and comments.
     if (match := _TOKEN.match(encoding)) and match[1] != encoding:
         part.replace_header("content-transfer-encoding", match[1])
     try:
@@ -401,10 +401,10 @@ NO_RESULTS = SenderAuthentication()
 
 
 def sender_authentication(mail: Message) -> SenderAuthentication:
-    """Return the results in the fields that SES added; none if SES did not receive the email.
+    """Return the results that SES added to the header; NO_RESULTS if SES did not receive the email.
 
     The sender controls some text in SES's field, such as the envelope address. So DMARC counts as failed if the field
-    states that anywhere, or if the field is too long to be read completely.
+    contains `dmarc=fail` anywhere, or if the field is too long to be read completely.
     """
     value = _results_field(mail)
     if value is None:
@@ -426,7 +426,7 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
 
 
 def _results_field(mail: Message) -> str | None:
-    """Return Authentication-Results above the first X-SES-RECEIPT, if SES received the email last."""
+    """Return the Authentication-Results that SES added; None unless SES received the email last."""
     server = results = None
     for name, value in mail.raw_items():
         match name.lower():

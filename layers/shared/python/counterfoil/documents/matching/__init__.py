@@ -1,4 +1,4 @@
-"""Finds matching documents of a tenant.
+"""Finds a tenant's matching documents.
 
 docs/matching.md explains the design and proves its properties. `search_and_decide` reads a document, finds its
 candidates by blocking keys, scores each pair and decides, without a lock. `write` stores keys, edges and clusters in

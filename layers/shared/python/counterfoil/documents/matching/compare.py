@@ -1,8 +1,8 @@
 """Compares two documents: determines each feature's level of agreement or contradiction. Pure.
 
 Features and levels are codes. `weights.json` assigns bits to them, matches and reviews store them, and `evidence`
-renders them for users. A feature has no level if only one of the documents states its value, or if an agreement
-would not distinguish candidates, as with the same currency.
+renders them for users. A feature has no level if only one of the documents states its value, or if agreement would not
+distinguish candidates, as for equal currencies.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -139,7 +139,7 @@ class Length(StrEnum):
 
     @classmethod
     def of(cls, characters: int) -> "Length":
-        """Return the class of a number with this many characters."""
+        """Return the level for a number with this many characters."""
         return cls.SHORT if characters <= 3 else cls.MEDIUM if characters <= 5 else cls.LONG
 
 
@@ -168,7 +168,7 @@ class PartyName(StrEnum):
 
 
 class Timing(StrEnum):
-    """Date of the child relative to that of its parent."""
+    """Date of the child relative to the parent's date."""
 
     OVER_A_MONTH_BEFORE = auto()
     WEEKS_BEFORE = auto()
@@ -203,7 +203,7 @@ class Count(StrEnum):
 
     @classmethod
     def of(cls, number: int) -> "Count":
-        """Return the class of a number."""
+        """Return the level for a number of counterparts."""
         return cls.ONE if number == 1 else cls.TWO if number == 2 else cls.SEVERAL
 
 
@@ -274,7 +274,7 @@ class Comparison:
 
     levels: tuple[FeatureLevel, ...]
     is_referenced: bool
-    """Whether the child names the parent's number, exactly or apart from OCR errors."""
+    """Whether the child names the parent's number: exactly, with OCR errors, or only its last digits."""
 
 
 def compare(child: Document, parent: Document, claims: Collection[Document] = ()) -> Comparison:
@@ -424,7 +424,10 @@ def _shares_alias(a: Name, b: Name) -> bool:
 
 
 def _is_abbreviation(a: str, b: str) -> bool:
-    """Return whether each word of the shorter name is a prefix of a word in the longer one."""
+    """Return whether each word of the shorter name abbreviates a word of the longer one, or the reverse.
+
+    Words of one or two letters are ignored.
+    """
     shorter, longer = sorted((a.split(), b.split()), key=lambda words: (len(words), sum(map(len, words))))
     return all(
         any(word.startswith(part) or part.startswith(word) for word in longer) for part in shorter if len(part) > 2
@@ -471,7 +474,7 @@ class LineAgreement(NamedTuple):
 def compare_lines(child: Document, parent: Document) -> LineAgreement:
     """Pair the line items of two documents."""
     matched = match_lines(child.lines, parent.lines, priced=_is_priced(child, parent))
-    if parent.kind == CONTRACT:  # a contract fixes prices
+    if parent.kind == CONTRACT:  # contracts fix prices, so these pairs are for different goods
         matched = [pair for pair in matched if not _prices_differ(pair)]
     # A document that names several parents has line items for each of them.
     names_several_parents = len(child.references.get(parent.kind, ())) > 1
@@ -585,7 +588,7 @@ def _names_number_of(document: Document, parent: Document) -> bool:
 
 
 def _deduplication_key(document: Document) -> str:
-    """Return a key under which documents with the same number count once."""
+    """Return a key that is the same for documents with the same number, so that they count once."""
     return min(document.number.folded) if document.number else str(document.id)
 
 

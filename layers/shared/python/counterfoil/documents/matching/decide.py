@@ -51,7 +51,7 @@ class MatchDecision:
     """Questions that the LLM judge has not answered."""
 
     def reason(self, id_: UUID) -> str | None:
-        """Return why a document has no match or is ambiguous. A document with an edge is not unmatched."""
+        """Return the reason why a document has no match or is ambiguous, or None."""
         reason = self.choices[id_].reason
         return None if reason == rules.NO_PARTNER and id_ not in self.unmatched else reason
 
@@ -61,7 +61,7 @@ def decide(
 ) -> Plan[MatchDecision]:
     """Decide about a document and every document that its arrival affects.
 
-    `obsolete` are the keys that the document no longer has. With `is_new`, it had no keys before.
+    `obsolete` are the keys that the document no longer has. `is_new` means that it had no keys before.
     """
     context.add(document)
     affected = yield from affected_documents(context, document, obsolete, is_new=is_new)
@@ -193,7 +193,7 @@ def _transitive_links(
     if arrived_id in deliveries:
         moved_deliveries.append(arrived_id)
         orders |= state.parents(arrived_id, ORDER)
-    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # its previous type is unknown
+    orders |= {end for edge in context.edges(arrived_id) for end in edge.pair}  # it may have been an order
     yield from context.read_edges(orders)
     affected |= {child for order in orders for child in state.children(order)}
     affected |= {child for id_ in moved_deliveries for child in state.children(id_)}
@@ -237,7 +237,7 @@ def _transitive_parents(context: Context, state: "_LinkState", child: Document) 
 
 
 class _LinkState:
-    """Links of children by their new decisions, or else as stored. `through` links are not included."""
+    """Children's links: from their new decisions, or else as stored. Excludes `through` links."""
 
     def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
         self._context = context
@@ -257,7 +257,7 @@ class _LinkState:
         return self.decided(child, kind) | self.confirmed(child, kind)
 
     def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the parents by the child's decision, including confirmed parents that it names."""
+        """Return the parents that the child's decision links, including confirmed parents that it names."""
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)

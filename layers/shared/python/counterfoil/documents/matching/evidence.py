@@ -67,7 +67,7 @@ _WORDS: dict[str, str] = {
     Total.USUAL_ADVANCE_SHARE: "a usual share for an advance payment",
     Total.DIFFERENT_WITHOUT_LINES: "different, no line items",
     Duplicate.SAME_CONTENT: "same content, different number",
-    Flag.DOCUMENT_TYPES: "how often such documents match",
+    Flag.DOCUMENT_TYPES: "how often documents of these types match",
 }
 MIN_BITS, MAX_SENTENCES = 1.0, 4
 """Minimum weight of a supporting feature, and maximum number of features in a reasoning."""
@@ -134,7 +134,7 @@ def _sentence(feature: str, level: str, child: Document, parent: Document) -> st
         return f"{role.capitalize()}: {text}."
     if feature == Feature.LINES:
         matched, line_count = compare_lines(child, parent)
-        return f"{len(matched)} of {line_count} {'line agrees' if line_count == 1 else 'lines agree'}."
+        return f"{len(matched)} of {line_count} {'line item matches' if line_count == 1 else 'line items match'}."
     return _plain_sentence(feature, level)
 
 
@@ -164,7 +164,7 @@ _NUMBERS: dict[Feature, Callable[[Document, Document], tuple[str, Reference | No
     Feature.SHARED_DELIVERY_NOTE: _shared_number(DELIVERY),
     Feature.SHARED_CONTRACT: _shared_number(CONTRACT),
 }
-"""Functions that return the type and number of a document whose number two documents agree on."""
+"""For each feature of numbers, a function that returns the type and number on which a pair agrees."""
 _NUMBER_NAMES = {
     ORDER: "order number",
     CONFIRMATION: "confirmation number",
@@ -177,10 +177,10 @@ _NUMBER_NAMES = {
 _SENTENCES: dict[tuple[str, str], str] = {
     (Feature.NUMBER, Number.SAME): "Same document number.",
     (Feature.NUMBER, Number.DIFFERENT): "Different document number.",
-    (Feature.LINES, Share.ALL): "All line items agree.",
-    (Feature.LINES, Share.MOST): "Most line items agree.",
-    (Feature.LINES, Share.FEW): "Few line items agree.",
-    (Feature.LINES, Share.NONE): "No line item agrees.",
+    (Feature.LINES, Share.ALL): "All line items match.",
+    (Feature.LINES, Share.MOST): "Most line items match.",
+    (Feature.LINES, Share.FEW): "Few line items match.",
+    (Feature.LINES, Share.NONE): "No line item matches.",
     (Feature.CURRENCY, Flag.DIFFERENT): "Different currencies.",
     (Feature.ARTICLES, Values.NONE_SAME): "Different article numbers.",
     (Feature.DUPLICATE, Duplicate.SAME_NUMBER): "Duplicate with the same number.",

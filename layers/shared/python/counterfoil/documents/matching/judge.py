@@ -209,7 +209,7 @@ _SHARE = 0.5
 logger = Logger()
 
 # Uses the vector of another document with the same text, or else the given vector. A removed document gets no vector.
-# If searches can find the document, those that read it without its vector must be repeated (`key_deletion`).
+# If searches can already find the document, searches that read it without its vector must be repeated (`key_deletion`).
 _KEEP_VECTOR = """
 WITH existing AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
@@ -247,7 +247,7 @@ SELECT EXISTS (SELECT FROM vectors)
 
 @dataclass(frozen=True)
 class Embedder:
-    """The embedding model for one attempt at one document."""
+    """The embedding model, for one attempt to match a document."""
 
     model: str
     """Provider and model name, the key of stored vectors."""
@@ -290,7 +290,7 @@ class Embedder:
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
-    """Return the text of a document that needs a vector, or an empty text."""
+    """Return a document's text if its vector is missing; otherwise an empty text."""
     with database.tenant(tenant_id, by_index=True) as connection:
         content = sql.begin(connection, [document_id])[1].get(document_id)
         if content is None:
@@ -329,14 +329,14 @@ def _store_vector(
 
 
 MAX_CANDIDATES = 8
-"""Maximum number of candidates in a group. With more, a model chooses at random, so reviewers decide."""
+"""Maximum number of candidates in a group. With more candidates, models choose at random, so reviewers decide."""
 MAX_AMBIGUOUS_MATCHES = 8
 _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
 
 PROMPT_VERSION = "matching-4"
-"""Part of the key of each answer. A change of SYSTEM, of cases or of the answer format needs a new version."""
+"""Part of the key of each answer. A change to SYSTEM, the cases or the answer format requires a new version."""
 
 SYSTEM = """\
 You decide which business documents belong together: an invoice and its purchase order, a delivery note and its order,
@@ -357,7 +357,7 @@ If you choose none at all, "matches" is an empty list.
 
 
 class JudgeMatch(BaseModel):
-    """A choice of the model."""
+    """A candidate that the model chose."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -372,13 +372,13 @@ class JudgeMatch(BaseModel):
 
 
 class JudgeAnswer(BaseModel):
-    """Answer of a model. Labels of candidates are the same for documents with the same content."""
+    """A model's answer. Candidate labels are the same for documents with the same content."""
 
     matches: tuple[JudgeMatch, ...]
 
 
 class JudgeRefusal(JudgeAnswer):
-    """Stored instead of an answer if a question about another document was refused."""
+    """Stored in place of an answer if the model refused a question about another document."""
 
     matches: tuple[JudgeMatch, ...] = ()
     refused: str
@@ -395,7 +395,7 @@ class JudgePrompt:
     text: str = field(repr=False)
     """The user message."""
     candidates: Mapping[str, UUID]
-    """Document by label. The letter of a label is the group."""
+    """Document ids by label. The letter in a label is the group."""
 
     @property
     def question(self) -> bytes:
@@ -461,7 +461,7 @@ def _excerpt(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Judge:
-    """The language model for one attempt at one document."""
+    """The language model, for one attempt to match a document."""
 
     llm: LlmClient
     model: str
@@ -470,7 +470,7 @@ class Judge:
     deadline: Deadline = field(default_factory=Deadline)
 
     def decide(self, case: JudgePrompt, tenant_id: UUID, work_id: UUID) -> JudgeExchange:
-        """Ask the model, outside any transaction. `work_id` is the matched document.
+        """Ask the model, outside any transaction. `work_id` is the document that the attempt matches.
 
         If a question about another document is refused, that document stays ambiguous. It must not prevent the matching
         of its neighbors.

@@ -59,7 +59,7 @@ PARENT_KINDS: dict[str, tuple[str, ...]] = {
 DUPLICABLE_KINDS = frozenset({INVOICE, ORDER})
 """Types that can have duplicates: duplicate invoices and order changes."""
 SEARCHED_KINDS = frozenset({ORDER, INVOICE, CONTRACT})
-"""Document types that are found without their number. Deliveries are found through their order."""
+"""Document types that can be found without their number. Deliveries are found through their order."""
 SEARCH_PREFIX = "seeks:"
 """Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91

@@ -246,7 +246,7 @@ def _is_matched(connection: Connection, id_: UUID) -> bool:
 
 
 def _delete_matches(connection: Connection, id_: UUID) -> None:
-    """Delete a document's keys, and its edges except for reviewers'. If none remain, clear its cluster."""
+    """Delete a document's keys, and its edges except reviewers'. If no edge remains, clear its cluster."""
     for statement in (_DELETE_KEYS, _DELETE_EDGES, _CLEAR_CLUSTER):
         connection.execute(statement, {"id": id_})
 

@@ -25,7 +25,7 @@ CACHE = DocumentCache()
 """Document cache for all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _MAX_ROUNDS = 3
-"""Maximum rounds of questions before the attempt is deferred. Concurrent arrivals cause new questions."""
+"""Maximum number of rounds of questions per attempt, because concurrent arrivals cause new questions."""
 _PAUSE = timedelta(seconds=5)
 """Delay before the next attempt, which prevents a busy loop while other documents arrive."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
@@ -57,7 +57,7 @@ class PendingMatch:
     tracked_keys: frozenset[Key]
     """Keys whose holders the decision depends on."""
     remaining_capacity: Mapping[Key, int]
-    """Keys that matter only if they become crowded, each with the number of documents that may still be added."""
+    """Keys that matter only if they become crowded, each with the number of documents that can be added before that."""
     edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
     """Edges of every document whose edges were read, by document."""
     snapshot: str
@@ -96,8 +96,8 @@ def search_and_decide(
 ) -> PendingMatch | SkipMatching:
     """Decide without a lock. If the data changes before the write, `write` decides again.
 
-    The judge decides about ambiguous matches, between transactions; `judge` creates it if necessary. If no judge is
-    given or the budget is spent, they stay ambiguous. If `embedder` is given, the document is also found by its
+    The judge decides about ambiguous matches between transactions; `judge` creates it if necessary. If `judge` is None
+    or the budget is spent, these matches stay ambiguous. If `embedder` is given, the document is also found by its
     embedding, unless the model fails.
 
     Raises:
@@ -125,7 +125,7 @@ def search_and_decide(
             except CancelledError as error:
                 if not answer_count:
                     raise
-                # Not a failure: each attempt leaves fewer questions.
+                # Not a failure: the next attempt uses the stored answers and asks fewer questions.
                 message = f"Time ran out after {answer_count} answers from the language model, and more are needed"
                 raise DeferredError(message, until=active_judge.now()) from error
             retry_on_conflict(partial(_store_answer, database, tenant_id, exchange))
@@ -295,7 +295,7 @@ def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
-    """Return the outcome with the reason in all ambiguous matches that the judge did not decide."""
+    """Return the outcome with `reason` added to the ambiguous matches that the judge did not decide."""
     marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.pending_prompts}
     return replace(outcome, choices={**outcome.choices, **marked})
 
@@ -344,7 +344,7 @@ def apply_changes(
     now: datetime,
     decided_ids: Collection[UUID] = (),
 ) -> AppliedChanges:
-    """Write changes under the tenant's matching lock. No change may invalidate a later one.
+    """Write changes under the tenant's matching lock. No change may invalidate a later change.
 
     Writes edges, clusters, reviews, the keys of matched documents, and search keys. Also updates the reasons of the
     other decided documents. `decided_ids` are the documents whose review a reviewer's decision closes.
@@ -381,7 +381,7 @@ def _still_valid(
 ) -> tuple[list[PendingMatch], Counter[Key]]:
     """Take the lock and return the decisions of one search that are still valid.
 
-    Also returns the number of documents that have written each tracked key since then.
+    Also returns the number of documents that have written each tracked key since the search's snapshot.
     """
     if not pending_matches or sql.lock(connection, pending_matches[0].tenant_id, pending_matches[0].snapshot):
         return list(pending_matches), Counter()
@@ -452,7 +452,7 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
-    """Return the new reasons of the other decided documents; None for documents with a match."""
+    """Return the new reasons of all decided documents except the change's own; None for matched ones."""
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)

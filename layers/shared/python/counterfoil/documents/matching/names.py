@@ -4,8 +4,8 @@ The vocabulary is in `lexicon/legal_forms.toml`: legal forms, fillers, and marke
 is the kind of company that a form denotes: limited, stock, partners, trader, cooperative, association, foundation or
 public. `GmbH` and `Ltd` are in the same group, `GmbH` and `AG` are not.
 
-A legal form never removes a word of the name. Short forms, which may also be words or initials, count only at the end
-of a name. Forms that may also precede a name (`AS Tallink`, `AS Roma`) are interpreted both ways.
+Removing a legal form never removes a word of the name. Short forms, which may also be words or initials, count only at
+the end of a name. Forms that may also precede a name (`AS Tallink`, `AS Roma`) are interpreted both ways.
 """
 
 # ruff: noqa: RUF001 - letters of other alphabets
@@ -100,7 +100,7 @@ _LEADING, _LEADING_CYRILLIC = (
     {form: group for group in MATCHER.meanings(f"legal_forms.{concept}") for form in _entries(concept, group)}
     for concept in ("leading", "leading_cyrillic")
 )
-"""Legal forms that may also precede a name, and forms that may precede a name in Cyrillic letters."""
+"""Legal forms that may also precede a name, and forms that may do so only in Cyrillic text."""
 _POSSIBLE_LEADING = frozenset(_entries("perhaps_leading"))
 """Words before a name that are either a legal form or part of the name."""
 
@@ -214,7 +214,7 @@ def _key(words: Sequence[str], place_words: frozenset[str]) -> str:
 def _resolve_possible_form(
     words: list[str], form: str | None, *, cyrillic: bool
 ) -> tuple[list[str], str | None, set[str]]:
-    """Return the words and form of a name with a possible form, and cores of its other interpretation."""
+    """Resolve a word that may be a legal form. Return words, form, and cores of other interpretations."""
     first, rest = words[0], words[1:]
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:

@@ -11,7 +11,8 @@ depend on other documents.
 
 Measured with 1,024 dimensions, at least .98 of pairs with a cosine of .95 are neighbors. This share is .94 at .90, .85
 at .85, .72 at .80, .18 at .50, and .01 for unrelated pairs. A bucket contains 1/1,000 of unrelated documents, and 1/60
-of documents at .50. With fewer bits, buckets would reach MAX_DOCUMENTS_PER_KEY sooner. Each additional band adds a key.
+of documents with a cosine of .50. With fewer bits, buckets would reach MAX_DOCUMENTS_PER_KEY sooner. Each additional
+band adds a key.
 """
 
 import math
@@ -37,10 +38,10 @@ _CONFUSABLE_DIGITS = str.maketrans("OQDILSBZG", "000115826")
 _TAX_NUMBER = re.compile(r"\d{2,3}\s?/\s?\d{3,4}\s?/\s?\d{4,5}")
 _VAT_ENDING = re.compile("(?:MWST|TVA|IVA|MVA)$")
 _BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
-"""A letter and a number: the form of Austrian, Spanish and Cypriot ids without their country letters."""
+"""A letter and digits: the form of Austrian, Spanish and Cypriot ids without their country letters."""
 _VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
 _VAT_END = 8
-"""Number of characters of a VAT id that suffice without country letters. A few countries have shorter ids."""
+"""Number of final characters that identify a VAT id without country letters. A few countries have shorter ids."""
 
 _PREFIX_WORDS = re.compile(
     r"^(?:(?:P\.?\s?O|PURCHASE|ORDER|BESTELLUNG|BESTELLNUMMER|BESTELL|BEST|ORD|AUFTRAG|LIEFERSCHEIN|DELIVERY|NOTE|INVOICE|RECHNUNG|CONTRACT|VERTRAG"
@@ -76,7 +77,7 @@ def identifier(text: str) -> str:
 
 
 def vat_id(text: str, country: str = "") -> str | None:
-    """Return a VAT id as `identifier`, with its country letters (EL for Greece) and without a label.
+    """Normalize a VAT id like `identifier`, with its country letters (EL for Greece) and no label.
 
     `country` is the company's country (ISO 3166 alpha-2), for ids without country letters. The result is None for
     German tax numbers (`12/345/67890`), which are not VAT ids. Check digits are not validated, because a misread id is
@@ -104,7 +105,7 @@ def same_vat(a: str, b: str) -> bool:
 
 @lru_cache(maxsize=20_000)
 def normalize_code(text: str) -> str:
-    """Return an article number as `identifier`, without leading zeros."""
+    """Normalize an article number like `identifier`, without leading zeros."""
     return identifier(text).lstrip("0")
 
 
@@ -121,7 +122,7 @@ class Reference:
     tail: str | None
     """Digits at the end, without a year and leading zeros; None if fewer than three.
 
-    The tail still agrees if the rest of the number is damaged.
+    The tail agrees even if the rest of the number is damaged.
     """
     length: int
     """Length of the shortest canonical form. A longer number is stronger evidence."""
@@ -129,7 +130,7 @@ class Reference:
 
 @lru_cache(maxsize=20_000)
 def reference(text: str) -> Reference | None:
-    """Parse a document number; None if it has no distinctive part."""
+    """Parse a document number; None if it contains no digit."""
     upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", fold_umlauts(text).upper().strip()))
     stripped = _PREFIX_WORDS.sub("", upper) or upper
     exact: set[str] = set()
@@ -164,7 +165,7 @@ def cents(text: str | None) -> int | None:
     number = quantity(text)
     if number is None:
         return None
-    # Rounded to a fraction of a cent first, because 1.005 as a float is slightly smaller.
+    # Rounded to a fraction of a cent first, because the float 1.005 is slightly less than 1.005.
     return int(round(number * 100, 4) + (0.5 if number >= 0 else -0.5))
 
 
@@ -217,7 +218,7 @@ def embedded_text(data: Mapping[str, Any]) -> str:
 
 
 def text_hash(embedded: str) -> bytes:
-    """Return the hash by which the vector of a text is stored."""
+    """Return the hash under which a text's vector is stored."""
     return sha256(embedded.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -290,7 +291,7 @@ _REFERENCES = {
 _IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
 _PARTY_FIELDS = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
 _PARTIES = 10_000
-"""Cache size for spellings of parties."""
+"""Number of cached party spellings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +310,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line item about goods or services.
+    """A line item for goods or services.
 
     Line items with neither a unit nor an article number, such as freight and discounts, are not included.
     """
@@ -343,9 +344,9 @@ class Document:
     gross: int | None
     lines: tuple[Line, ...]
     amounts: frozenset[int]
-    """Net amounts of line items that are not about goods."""
+    """Net amounts of the line items that `lines` excludes, such as freight and discounts."""
     misread_words: int
-    """Number of words in names and line items in which OCR misread a letter as a digit. 0 for other types than
+    """Number of words in names and line items in which OCR misread a letter as a digit. 0 for document types other than
     invoices."""
     buckets: tuple[str, ...] = ()
     """Buckets of the stored vector; empty if no vector is stored."""

@@ -29,14 +29,17 @@ from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, KeyLookup, 
 _CACHE_CHARACTERS = 12_000_000
 """Size of the cache in characters of structured data: about 48 MB, or 20,000 orders of three line items."""
 MAX_CACHED_DOCUMENTS = 50
-"""Maximum number of holders that are read with their contents, because a decision uses few of a larger number.
+"""Maximum number of holders that are read with their contents. Of more holders, a decision uses only a few.
 
 Counted holders are always read without contents.
 """
 MAX_CACHED_BYTES = 4_000
-"""Maximum stored size of such contents, in bytes. Larger contents are read separately, unless they are cached."""
+"""Maximum stored size in bytes of contents that are read with holders.
 
-# `version` is a hash of all data of a document.
+Larger contents are read separately, unless they are cached.
+"""
+
+# `version` is a hash of all of a document's data.
 _CONTENT = """
 SELECT document.id, type, received_at, structured_data, text_hash, model, signature,
        hashtextextended(
@@ -93,7 +96,7 @@ class _CachedDocument(NamedTuple):
 
 
 class DocumentCache:
-    """Cache of documents in canonical form. Consecutive documents have mostly the same neighbors.
+    """Cache of documents in canonical form. Consecutive documents mostly have the same neighbors.
 
     Outdated documents are detected by the hash of their data.
     """
@@ -214,7 +217,7 @@ class BatchReader:
         self._pairs: dict[UUID, set[Pair]] = {}
 
     def add_edges(self, ids: Collection[UUID], edges: Edges) -> None:
-        """Add edges of documents that were read before."""
+        """Add previously read edges of documents."""
         linked, rejected = edges
         self._edges |= linked
         self._rejected |= rejected
@@ -386,7 +389,7 @@ class Context:
         yield from self.load({end for pair in reviewed_pairs for end in pair})
 
     def add(self, document: Document) -> None:
-        """Add a document that was read before, with its current keys."""
+        """Add a previously read document, with its current keys."""
         self._own = document.id, keyed.keys(document)
         self._requested.add(document.id)
         self._documents[document.id] = document
@@ -573,7 +576,7 @@ class Context:
         return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
     def is_duplicate(self, document: Document) -> bool:
-        """Return True for a duplicate: as computed if possible duplicates were read, otherwise as stored."""
+        """Return True if a document is a duplicate. Use stored edges if possible duplicates were not read."""
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
         keys = keyed.duplicate_keys(document)

@@ -4,7 +4,7 @@ A decision belongs to the child of a link (`keys.PARENT_KINDS`) and depends only
 rules make links, and a fourth rule follows these links:
 
 - copy: a duplicate is linked to its original, and to no other document.
-- reference: the child names the parent's number, and the other evidence does not contradict.
+- reference: the child names the parent's number, and the other evidence does not contradict the match.
 - content: the child names no number, and one candidate fits clearly better than all others.
 - through: the child follows the links of its order or delivery note. An invoice for an order is linked to the
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
@@ -41,7 +41,7 @@ MatchMethod = Literal["copy", "reference", "content", "through", "reviewer"]
 _MIN_SCORE = -10.0
 """Minimum score of a candidate in bits, before other documents' claims on it are considered."""
 _MIN_RATIO = 8.0
-"""Ratio of match probabilities at which two candidates can be distinguished."""
+"""Minimum ratio of match probabilities that distinguishes two candidates."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
 """Less than a month, because monthly invoices for the same amount are not duplicates."""
@@ -61,7 +61,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class LlmJudgment:
-    """Judgment of the language model about an ambiguous match."""
+    """The language model's judgment about an ambiguous match."""
 
     confidence: str
     reasoning: str
@@ -137,7 +137,7 @@ class ManualDecisions:
 
 
 NO_DECISIONS = ManualDecisions()
-NO_PARTNER = "No partner found."
+NO_PARTNER = "No match found."
 Candidates = Collection[Document]
 _Scored = tuple[Score, Document]
 IsDuplicate = Callable[[Document], bool]
@@ -199,7 +199,10 @@ def _has_mostly_same_lines(a: Document, b: Document) -> bool:
 
 
 def _bills_same_items(a: Document, b: Document) -> bool:
-    """Return True for the same items, quantities and prices of the same order and deliveries."""
+    """Return True if two invoices bill the same items, quantities and prices.
+
+    The order and the deliveries that they name must also agree.
+    """
     for kind in (ORDER, DELIVERY):
         forms_a, forms_b = _reference_forms(a, kind), _reference_forms(b, kind)
         if bool(forms_a) != bool(forms_b) or (forms_a and not forms_a & forms_b):
@@ -223,7 +226,7 @@ def is_parent(child: Document, other: Document) -> bool:
 
 
 def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
-    """Return the child and the parent, by their kinds. Otherwise, the later document is the child."""
+    """Return the child and the parent. If neither is a possible parent, the later document is the child."""
     if is_parent(first, second):
         return first, second
     if is_parent(second, first):
@@ -273,7 +276,7 @@ def decide_matches(
 def open_candidates(
     child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
-    """Return the parent kinds that numbers do not settle, so that similar documents are candidates."""
+    """Return the parent kinds that numbers do not settle. Similar documents of these kinds are candidates."""
     return _undecided_kinds(
         child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
@@ -329,7 +332,7 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
 def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
     """Decide about each number that the child names. A confirmed parent with the number settles it.
 
-    A confirmed parent with none of these numbers settles ambiguous matches, because a number was wrong or misread.
+    A confirmed parent with none of these numbers settles ambiguous matches, because a number was incorrect or misread.
     """
     links: dict[UUID, ProposedMatch] = {}
     ambiguous_matches: list[AmbiguousMatch] = []
@@ -392,7 +395,7 @@ def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision
 def _choose(
     child: Document, scored: Sequence[_Scored], number: str | None
 ) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
-    """Return a link to the candidate if it is certain, or the ambiguous match if any."""
+    """Return a link to the best candidate if it is certain; otherwise the ambiguous match, if any."""
     ranked = sorted(
         zip(match_probabilities([candidate_score for candidate_score, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
@@ -522,7 +525,10 @@ def matching_deliveries(child: Document, deliveries: Sequence[Document]) -> list
 
 
 def _delivered_quantities(child: Document, delivery: Document) -> dict[int, float]:
-    """Return delivered quantities by the child's line item index. Empty if most line items do not match."""
+    """Return delivered quantities by the child's line item index.
+
+    Empty if the dates are too far apart, or if most line items do not match.
+    """
     if (
         child.day is not None
         and delivery.day is not None

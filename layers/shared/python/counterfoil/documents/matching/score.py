@@ -137,7 +137,7 @@ REVIEW_PROBABILITY = 0.5
 
 
 _CONCLUSIVE_PROBABILITY = 0.99
-"""Match probability from which a match by number needs no search for similar documents."""
+"""Minimum match probability at which a match by number requires no search for similar documents."""
 _CACHE_SIZE = 50_000
 """Cache size in pairs."""
 
@@ -151,7 +151,7 @@ class Score:
 
     evidence: tuple[FeatureEvidence, ...]
     is_referenced: bool
-    """Whether the child names the parent's number, exactly or nearly."""
+    """Whether the child names the parent's number: exactly, with OCR errors, or only its last digits."""
 
     @cached_property
     def total(self) -> float:
@@ -160,12 +160,12 @@ class Score:
 
     @cached_property
     def fit(self) -> float:
-        """Bits that distinguish candidates with the same parties: all except for positive party features."""
+        """Bits that distinguish candidates with the same parties: excludes positive party features."""
         return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
-    """Score `child` as a child of `parent`, given the `claims` that name the parent."""
+    """Score `child` as a child of `parent`. `claims` are the documents that name the parent."""
     weights = current()
     return _score_pair(child, parent, claims, weights) if claims else _score_without_claims(child, parent, weights)
 
@@ -178,7 +178,7 @@ def _score_pair(child: Document, parent: Document, claims: Collection[Document],
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _score_without_claims(child: Document, parent: Document, weights: Weights) -> Score:
-    """Cached, because a pair without claims is scored again for every nearby document."""
+    """Score a pair. Cached, because every nearby document scores a pair without claims again."""
     return _score_pair(child, parent, (), weights)
 
 

@@ -32,7 +32,7 @@ MAX_DOCUMENTS_PER_KEY = 200
 MAX_WAITING_DOCUMENTS = 1000
 """Maximum number of documents that are decided again when a document arrives whose number they name."""
 FUZZY_MAX_DOCUMENTS_PER_KEY = 16
-"""Holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
+"""Number of holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
 
 All its holders are decided again, so that no link by the key remains. The number exceeds the number of concurrent
 matches.
@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
 
 @dataclass(frozen=True, slots=True)
 class KeyLookup:
-    """Keys of a tenant, each with the maximum number of holders to read."""
+    """A tenant's keys, each with the maximum number of holders to read."""
 
     tenant_id: UUID
     limits: Mapping[Key, int]
@@ -213,8 +213,8 @@ class Edge:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Search keys are not read. Most documents are new, so that `_EDGES` would find no rows. OFFSET 0 forces a lookup per
-# document. Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
+# Search keys are not read. The last condition avoids running `_EDGES` for new documents, which have no edges. OFFSET 0
+# forces a lookup per document. Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
        EXISTS (SELECT FROM document_match m WHERE m.document_a_id = d.id OFFSET 0)
@@ -400,8 +400,8 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
 WHERE document_match.decided_by <> 'reviewer'
 """
 
-# Computes the components of the seeds, without edges to contracts. A component's id is its smallest document id. Rows
-# are locked in id order before they change, as in every statement that locks several documents.
+# Computes the connected components of the seeds, ignoring edges to contracts. A component's id is its smallest document
+# id. Rows are locked in id order before they change, as in every statement that locks several documents.
 _CLUSTERS = """
 WITH RECURSIVE reached (seed, id) AS (
     SELECT id, id FROM document WHERE id = ANY(%(seeds)s) AND type <> %(contract)s
@@ -490,7 +490,7 @@ class Changes:
     invalidates_all: bool
     """Whether a document was removed or lost keys, or a reviewer made a decision. If so, every search is repeated."""
     keys: Mapping[Key, int]
-    """Tracked keys that were written since then, each with the number of documents that wrote it."""
+    """Tracked keys that were written since the snapshot, each with the number of documents that wrote it."""
     edges: Mapping[Pair, Edge]
     """Current edges of the documents whose edges were read."""
 
@@ -553,7 +553,8 @@ def insert_edges(connection: Connection, tenant_id: UUID, matches: Collection[Ne
 
 
 Moves = Callable[[], list[tuple[UUID | None, UUID]]]
-"""Returns the old and new cluster of each document whose cluster changed. Call it like `Count`."""
+"""Returns the old and new cluster of each document whose cluster changed. Call it only after the statement's pipeline
+has ended."""
 
 
 def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
@@ -562,7 +563,7 @@ def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
-    """Compute the components of the seeds, and set the cluster ids of their documents."""
+    """Compute the connected components of the seeds, and set their documents' cluster ids."""
     if not seeds:
         return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
@@ -732,7 +733,7 @@ def _candidate(link: ProposedMatch) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Review:
-    """A row of the queue."""
+    """A review in the queue."""
 
     document_id: UUID
     type: str
@@ -806,7 +807,7 @@ def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
 def record(
     connection: Connection, tenant_id: UUID, pair: Pair, verdict: Verdict, now: datetime, *, by: str, reason: str | None
 ) -> int:
-    """Store a decision and return its number."""
+    """Store a decision and return its id."""
     values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "verdict": verdict, "by": by, "reason": reason, "now": now}
     ((id_,),) = connection.execute(_DECIDE, values).fetchall()
     return int(id_)

@@ -250,8 +250,9 @@ def align(
 class _CandidateIndex:
     """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
-    If there are many, anchors with the same article number or description are returned. If none has the same, anchors
-    with a common word, or with the same quantity and amount, are returned. The named order line is always added.
+    If there are many, anchors with the same article number or description are returned. If no anchor has the same,
+    anchors with a common word, or with the same quantity and amount, are returned. The named order line is always
+    added.
     """
 
     def __init__(self, candidates: Sequence[OrderLine], learned: LearnedNames) -> None:
@@ -360,10 +361,10 @@ def _score_words(words: str, other_words: str) -> float:
 
 @lru_cache(maxsize=20_000)
 def text_similarity(first: str, second: str) -> float:
-    """Return the agreement of two descriptions from 0 to 1, by the share of each that occurs in the other.
+    """Return the similarity of two descriptions: the mean share of each that occurs in the other.
 
-    The order of words is ignored. A word also agrees with its abbreviation, and with a spelling with OCR errors.
-    Results are cached, because an order's line items recur in its deliveries and invoices.
+    The result is from 0 to 1. The order of words is ignored. A word also matches its abbreviation, and a spelling with
+    OCR errors. Results are cached, because an order's line items recur in its deliveries and invoices.
     """
     shares = _share(first.split(), second.split()), _share(second.split(), first.split())
     return (min(shares) + max(shares)) / 2

@@ -1,4 +1,4 @@
-"""Documents of a cluster, the documents that count, and their reference documents. Pure.
+"""A cluster's documents, the documents that count, and their reference documents. Pure.
 
 Duplicates count once. Only the latest version of a changed order counts. A credit note credits returned goods at the
 billed price, or part of the price.
@@ -32,7 +32,7 @@ class ClusterDocuments:
 
     @cached_property
     def neighbors(self) -> Mapping[UUID, frozenset[UUID]]:
-        """Linked documents by document."""
+        """Ids of linked documents, by document id."""
         by_document: dict[UUID, set[UUID]] = defaultdict(set)
         ids = {document.id for document in self.documents}
         for a, b in self.edges:
@@ -53,8 +53,8 @@ class ClusterDocuments:
         """Duplicate invoices, mapped to their originals.
 
         Invoices are duplicates if matching has linked them, or if they have the same number and are duplicates by the
-        rules of matching. Of two such invoices, the duplicate is the invoice without other links, or else the invoice
-        received later.
+        matching rules. Of two duplicates, the original is the invoice with other links, or else the invoice received
+        first.
         """
         invoices = sorted(self.documents_of(DocumentType.INVOICE), key=self._originality)
         originals: dict[UUID, Document] = {}
@@ -92,7 +92,7 @@ class ClusterDocuments:
         return latest_versions
 
     def _is_same(self, first: Document, second: Document) -> bool:
-        """Return whether two documents are duplicates by the rules of matching."""
+        """Return whether two documents are duplicates by the matching rules."""
         return is_same_document(self._profile(first), self._profile(second))
 
     def _profile(self, document: Document) -> normalize.Document:
@@ -151,7 +151,7 @@ class ClusterDocuments:
 
     @cached_property
     def reference_documents(self) -> dict[UUID, Collection[UUID]]:
-        """Reference documents by document: its orders, or its deliveries if it has no order."""
+        """Each document's reference documents: its orders, or its deliveries if it has no order."""
         orders = self.active_of(DocumentType.PURCHASE_ORDER)
         deliveries = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
@@ -165,7 +165,7 @@ class ClusterDocuments:
     def paired_deliveries(self) -> dict[UUID, UUID]:
         """Delivery ids by delivery note and receipt, for deliveries with both documents.
 
-        The id of a delivery is the smallest id of its documents.
+        A delivery's id is the smallest id of its documents.
         """
         notes = self.active_of(DocumentType.DELIVERY_NOTE)
         parents: dict[UUID, UUID] = {}
@@ -259,7 +259,7 @@ def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
 
 
 def price_credit(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
-    """Return a sentence about the credit notes that refund excess prices; None if they do not.
+    """Return a sentence about the credit notes that refund excess prices; None if no credit note does.
 
     `too_high` contains the line items with excess prices by date, each with the excess per unit.
     """
@@ -290,7 +290,7 @@ def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
 
 
 def quantity_credit(item: Item, excess: Decimal) -> str | None:
-    """Return a sentence about the credit notes for excess quantities; None if not credited."""
+    """Return a sentence about the credit notes for an excess quantity; None if less was credited."""
     goods = returned_goods(item)
     returned = _returned_quantity(goods)
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None

@@ -1,4 +1,4 @@
-"""Checks of the prices, quantities and totals in a cluster, and their result. Pure."""
+"""Checks the prices, quantities and totals in a cluster, and determines the result. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _EXACT = Context(prec=200)
 
 
 def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
-    """Compare prices and tax rates of line items. Different currencies are not compared."""
+    """Compare prices and tax rates of line items. Prices in different currencies are not compared."""
     for item in ledger.items:
         if not item.is_ordered:
             continue
@@ -166,7 +166,7 @@ def _percent(expected: Decimal, actual: Decimal) -> str:
 
 
 def _rounded(number: Decimal) -> Decimal:
-    """Round to four decimal places, except for smaller numbers."""
+    """Round to four decimal places. Numbers below 0.0001 are not rounded."""
     return number if abs(number) < _PRICE_STEP else number.quantize(_PRICE_STEP, context=_EXACT)
 
 
@@ -679,7 +679,7 @@ def _incomparable_message(entry: LedgerEntry) -> str:
 
 
 def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
-    """Yield sentences about missing documents and quantities without a variance."""
+    """Yield sentences about missing documents and quantities for which there is no variance."""
     invoices = case.active_of(DocumentType.INVOICE)
     orders = case.active_of(DocumentType.PURCHASE_ORDER)
     if not invoices:
@@ -704,12 +704,21 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
         if open_items:
             item = open_items[0]
             unbilled = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
+<<<<<<< ours
             count = len(open_items) - 1
             suffix = f", and {count} more line item{'s' if count > 1 else ''}" if count else ""
             yield (
                 f"{order.heading} is not fully billed. "
                 f"Open: {format_quantity(unbilled, item)} of {item_label(item)}{suffix}."
             )
+||||||| base
+            suffix = f", and more on {len(open_items) - 1} other lines" if len(open_items) > 1 else ""
+            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
+=======
+            others = len(open_items) - 1
+            suffix = f", and {others} more item{'s' if others > 1 else ''}" if others else ""
+            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
+>>>>>>> theirs
             yield from (
                 _unnamed_item_message(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order)
             )

@@ -6,9 +6,9 @@ applies.
 A tolerance is suggested for one key and one direction, because high prices say nothing about low prices. A user must
 accept each suggestion, because tolerances affect payments. The limit is the 95th percentile (nearest rank) of the
 accepted differences below the smallest disputed difference, so that a single large difference has no effect. For n
-documents, reviewers then accept at least 0.05^(1/n) of such differences at 95% confidence (Clopper and Pearson, The Use
-of Confidence or Fiducial Limits, 1934, for n of n). This is about 1 - 3/n (Hanley and Lippman-Hand, If Nothing Goes
-Wrong, Is Everything All Right?, 1983).
+documents, reviewers then accept at least 0.05^(1/n) of the differences within the limit, at 95% confidence (Clopper and
+Pearson, The Use of Confidence or Fiducial Limits, 1934, for n of n). This is about 1 - 3/n (Hanley and Lippman-Hand, If
+Nothing Goes Wrong, Is Everything All Right?, 1983).
 """
 
 from collections import defaultdict
@@ -57,7 +57,7 @@ def is_difference(variance: Variance) -> bool:
 
 
 def variance_key(variance: Variance) -> VarianceKey:
-    """Return the identity of a difference for decisions."""
+    """Return the key that identifies a difference in decisions."""
     assert isinstance(variance.expected, Decimal)
     assert isinstance(variance.actual, Decimal)
     return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
@@ -119,7 +119,7 @@ class DecisionLabel:
 
     @property
     def key(self) -> Key | None:
-        """Key of the tolerance for the difference; None for tax rates, because no tolerance is suggested.
+        """Key of the tolerance for the difference; None for tax rates, which get no suggestion.
 
         Differences in amounts that belong to no line item concern the whole document.
         """
@@ -158,7 +158,7 @@ class Evidence:
     largest_accepted: Decimal
     smallest_disputed: Decimal | None
     newly_tolerated: int
-    """Number of these documents with differences within the suggested tolerance, but not the current one."""
+    """Number of these documents with a difference that the suggested tolerance permits and the current one does not."""
     min_acceptance_rate: float
     """Lower bound of the acceptance rate for differences within the suggested limit, at 95% confidence."""
     people: tuple[str, ...]
@@ -179,7 +179,7 @@ class ToleranceSuggestion:
     current_limits: Limits
     """Current limits of the supplier."""
     limits: Limits
-    """Suggested limits, which differ in one limit of this direction."""
+    """Suggested limits: the current limits, with one limit of this direction raised."""
     evidence: Evidence
 
     @property
@@ -349,7 +349,7 @@ def _is_relevant(label: DecisionLabel, limit_kind: LimitKind, cutoff: Decimal | 
 
 
 def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Mapping[UUID, Decimal]:
-    """Return each document's largest difference, because several line items may be accepted at once."""
+    """Return each document's largest difference, because several of its line items may be accepted."""
     largest: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(limit_kind)
@@ -370,7 +370,7 @@ def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
 
 
 def _raise_limit(limits: Limits, direction: Direction, limit_kind: LimitKind, limit: Decimal) -> Limits:
-    """Raise one limit. A second limit of zero is removed, because it would prevent any tolerance."""
+    """Raise one limit. If the other limit is zero, remove it, because it would prevent any tolerance."""
     absolute, percent = _limits_of(limits, direction)
     if limit_kind == "absolute":
         absolute = limit if absolute is None else max(limit, absolute)

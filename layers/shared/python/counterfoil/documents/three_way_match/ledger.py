@@ -1,4 +1,4 @@
-"""Ledger of a cluster: ordered quantities, and the quantities that each document adds. Pure.
+"""A cluster's ledger: ordered quantities, and the quantities that each document adds. Pure.
 
 An entry is the quantity of one line item of a document, recorded under an item. Items are the lines of
 orders, and the lines of deliveries without an order. Equal lines of one order are one item, because later documents
@@ -30,7 +30,7 @@ _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
 """Precision of converted quantities and prices."""
 _SUM_CONTEXT = Context(prec=15)
-"""Precision of sums: more digits than documents state, but few enough that three times a third of a foot is a foot."""
+"""Precision of sums: more digits than documents state, but few enough that three thirds of a foot add up to a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
@@ -144,7 +144,7 @@ class Ledger:
         return self._by_order[order.id]
 
     def deliveries(self, order: Document) -> Sequence[Document]:
-        """Return the delivery notes of an order, or its receipts if it has none, by date.
+        """Return an order's delivery notes, or its receipts if it has no delivery notes, by date.
 
         Call it only after all deliveries are recorded, because the result is cached.
         """
@@ -168,7 +168,7 @@ class Ledger:
         return sorted(notes or documents, key=lambda document: document.sort_key)
 
     def delivered_quantity(self, item: Item) -> Decimal | None:
-        """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
+        """Return the delivered quantity; None if there is no delivery or the quantity cannot be counted.
 
         For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
         that are not paired may describe the same deliveries, so the larger of the two sums counts. If one sum cannot be
@@ -283,7 +283,7 @@ def _spread_lumps(ledger: Ledger, document: Document) -> None:
     """Distribute a line item that bills several items (`items as per order`) over these items.
 
     Its amount must equal the value, at ordered prices, of the whole order, of the quantities not billed yet, of the
-    delivered quantities not billed yet, or of a single delivery. The first of these that matches is used.
+    delivered quantities not billed yet, or of a single delivery. The first match is used.
     """
     for line in list(ledger.unmatched_lines.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:

@@ -43,7 +43,7 @@ _FACTORS = {
 _SERVICES = frozenset(
     {"SEC", "MIN", "HUR", "DAY", "WEE", "MON", "QAN", "SAN", "ANN", "E48", "E49", "E51", "LS", "ACT", "LH"}
 )  # fmt: skip
-"""Time, service units, jobs, activities and lump sums."""
+"""Unit codes of services: time, service units, jobs, activities and lump sums."""
 
 
 _WORDS = {
@@ -115,7 +115,7 @@ _MAX_COMPARED_TEXT = 400
 """Maximum number of characters of a description that are compared."""
 _CENT = Decimal("0.01")
 _MIN_SHARE, _MAX_SHARE = Decimal("0.2"), Decimal(2)
-"""Minimum share of a price after a discount, and maximum multiple with a surcharge."""
+"""Minimum ratio of a discounted price to the stated price, and maximum ratio with a surcharge."""
 MAX_TEXT_CHARS = 80
 """Maximum number of characters of a description or number that a sentence quotes."""
 
@@ -143,7 +143,7 @@ WAITING = frozenset({VarianceCode.UNDER_DELIVERED, VarianceCode.MISSING_DELIVERY
 
 
 DecisionKind = Literal["accepted", "disputed"]
-"""Decision of a reviewer about a variance."""
+"""A reviewer's decision about a variance."""
 
 
 class ThreeWayMatchStatus(StrEnum):
@@ -195,7 +195,8 @@ class Line:
     def cost(self) -> Decimal | None:
         """Amount for one unit, after the line item's discounts and surcharges.
 
-        If the amount differs only by rounding, the result is the stated price, which has more decimal places.
+        If the amount differs from the price only by rounding, the result is the stated price, which has more decimal
+        places.
         """
         price = self.price
         if price is None or self.net is None or not self.quantity or self.unit_price is None:
@@ -372,20 +373,20 @@ class Variance:
     is_tolerated: bool = False
     message: str
     decided_by: str | None = None
-    """Sentence that states how it was resolved."""
+    """Sentence that states how the variance was resolved."""
     awaited_deliveries: str | None = None
-    """Sentence that names missing deliveries that may resolve it."""
+    """Sentence about the missing deliveries that may resolve the variance."""
     decision: DecisionKind | None = None
     """A reviewer's latest decision."""
 
     @property
     def is_open(self) -> bool:
-        """True if it requires action."""
+        """True if the variance requires action."""
         return not self.is_tolerated and self.decided_by is None
 
     @property
     def is_waiting(self) -> bool:
-        """True if a later document may resolve it."""
+        """True if a later document may resolve the variance."""
         return self.code in WAITING or self.awaited_deliveries is not None
 
     @property
@@ -490,9 +491,9 @@ class Summary:
     order.
     """
     waiting_since: datetime | None
-    """When the first invoice or credit note was received, or else the first document. None without documents."""
+    """When the first invoice or credit note was received, or else the first document. None for an empty cluster."""
     documents: int
-    """Number of documents, without contracts."""
+    """Number of documents, excluding contracts."""
 
 
 @dataclass(frozen=True, slots=True)

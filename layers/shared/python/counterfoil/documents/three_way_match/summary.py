@@ -31,7 +31,7 @@ _WHOLE_DOCUMENT_CODES = frozenset(
         VarianceCode.CURRENCY_MISMATCH,
     }
 )
-"""Codes that put the whole document at stake."""
+"""Variance codes that put a document's whole amount at stake."""
 _BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 
 
@@ -156,7 +156,7 @@ def _at_stake(
             totals[variance.document.id] = max(totals[variance.document.id], difference)
         elif variance.code is VarianceCode.TAX_MISMATCH:
             prices = _EXACT.add(prices, _EXACT.multiply(difference, _line_net(variance) / 100))
-        else:  # excesses over the order and over the delivery are the same money
+        else:  # excesses over the order and over the delivery overlap
             key = line_key if row is None else (row.order, row.line)
             quantities[key] = max(quantities[key], _EXACT.multiply(difference, _price(variance, row)))
     sums = (prices, *totals.values(), *quantities.values(), *map(_document_value, full_documents.values()))

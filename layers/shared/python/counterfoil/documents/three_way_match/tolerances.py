@@ -1,9 +1,9 @@
 """Tolerances: limits for differences, by supplier and article. Pure.
 
 Tolerances have the same levels as in common ERP systems. A tolerance has a key (the compared value) and a scope (a
-supplier, an article, both or neither). The most specific matching tolerance applies as a whole: limits from several
-tolerances are never combined. Each direction has an absolute and a percent limit. If both are set, both must hold; an
-unset limit permits any difference.
+supplier, an article, both or neither). Only the most specific matching tolerance applies: limits from several
+tolerances are never combined. Each direction has an absolute and a percent limit. If both are set, a difference must be
+within both. An unset limit permits any difference.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ _DIGITS_OF_A_NUMBER = 5
 
 
 class Key(StrEnum):
-    """Compared value of a tolerance."""
+    """Value to which a tolerance applies."""
 
     PRICE = "price"
     """Billed unit price, compared with the order."""
@@ -89,7 +89,7 @@ def symmetric_limits(*, absolute: Decimal | None = None, percent: Decimal | None
 
 
 NO_DIFFERENCE = symmetric_limits(absolute=Decimal(0))
-"""No difference is permitted."""
+"""Limits that permit no difference."""
 
 DEFAULTS = {
     Key.PRICE: symmetric_limits(percent=Decimal(1)),
