@@ -148,7 +148,8 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
         return None
     with attempt.database.tenant(shard.tenant_id) as connection:
         if shard.part is None and (parts := store.count_unfinished_parts(connection, shard)):
-            raise DeferredError(f"Waiting for {parts} other shards of its pool", until=attempt.now() + LATE_SHARD_DELAY)
+            noun = "shard" if parts == 1 else "shards"
+            raise DeferredError(f"Waiting for {parts} other {noun} of its pool", until=attempt.now() + LATE_SHARD_DELAY)
         offered = store.offer_counts(connection, shard)
     used = np.zeros(len(pool.people), np.int64)
     positions = pool.people.find(offered["candidate"])

@@ -76,18 +76,10 @@ def test_partial_invoice_is_incomplete():
     match_result = result(order(), delivery(lines=[line(quantity="4")]), invoice(lines=[line(quantity="4")]))
     assert codes(match_result) == ["under_delivered", "under_delivered"]
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
-<<<<<<< ours
     assert (
         "Purchase order 4711 is not fully billed. Open: 6 pieces of 'Bolt A-1', and 1 more line item."
         in match_result.reasons
     )
-||||||| base
-    assert (
-        "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and more on 1 other lines." in match_result.reasons
-    )
-=======
-    assert "Purchase order 4711: 6 pieces of 'Bolt A-1' not billed yet, and 1 more item." in match_result.reasons
->>>>>>> theirs
 
 
 def test_partial_deliveries_and_invoices_are_added_up():

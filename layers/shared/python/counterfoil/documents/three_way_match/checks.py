@@ -23,9 +23,9 @@ from counterfoil.documents.three_way_match.ledger import (
     LedgerEntry,
     build_ledger,
     format_quantity,
-    is_or_are,
     item_label,
     total,
+    was_or_were,
 )
 from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
@@ -214,7 +214,7 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
     comparison = f"{format_quantity(delivered, item)} of {format_quantity(ordered, item)} ordered"
     difference = format_quantity(abs(delivered - ordered), item)
     deviation = f"{difference} {'missing' if is_short else 'too many'}"
-    sentence = f"{item_label(item)}: {comparison} {is_or_are(delivered)} delivered, {deviation}."
+    sentence = f"{item_label(item)}: {comparison} {was_or_were(delivered)} delivered, {deviation}."
     yield Variance(
         code=VarianceCode.UNDER_DELIVERED if is_short else VarianceCode.OVER_DELIVERED,
         document=last,
@@ -290,7 +290,7 @@ def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bou
     }
     is_single = len(invoices) == 1
     subject = entry.document.heading if is_single else f"With {entry.document.title}, {len(invoices)} invoices together"
-    limit_text = f"{format_quantity(bound.quantity, item)} {is_or_are(bound.quantity)} {bound.words}"
+    limit_text = f"{format_quantity(bound.quantity, item)} {was_or_were(bound.quantity)} {bound.words}"
     excess = format_quantity(billed - bound.quantity, item)
     verb = "bills" if is_single else "bill"
     return f"{subject} {verb} {format_quantity(billed, item)} of {item_label(item)}; {limit_text}, {excess} too many."
@@ -704,21 +704,12 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
         if open_items:
             item = open_items[0]
             unbilled = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
-<<<<<<< ours
             count = len(open_items) - 1
             suffix = f", and {count} more line item{'s' if count > 1 else ''}" if count else ""
             yield (
                 f"{order.heading} is not fully billed. "
                 f"Open: {format_quantity(unbilled, item)} of {item_label(item)}{suffix}."
             )
-||||||| base
-            suffix = f", and more on {len(open_items) - 1} other lines" if len(open_items) > 1 else ""
-            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
-=======
-            others = len(open_items) - 1
-            suffix = f", and {others} more item{'s' if others > 1 else ''}" if others else ""
-            yield f"{order.heading}: {format_quantity(unbilled, item)} of {item_label(item)} not billed yet{suffix}."
->>>>>>> theirs
             yield from (
                 _unnamed_item_message(invoice, order) for invoice in invoices if _names_nothing(ledger, invoice, order)
             )

@@ -334,6 +334,6 @@ def format_quantity(quantity: Decimal, item: Item) -> str:
     return f"{format_number(quantity)} {unit_name(item.unit, quantity)}".rstrip()
 
 
-def is_or_are(quantity: Decimal) -> str:
+def was_or_were(quantity: Decimal) -> str:
     """Return "was" or "were", to agree with a quantity."""
     return "was" if abs(quantity) == 1 else "were"
