@@ -16,7 +16,7 @@ from tests.e2e.test_api import TIMEOUT_SECONDS, post
 
 pytestmark = pytest.mark.e2e
 
-REASON = {"reason": "Its model is being exchanged"}
+REASON = {"reason": "Its model is being replaced"}
 
 
 @pytest.fixture

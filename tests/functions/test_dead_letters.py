@@ -481,7 +481,7 @@ def test_unavailable_queue_leaves_returned_message_in_outbox(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
-    sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is away"))  # type: ignore[method-assign]
+    sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is unavailable"))  # type: ignore[method-assign]
 
     assert archiver.process("matching", dlq_record(message)) is None
 

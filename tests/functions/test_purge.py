@@ -182,7 +182,7 @@ def session(
     return id_
 
 
-def test_conversations_are_retained_until_unused_and_finished(maintenance_database: Database, admin: Connection) -> None:
+def test_only_unused_finished_conversations_are_purged(maintenance_database: Database, admin: Connection) -> None:
     old, recent = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
     expired, send_times = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
