@@ -39,7 +39,7 @@ class ProcessEnded(BaseException):
 
 @dataclass
 class Process:
-    """A process that ends after its call number `end_at`."""
+    """Process that is killed after call number `end_at`."""
 
     end_at: int | None = None
     calls: list[str] = field(default_factory=list)
