@@ -240,7 +240,7 @@ def test_document_rejected_by_the_model_has_a_reason(ingestion: Ingestion):
     assert "The language model refused to read the document." in ingestion.job(id_)["skip_reason"]
 
 
-def test_unavailable_model_parks_documents_without_attempts(ingestion: Ingestion):
+def test_unavailable_model_parks_documents_spending_no_attempts(ingestion: Ingestion):
     first, second = ingestion.file(PAPER), ingestion.file(text_pdf([*LASKU, "2"]), "b.pdf")
     ingestion.model.add_steps(Failure(503), Failure(503), Failure(503))
 

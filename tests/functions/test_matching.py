@@ -61,7 +61,7 @@ def attempt(harness: TenantHarness, position: int, **options: Any) -> TenantAtte
     return TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW, **options)
 
 
-def test_ambiguous_match_is_judged_before_the_write(
+def test_ambiguous_match_is_judged_before_write_phase(
     harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
     model_server.add_steps(Answer(json.dumps({"matches": [CHOICE]})))

@@ -13,7 +13,7 @@ from tests.factories import make_profile, make_tenant
 from tests.offers.harness import pin
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 A_DAY = timedelta(days=1)
 OLD, YOUNG = (NOW - OFFERS_RETENTION - 2 * A_DAY).date(), (NOW - OFFERS_RETENTION + 2 * A_DAY).date()
 

@@ -20,7 +20,7 @@ from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 __all__ = ["s3", "tenant"]
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
 
 Run = Callable[..., int]

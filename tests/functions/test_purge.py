@@ -24,7 +24,7 @@ from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 A_DAY = timedelta(days=1)
 
 

@@ -230,7 +230,9 @@ def test_offers_count_as_incomplete_after_one_hour(
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
-def test_large_zone_does_not_hide_a_small_zone(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_incomplete_percentage_is_that_of_worst_zone(
+    maintenance_database: Database, admin: Connection, tenant: UUID
+) -> None:
     shard(admin, tenant, 10_000, offered_at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR

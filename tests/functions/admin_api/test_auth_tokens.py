@@ -80,7 +80,7 @@ def test_valid_token_of_each_client_is_accepted() -> None:
         ({"iat": str(AT + LEEWAY_SECONDS + 1)}, "The token is not valid yet."),
     ],
 )
-def test_token_with_wrong_claims_is_rejected(overrides: dict[str, Any], reason: str) -> None:
+def test_token_with_invalid_claims_is_rejected(overrides: dict[str, Any], reason: str) -> None:
     assert verify(**overrides) == reason
 
 

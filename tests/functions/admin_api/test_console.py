@@ -93,7 +93,7 @@ def test_assets_are_compressed_and_immutable(get: Get) -> None:
     assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
 
 
-def test_first_load_is_small(get: Get) -> None:
+def test_first_load_stays_within_size_limit(get: Get) -> None:
     page = get("/console/dead-letters")
     loaded = [
         b64decode(get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip"})["body"])

@@ -138,7 +138,7 @@ def test_changed_count_after_preview_rejects_the_purge(
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
-def test_wrong_confirmation_purges_nothing(
+def test_incorrect_confirmation_purges_nothing(
     confirm: str, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     response = purge(confirm)
