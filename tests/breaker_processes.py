@@ -15,7 +15,7 @@ PROBE_SECONDS = 90
 
 
 class Process(Database):
-    """One process's database, with counted transactions and failures on demand."""
+    """Database of one process, which counts transactions and fails on demand."""
 
     failure: Exception | None = None
     transactions = 0
@@ -30,7 +30,7 @@ class Process(Database):
 
 
 class ProcessBreakers(Breakers):
-    """One process's breakers."""
+    """Circuit breakers of one process."""
 
     process: Process
 
@@ -41,7 +41,7 @@ Start = Callable[..., ProcessBreakers]
 
 @contextmanager
 def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Start]:
-    """Start processes, and close their databases at the end."""
+    """Yield a function that starts processes. Close their databases at the end."""
     with ExitStack() as stack:
 
         def start(spread: float = 0.0, max_connections: int = 1, failures: int = FAILURES) -> ProcessBreakers:
@@ -62,5 +62,5 @@ def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Star
 
 
 def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
-    """Exit a guard that was entered manually, with the call's error. It must not suppress the error."""
+    """Exit a manually entered guard with the call's error. Assert that the guard does not suppress it."""
     assert not guard.__exit__(type(error) if error else None, error, None)

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a separate database for each, and no remote network."""
+"""Fixtures for all tests: a separate database for each test, and no remote network access."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -33,12 +33,12 @@ _resolved: dict[str, set[str]] = {}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Allow only loopback and Unix sockets, also in fixtures."""
+    """Allow only loopback and Unix sockets, in fixtures as well."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Distribute tests by file, and end-to-end tests by the cloud that they share."""
+    """Assign tests to processes by file, and end-to-end tests by the cloud that they share."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in SINGLE_PROCESS_FOLDERS if nodeid.startswith(folder)), None)
@@ -51,7 +51,7 @@ def cloud_of(nodeid: str) -> str | None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCloud:
-    """Keep the collection order. xdist would start with the largest files."""
+    """Keep the collection order, because xdist would start with the largest files."""
     config.option.loadscopereorder = False
     return ByCloud(config, log)
 
@@ -62,14 +62,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests that use PostgreSQL, for `make test-unit`."""
+    """Mark tests that use PostgreSQL. `make test-unit` skips them."""
     if "postgres" in getattr(item, "fixturenames", ()):
         item.add_marker("database")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest tests first, so that no process waits for them at the end."""
+    """Run the slowest tests first. Otherwise, processes would wait for them at the end."""
 
     def rank(item: pytest.Item) -> int:
         scope = cloud_of(item.nodeid) or item.nodeid.split("::")[0]
@@ -87,9 +87,9 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: Server) -> str:
-    """Name of the fully migrated database, the template for clones."""
+    """Name of the fully migrated template database."""
     apply(postgres.create_database(TEMPLATE), MIGRATIONS)
-    psycopg.connect(postgres.url(TEMPLATE)).close()  # writes the catalog cache that clones inherit
+    psycopg.connect(postgres.url(TEMPLATE)).close()  # writes a catalog cache, which clones inherit
     return TEMPLATE
 
 
@@ -116,7 +116,7 @@ def migrated_database(clones: "Clones") -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
-    """Clones of the migrated database."""
+    """Factory for clones of the migrated database."""
     with (
         ThreadPoolExecutor(1) as creating,
         ThreadPoolExecutor(1) as dropping,
@@ -129,13 +129,13 @@ def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
         )
         yield clones
         for drop in clones.drops:
-            drop.result()  # re-raises an error of the thread
+            drop.result()  # raises the background thread's error
 
 
 class Clones:
     """Database clones, created ahead of time and dropped in the background.
 
-    Dropping uses a separate thread, because PostgreSQL waits 100 ms if one of the test's connections is still closing.
+    Dropping uses a separate thread, because PostgreSQL waits 100 ms if a connection from the test is still closing.
     """
 
     def __init__(self, create: Callable[[], Future[str]], drop: Callable[[str], Future[None]]) -> None:
@@ -144,10 +144,10 @@ class Clones:
         self.drops: list[Future[None]] = []
 
     def take(self) -> str:
-        """Return a new database that no other test uses."""
+        """Return the name of a new database that no other test uses."""
         try:
             return self._next.result()
-        finally:  # a failed creation must not fail the tests after this one
+        finally:  # a failed creation must not affect later tests
             self._next = self._create()
 
     def drop(self, name: str) -> None:
@@ -214,7 +214,7 @@ def maintenance_database(maintenance_database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def admin(admin_database_url: str) -> Iterator[Connection]:
-    """A superuser connection in autocommit mode, to create and inspect rows."""
+    """Superuser connection in autocommit mode, for creating and inspecting rows."""
     with psycopg.connect(admin_database_url, autocommit=True) as connection:
         yield connection
 

@@ -52,7 +52,7 @@ def make_document(
     tenant_id: UUID,
     structured_data: dict[str, Any] | None = None,
     *,
-    type: str | None = None,  # noqa: A002  # the column's name
+    type: str | None = None,  # noqa: A002  # named like the column
     received_at: datetime = NOW,
     **columns: Any,
 ) -> UUID:
@@ -86,7 +86,7 @@ def make_destination(
 ) -> UUID:
     """Create a destination for clusters and documents, and return its id.
 
-    If `url` is given, the destination is a webhook, otherwise an export to S3. It has no secret.
+    With `url`, the destination is a webhook without a secret. Otherwise, it is an export to S3.
     """
     values = {
         "id": uuid4(),
@@ -126,7 +126,7 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
 def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID | None = None, **columns: Any) -> UUID:
     """Create a profile in Berlin and return its internal id.
 
-    The profile seeks all genders and ages within 100 km.
+    It seeks all genders and ages within 100 km.
     """
     external_id = external_id or uuid4()
     values = {
@@ -213,7 +213,7 @@ def make_shard(
 ) -> UUID:
     """Create a pending shard of revision 1 and return its id.
 
-    If `pool_id` is not given, a new pool is created. If `users` is empty, the shard gets one unknown user.
+    If `pool_id` is None, a new pool is created. If `users` is empty, the shard gets one unknown user.
     """
     values = {
         "id": uuid4(),

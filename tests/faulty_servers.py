@@ -1,4 +1,4 @@
-"""Faulty servers for adapter tests: scripted HTTP responses, cut connections."""
+"""Faulty servers for adapter tests: scripted HTTP responses and cut connections."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 
 
 def outcome(action: Callable[[], object]) -> tuple[type[BaseException] | None, str]:
-    """Return the class and the message of the exception that `action` raises."""
+    """Return the class and message of the exception that `action` raises, or None and an empty text."""
     try:
         action()
     except BaseException as error:  # noqa: BLE001  # tests compare the class
@@ -69,7 +69,7 @@ class ScriptedServer(Listener):
     response: bytes | None = b""
 
     def serve(self, connection: socket.socket) -> None:
-        """Read the whole request and respond. Unread data would reset the connection."""
+        """Read the whole request and respond. Closing with unread data would reset the connection."""
         request, length = b"", None
         while length is None or len(request) < length:
             chunk = connection.recv(65_536)
@@ -86,7 +86,7 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts each connection after `after` server bytes, or only counts them if it is None."""
+    """Proxy that cuts each connection after `cut_after` bytes from the server. None means no cut."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port
@@ -99,8 +99,8 @@ class CuttingProxy(Listener):
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:
-        """Forward both directions until the cut."""
-        forwarded = 0  # per connection, because an earlier one may still be closing
+        """Forward data in both directions until the cut."""
+        forwarded = 0  # per connection, because an earlier connection may still be closing
         with socket.create_connection((HOST, self._target_port)) as server:
             threading.Thread(target=self._forward, args=(connection, server), daemon=True).start()
             while data := server.recv(65_536):
@@ -108,7 +108,7 @@ class CuttingProxy(Listener):
                     data = data[: self.cut_after - forwarded]
                 forwarded += len(data)
                 self.responding.wait()
-                self.forwarded = forwarded  # before the client can read the bytes and this counter
+                self.forwarded = forwarded  # set before the client receives the bytes and reads this counter
                 connection.sendall(data)
                 if forwarded == self.cut_after:
                     break

@@ -24,7 +24,7 @@ def mail(
     inline: Sequence[Attachment] = (),
     text: str = "Guten Tag,\n\nanbei unsere Rechnung.\n",
 ) -> EmailMessage:
-    """Return an email with text in two formats, inline images and attachments."""
+    """Return an email with a text in two formats, inline images and attachments."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = sender, to, subject
     if message_id is not None:

@@ -18,7 +18,7 @@ def peak_megabytes() -> float:
 
 
 def peak_megabytes_of_children() -> float:
-    """Return the highest peak memory of any ended child process in MiB."""
+    """Return the highest peak memory of any child process that has ended, in MiB."""
     return _megabytes(resource.RUSAGE_CHILDREN)
 
 

@@ -1,4 +1,4 @@
-"""Adapters for faulty servers: every fault raises the right Counterfoil error."""
+"""Adapters raise the correct Counterfoil error for every fault of a server."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ __all__ = ["pending", "tenant"]
 
 
 def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_database: str) -> None:
-    """Cuts happen within messages, between messages and during the commit."""
+    """The connection is cut within messages, between messages and during the commit."""
     with faulty_servers.cutting_proxy(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
 
@@ -68,7 +68,7 @@ def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_d
 
 @pytest.fixture
 def hung_database(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty_servers.CuttingProxy, Database]]:
-    """A proxy for PostgreSQL, and a database with an idle connection through it."""
+    """A proxy for PostgreSQL, and a database with an idle connection through the proxy."""
     with faulty_servers.cutting_proxy(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
         database = Database(url, max_connections=2)
@@ -79,7 +79,7 @@ def hung_database(postgres: Server, migrated_database: str) -> Iterator[tuple[fa
 
 
 @pytest.mark.parametrize("sent", ["BEGIN", "SELECT", "COMMIT"])
-def test_hung_server_is_unavailable_at_deadline(
+def test_hung_server_raises_unavailable_at_deadline(
     hung_database: tuple[faulty_servers.CuttingProxy, Database], monkeypatch: pytest.MonkeyPatch, sent: str
 ) -> None:
     proxy, database = hung_database
@@ -104,14 +104,14 @@ def test_hung_server_is_unavailable_at_deadline(
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_connections_probe_silent_peers(database: Database) -> None:
+def test_connections_use_tcp_keepalive(database: Database) -> None:
     with database.delivery() as connection, socket.socket(fileno=os.dup(connection.fileno())) as peer:
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         keepalive_options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
         assert [peer.getsockopt(socket.IPPROTO_TCP, option) for option in keepalive_options] == [5, 5, 3]
 
 
-def test_unreachable_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db, "CONNECT_SECONDS", 0.2)
     database = Database("postgresql://nobody@127.0.0.1:1/nowhere")
     try:
@@ -122,7 +122,7 @@ def test_unreachable_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
-def test_session_ended_by_operator_is_unavailable(database: Database, admin: Connection, end: str) -> None:
+def test_session_ended_by_operator_raises_unavailable(database: Database, admin: Connection, end: str) -> None:
     def transact() -> None:
         with database.delivery() as connection:
             pid = connection.info.backend_pid
@@ -152,8 +152,8 @@ def test_lock_timeout_raises_conflict(
         assert outcome(transact)[0] is ConflictError
 
 
-def test_stale_prepared_statement_is_retried(database_url: str, admin: Connection) -> None:
-    """A prepared statement can be deallocated, or its columns can change."""
+def test_stale_prepared_statement_raises_conflict_once(database_url: str, admin: Connection) -> None:
+    """A prepared statement is stale if it was deallocated or its columns have changed."""
     admin.execute("CREATE TABLE thing (a int); GRANT SELECT ON thing TO PUBLIC")
     database = Database(database_url, max_connections=1)
     runs: list[int] = []
@@ -190,7 +190,7 @@ def test_text_unsupported_by_postgres_is_rejected(database: Database, text: str)
 
 
 def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) -> None:
-    long_text = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long even when compressed
+    long_text = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long even if compressed
 
     def transact() -> None:
         with database.delivery() as connection:
@@ -210,7 +210,7 @@ def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty_servers.ScriptedServer]:
-    """A fake endpoint for all AWS services, called by the real clients."""
+    """Fake endpoint for all AWS services, called by real boto3 clients."""
     with faulty_servers.scripted_server() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty_servers.HOST}:{server.port}")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -234,7 +234,7 @@ def json(code: str) -> bytes:
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | None]] = {
-    # response, error of the S3 call, error of the SQS call (None: success)
+    # response, expected error from S3, expected error from SQS (None: success)
     "closed": (b"", ServiceUnavailableError, ServiceUnavailableError),
     "reset": (None, ServiceUnavailableError, ServiceUnavailableError),
     "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
@@ -322,7 +322,7 @@ def test_unreadable_sqs_response_leaves_messages_in_outbox(
 
 
 def test_dead_pooled_connections_are_replaced(database: Database, admin: Connection):
-    """This happens if the database fails over while a Lambda environment is frozen."""
+    """Connections die if the database fails over while a Lambda environment is frozen."""
     with database.delivery() as first, database.delivery() as other:
         pids = [connection.info.backend_pid for connection in (first, other)]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])

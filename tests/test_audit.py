@@ -128,13 +128,13 @@ def test_verification_ignores_time_zone(record: Record, verify: Verify, admin: C
     assert verify() is None
 
 
-def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
+def test_concurrent_entries_form_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
     pooled_database = Database(database_url, max_connections=8)
 
     def append(_: int) -> int:
         with pooled_database.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
-            connection.execute("SELECT txid_current()")  # another statement while other threads wait
+            connection.execute("SELECT txid_current()")  # a further statement while other threads wait
             return number
 
     with ThreadPoolExecutor(8) as pool:
@@ -227,7 +227,7 @@ CHANGES = (
 
 
 def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
-    """Return statements that tamper with the entry at position `position` of a chain."""
+    """Return statements that change, remove, insert or move an entry at `position` in a chain."""
     copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )
@@ -242,7 +242,7 @@ def tampering_statements(kind: str, assignment: str, position: int, end: int, co
             f"FROM audit_entry {condition} = {position - 1}",
             f"UPDATE audit_entry SET number = number - 99 {condition} > 100",
         ]
-    return [  # moved behind the next entry
+    return [  # moved after the next entry
         f"UPDATE audit_entry SET number = 100 {condition} = {position}",
         f"UPDATE audit_entry SET number = {position} {condition} = {position + 1}",
         f"UPDATE audit_entry SET number = {position + 1} {condition} = 100",
@@ -280,7 +280,7 @@ def test_tampering_is_detected_at_its_position(
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1, 1), (5, 1), (3, 1)])
-def test_missing_first_entries_are_detected(
+def test_deleted_first_entries_are_detected(
     end: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
 ):
     for _ in range(5):
@@ -291,7 +291,7 @@ def test_missing_first_entries_are_detected(
     assert result.number == expected
 
 
-def test_forged_valid_entry_is_detected(
+def test_forged_entry_with_valid_hash_is_detected(
     record: Record, verify: Verify, tamper: Callable[[str], None], database: Database, tenant_id: UUID
 ):
     record()

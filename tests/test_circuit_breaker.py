@@ -85,7 +85,7 @@ def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 
 def expire_cache(clock: Clock) -> None:
-    """Let the processes' cached state expire."""
+    """Advance the clock until every process's cached state has expired."""
     clock.advance(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 
@@ -111,7 +111,7 @@ def test_any_response_resets_failure_count(error: Exception | None, breakers: Pr
 
 
 @pytest.mark.parametrize("error", INCONCLUSIVE_ERRORS, ids=lambda error: type(error).__name__)
-def test_unrelated_errors_are_not_counted(error: BaseException, breakers: ProcessBreakers) -> None:
+def test_errors_unrelated_to_service_are_not_counted(error: BaseException, breakers: ProcessBreakers) -> None:
     for _ in range(FAILURES):
         assert call(breakers, error)
     assert breakers.open_breakers() == {}
@@ -157,7 +157,7 @@ def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) ->
 # Duration
 
 
-def test_rejected_calls_retry_spread_over_half_duration(start: Start, clock: Clock) -> None:
+def test_retries_of_rejected_calls_are_spread_out(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     opened_until = clock() + timedelta(seconds=30)
     assert rejected_until(start(spread=0)) == opened_until
@@ -174,12 +174,12 @@ def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreake
         clock.now = retry_at
         fail(breakers)
     assert durations == [30, 60, 120, 240, 480, 600, 600]
-    assert breakers.open_breakers()[LLM].since == opened_at  # still one outage after several probes
+    assert breakers.open_breakers()[LLM].since == opened_at  # several failed probes still count as one outage
 
 
 def test_probe_interval_is_capped_at_ten_minutes() -> None:
     assert open_seconds(50_000, 30.0, None) == timedelta(minutes=10)
-    assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # the setting may exceed the cap
+    assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # the configured duration may exceed the cap
     assert open_seconds(2, 0.01, None) == timedelta(seconds=0.02)
 
 
@@ -210,10 +210,10 @@ def test_answered_probe_closes_breaker(error: Exception | None, start: Start, cl
     clock.advance(seconds=30)
     assert call(start(), error)
     first = start()
-    fail(first, FAILURES - 1)  # the failure count starts at zero
+    fail(first, FAILURES - 1)  # the failure count starts at zero again
     assert call(first)
     fail(first, FAILURES)
-    assert rejected_until(first) == clock() + timedelta(seconds=30)  # the duration is reset as well
+    assert rejected_until(first) == clock() + timedelta(seconds=30)  # the open duration is reset as well
 
 
 def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
@@ -222,10 +222,10 @@ def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
     with start().guard(LLM):
         assert rejected_until(start()) == clock() + timedelta(seconds=30)
         clock.advance(seconds=PROBE_SECONDS - 1)
-        assert rejected_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost after that
+        assert rejected_until(start()) == clock() + timedelta(seconds=1)  # afterwards the probe counts as lost
 
 
-def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
+def test_lost_probe_is_replaced_by_next_call(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.advance(seconds=30)
     crashed, replacement = start(), start()
@@ -234,7 +234,7 @@ def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
     assert not call(replacement)
     clock.advance(seconds=PROBE_SECONDS)
     fail(replacement)
-    end(lost_call)  # the first probe was only slow
+    end(lost_call)  # the first probe was slow, not lost
     assert rejected_until(start()) == clock() + timedelta(seconds=60)
 
 
@@ -296,7 +296,7 @@ def test_exactly_one_thread_gets_the_probe(start: Start, clock: Clock) -> None:
         assert len(probes) == round_
 
 
-def test_concurrent_failures_are_each_counted_once(start: Start, admin: Connection) -> None:
+def test_each_concurrent_failure_is_counted_once(start: Start, admin: Connection) -> None:
     processes = [start(max_connections=2, failures=41) for _ in range(4)]
 
     def fail_repeatedly(breakers: ProcessBreakers) -> None:
@@ -311,14 +311,14 @@ def test_concurrent_failures_are_each_counted_once(start: Start, admin: Connecti
 # Cost
 
 
-def test_quick_calls_share_one_read(breakers: ProcessBreakers, admin: Connection) -> None:
+def test_quick_calls_read_breaker_once(breakers: ProcessBreakers, admin: Connection) -> None:
     for _ in range(100):
         assert call(breakers)
     assert breakers.process.transactions == 1
     assert admin.execute("SELECT * FROM breaker").fetchall() == []
 
 
-def test_slow_call_reads_twice_without_writing(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
+def test_slow_call_rereads_breaker_without_writing(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
     fail(breakers)
     assert call(breakers)
     clock.advance(seconds=10)
@@ -347,7 +347,7 @@ def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> No
     assert call(first)
     clock.advance(seconds=0.01)
     assert not call(first)
-    clock.advance(hours=-1)  # setting the clock back does not extend the cache
+    clock.advance(hours=-1)  # setting the clock back does not extend the cache TTL
     assert not call(first)
 
 
@@ -412,13 +412,13 @@ def test_database_outage_does_not_change_call_outcome(error: Exception | None, s
     assert start().open_breakers() == {}
 
 
-def test_reading_outages_raises_when_database_is_unavailable(breakers: ProcessBreakers) -> None:
+def test_listing_open_breakers_raises_if_database_unavailable(breakers: ProcessBreakers) -> None:
     breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
         breakers.open_breakers()
 
 
-def test_settings_control_when_breaker_opens(database: Database) -> None:
+def test_breaker_thresholds_are_configurable(database: Database) -> None:
     values = {"breaker_failure_threshold": "2", "breaker_open_seconds": "1000"}
     breakers = Breakers.from_settings(Settings.model_validate(values), database)
     fail(breakers, 2)

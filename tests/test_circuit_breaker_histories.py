@@ -15,7 +15,7 @@ from tests.delivery.harness import Clock
 
 
 class Model:
-    """Simple model of a breaker: allowed calls, and the effect of their outcomes."""
+    """Simple model of a breaker: which calls are allowed, and how their outcomes change it."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -108,7 +108,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.calls)
     @rule(index=st.integers(0, 99))
     def kill(self, index: int) -> None:
-        """Kill a process during a call, so that its outcome is lost."""
+        """Kill a process during a call. The call's outcome is lost."""
         guard, _ = self.calls.pop(index % len(self.calls))
         self._end_unrecorded(guard)
 

@@ -40,7 +40,7 @@ def test_readme_lists_every_worker_with_its_concurrency_limit(row: WorkerSpec) -
     assert f"| `{row.name}` | {row.trigger} | {row.description} | {row.concurrency_limit or '-'} |\n" in README
 
 
-def test_readme_names_only_existing_workers() -> None:
+def test_readme_lists_only_existing_workers() -> None:
     table = README.split("## Architecture")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {row.name for row in WORKERS}
 
@@ -87,7 +87,7 @@ def test_api_reference_is_current() -> None:
     assert api_reference.PAGE.read_text() == api_reference.reference()
 
 
-def test_index_lists_every_decision() -> None:
+def test_adr_index_lists_every_decision() -> None:
     index = (DOCS / "adr" / "README.md").read_text()
     pages = sorted(page.name for page in (DOCS / "adr").glob("0*.md"))
 
@@ -123,7 +123,7 @@ def test_deploy_page_lists_every_context_value() -> None:
     assert documented == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
 
 
-def test_readme_names_every_domain() -> None:
+def test_readme_lists_every_domain() -> None:
     (row,) = re.findall(r"^\| `layers/shared/python/counterfoil/` \| (.+) \|$", README, re.MULTILINE)
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
@@ -132,7 +132,7 @@ def test_readme_names_every_domain() -> None:
 
 
 def example_of(recipe: str, language: str) -> str:
-    """Return the code block of a section in CONTRIBUTING.md."""
+    """Return the only code block in `language` in a section of CONTRIBUTING.md."""
     section = (ROOT / "CONTRIBUTING.md").read_text().split(f"\n## {recipe}\n")[1].split("\n## ")[0]
     (example,) = re.findall(rf"^```{language}\n(.+?)^```", section, re.MULTILINE | re.DOTALL)
     return str(example)
@@ -185,7 +185,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_internal_link_has_target(page: str) -> None:
+def test_every_internal_link_target_exists(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
         if target.startswith("http"):

@@ -1,4 +1,4 @@
-"""Calls to tenants' URLs: only public and checked addresses are called."""
+"""Calls to tenants' URLs connect only to public addresses that were checked."""
 
 import socket
 import ssl
@@ -132,7 +132,7 @@ def test_unsupported_schemes_and_ports_are_rejected(url: tuple[str, str, int], r
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "localhost", "localhost.", "[::1]".strip("[]")]
 )
-def test_loopback_is_rejected_in_every_spelling(host: str):
+def test_loopback_address_is_rejected_in_every_notation(host: str):
     with pytest.raises((RejectedRequestError, ServiceUnavailableError)):
         Egress(()).resolve_address("https", host, 443)
 

@@ -1,4 +1,4 @@
-"""Classification of third-party errors by adapters, and policy defaults for all others."""
+"""Adapters classify third-party errors. Policies define defaults for all other errors."""
 
 import json
 import re
@@ -115,7 +115,7 @@ TRANSIENT = {
 
 
 def make_error(cls: Any) -> Any:
-    """Create a botocore error with all placeholders of its message filled in."""
+    """Create a botocore error with a value for every placeholder in its message."""
     if issubclass(cls, botocore.ClientError):
         return cls({"Error": {"Code": "ValidationException"}}, "Call")
     names = {name for _, name, _, _ in string.Formatter().parse(getattr(cls, "fmt", "")) if name}

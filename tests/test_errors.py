@@ -1,4 +1,4 @@
-"""Error classes, and which of their messages and traceback frames are shown."""
+"""Error classes, and the messages and traceback frames that are shown."""
 
 import json
 from types import CodeType, FunctionType
@@ -38,7 +38,7 @@ def test_model_answer_is_quoted_except_in_logs() -> None:
 
 
 def compile_in_module(name: str, source: str, **variables: Any) -> Any:
-    """Compile `source` as part of a module with this name, and return the only function in it."""
+    """Compile `source` in a module with this name, and return its only function."""
     code = compile(source, "work.py", "exec")
     (body,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return FunctionType(body, {"__name__": name, "__builtins__": __builtins__, **variables})

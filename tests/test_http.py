@@ -200,7 +200,7 @@ def test_truncate_accepts_interrupted_body(scripted_server: Server, answer: Raw)
 
 
 @pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
-def test_truncate_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
+def test_truncate_ends_endless_body_at_deadline(limits: dict[str, float], scripted_server: Server):
     start = monotonic()
     response = call(
         scripted_server,
@@ -213,7 +213,7 @@ def test_truncate_ends_endless_body_in_time(limits: dict[str, float], scripted_s
     assert monotonic() - start < 2.0
 
 
-def test_truncate_requires_response_headers(scripted_server: Server):
+def test_truncate_does_not_accept_incomplete_headers(scripted_server: Server):
     seconds = seconds_of(
         partial(call, scripted_server, Raw(behavior="slow_headers"), truncate=True), read=30.0, total=0.3
     )
@@ -235,25 +235,25 @@ def test_data_after_compressed_stream_is_discarded(scripted_server: Server):
         tracemalloc.stop()
 
     assert (response.content, http.is_truncated(response)) == (b"x", True)
-    assert peak < 40_000_000  # includes the server's copy of 30 MB
+    assert peak < 40_000_000  # including the server's copy of 30 MB
 
 
 # Deadlines
 
 
 @pytest.mark.parametrize("pace", ["slow_headers", "slow_body", "silent"])
-def test_slow_response_ends_at_total_deadline(pace: Any, scripted_server: Server):
+def test_slow_response_fails_at_total_deadline(pace: Any, scripted_server: Server):
     # Each byte arrives within `read`, so only `total` ends the call.
     seconds = seconds_of(partial(call, scripted_server, Raw(body=b"ab", behavior=pace)), read=30.0, total=0.3)
     assert 0.3 <= seconds < 1.5
 
 
-def test_silence_ends_call_at_read_timeout(scripted_server: Server):
+def test_unresponsive_server_ends_call_at_read_timeout(scripted_server: Server):
     seconds = seconds_of(partial(call, scripted_server, Raw(behavior="silent")), read=0.1, total=30.0)
     assert seconds < 1.5
 
 
-def test_late_call_closes_its_connection(scripted_server: Server):
+def test_timed_out_call_closes_its_connection(scripted_server: Server):
     disconnected = Event()
 
     class NotifyingServer(Server):
@@ -435,7 +435,7 @@ def test_errors_do_not_quote_url_or_body(step: Step, scripted_server: Server):
     with pytest.raises((ServiceUnavailableError, RejectedRequestError)) as caught:
         call(scripted_server, step)
     assert SECRET not in str(caught.value)
-    assert caught.value.__context__ is None  # so that tracebacks do not quote it either
+    assert caught.value.__context__ is None  # otherwise tracebacks would quote it
 
 
 def test_logs_do_not_contain_url(scripted_server: Server, caplog: pytest.LogCaptureFixture):

@@ -44,7 +44,7 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tls_url(certificate: Path) -> Iterator[str]:
-    """URL of a server that answers one request over TLS."""
+    """Yield the URL of a server that answers one request over TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -61,7 +61,7 @@ def tls_url(certificate: Path) -> Iterator[str]:
         thread = Thread(target=serve)
         thread.start()
         yield f"https://127.0.0.1:{server.getsockname()[1]}/"
-        with socket.socket() as wakeup:  # ends the wait if no client has connected
+        with socket.socket() as wakeup:  # ends `accept` if no client has connected
             wakeup.connect_ex(server.getsockname())
         thread.join()
 

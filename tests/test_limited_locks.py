@@ -1,4 +1,4 @@
-"""Statements with limited row locks run their subquery once in every plan."""
+"""Subqueries that lock a limited number of rows run only once in every query plan."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ SOURCES = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rg
 SOURCES += [path for path in (ROOT / "migrations").glob("*.sql") if not path.name.endswith(".rollback.sql")]
 LIMITED = re.compile(r"\bLIMIT\s+\S+\s+FOR\s+(?:NO\s+KEY\s+)?UPDATE")
 RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
-"""Text before a subquery that runs once: an array, a materialized CTE or a single value."""
+"""Text before a subquery that runs only once: an array, a materialized CTE or a single value."""
 
 
 def test_limited_locks_are_in_subqueries_that_run_once() -> None:
-    """Other subqueries may run once per outer row, and each run locks more rows."""
+    """Other subqueries may run once per outer row, and lock more rows each time."""
     found, violations = 0, []
     for path in SOURCES:
         text = path.read_text()

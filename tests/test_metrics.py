@@ -15,7 +15,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
-    """`lines()` returns the lines written since the last call, parsed."""
+    """`lines()` returns the parsed lines written since the last call."""
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -33,7 +33,7 @@ def test_metrics_from_one_call_share_a_line(lines: Lines):
 
 
 def test_metric_is_recorded_with_and_without_its_dimension(lines: Lines, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "watchdog")  # Powertools would turn this into a dimension
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "watchdog")  # Powertools would turn this variable into a dimension
 
     emit({Metric.NOTIFICATION_FAILURES: 1}, channel="slack")
 

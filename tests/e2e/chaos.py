@@ -42,7 +42,7 @@ _CLAIM_TIMEOUT = 5.0
 _TIMEOUT = 20
 """Each function's timeout in seconds."""
 _VISIBILITY = 30
-"""Visibility timeout in seconds. The deployed 120 s would delay messages received by killed processes."""
+"""Visibility timeout in seconds. With the deployed 120 s, the messages of killed processes would return too late."""
 _EMULATOR_FAILURE = re.compile(
     r"Unexpected (ModuleNotFound|FileNotFound|Import)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
 )
@@ -51,18 +51,18 @@ _EMULATOR_FAILURE = re.compile(
 def is_emulator_failure(error: str) -> bool:
     """Return True if a work item failed because the emulator deleted its process's code.
 
-    If a process is killed while it starts, the emulator deletes its function's code. If another process of the function
-    is starting too, it lacks the modules that it has not imported yet (tests/e2e/test_emulator_cleanup.py). The error
-    is unclassified, so a task fails permanently. This is rare.
+    If a process is killed while it starts, the emulator deletes the function's code. Another starting process then
+    fails when it imports its next module (tests/e2e/test_emulator_cleanup.py). The error is unclassified, so a task
+    fails permanently. This is rare.
     """
     return _EMULATOR_FAILURE.match(error) is not None
 
 
 @contextmanager
 def separate_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator[Cloud]:
-    """A separate cloud with these settings and this language model."""
+    """Yield a separate cloud with these settings and this language model."""
     with TemporaryDirectory(prefix=f"counterfoil-{name}-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as another user
+        Path(folder).chmod(0o711)  # as root, PostgreSQL runs as another user
         line = CommandLine(Path(folder).resolve() / "cloud")
         variables = {**settings, "LLM_URL": model.url_for("openai")}
         try:
@@ -110,7 +110,7 @@ class Chaos:
             worker, process = self.random.choice(self._live_processes(chosen_worker))
             during_claims = worker in _CLAIMED and self.random.random() < _CLAIM_SHARE and self._await_claims(worker)
             if processes.is_alive(process):
-                with suppress(psutil.NoSuchProcess):  # it ended after it was listed
+                with suppress(psutil.NoSuchProcess):  # the process ended after it was listed
                     process.kill()
                     wait_until(lambda: not processes.is_alive(process))  # noqa: B023 - called within the iteration
                     self.workers[worker] += 1
@@ -118,7 +118,7 @@ class Chaos:
                     return
 
     def _live_processes(self, worker: str) -> list[tuple[str, psutil.Process]]:
-        """Return a worker's live processes. If it has none for `_CLAIM_TIMEOUT`, return those of all workers."""
+        """Return a worker's live processes, or those of all workers if it has none for `_CLAIM_TIMEOUT`."""
         deadline = time.monotonic() + _CLAIM_TIMEOUT
         while True:
             all_processes = list(live_processes(self.cloud, self.weights))
@@ -161,7 +161,7 @@ def live_processes(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[t
 
 @contextmanager
 def watchdog_running(cloud: Cloud, interval: float = 1, worker: str = "Watchdog") -> Iterator[None]:
-    """Invoke the watchdog or another scheduled function every `interval` seconds."""
+    """Invoke the watchdog or another scheduled function every `interval` seconds during the block."""
     stop = threading.Event()
     functions, name = cloud.client("lambda"), cloud.outputs[f"{worker}FunctionName"]
 

@@ -28,7 +28,7 @@ CLOUD_VARIABLE = "COUNTERFOIL_E2E_CLOUD"
 """Environment variable with the folder of an existing cloud, which the tests leave running."""
 SEED = 1
 UP_SECONDS = 600
-"""Timeout in seconds. The first start on a machine downloads the dependency layer's wheels."""
+"""Timeout in seconds. The first start on a machine downloads all wheels of the dependency layer."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def command_line() -> Iterator[CommandLine]:
-    """The command line for the test cloud, which is removed at the end unless it existed."""
+    """The command line for the test cloud. The cloud is removed at the end unless it already existed."""
     if existing := os.environ.get(CLOUD_VARIABLE):
         yield CommandLine(Path(existing).resolve())
         return
     with tempfile.TemporaryDirectory(prefix="counterfoil-e2e-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as another user
+        Path(folder).chmod(0o711)  # as root, PostgreSQL runs as another user
         line = CommandLine(Path(folder).resolve() / "cloud")
         yield line
         line.run("down")
@@ -98,7 +98,7 @@ def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
 
 @pytest.fixture(scope="session")
 def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A sample that the cloud has processed."""
+    """A sample after the cloud has processed it."""
     run = Run.prepare(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
     run.watch(seconds=300)
     return run

@@ -53,12 +53,12 @@ FINAL_STATES = {
     ("succeeded", "succeeded", "failed"),
     ("succeeded", "succeeded", "succeeded"),
 }
-"""Combinations of acquisition, ingestion and matching states in which an upload is final."""
+"""Final combinations of an upload's acquisition, ingestion and matching states."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Database state that shows how a tenant's documents were processed."""
+    """Database state of the processing of a tenant's documents."""
 
     states: Counter[tuple[str | None, ...]]
     """Number of uploads by acquisition, ingestion and matching state."""

@@ -7,16 +7,16 @@ from tests.e2e.database_snapshot import FINAL_STATES, Snapshot
 from tests.e2e.load import GroundTruth
 
 MAX_ATTEMPTS = 3
-"""Maximum attempts of a work item. A failed work item must have used all of its attempts."""
+"""Maximum attempts per work item. A failed work item must have used all of them."""
 DLQ_REASON = "max_retries_exceeded"
-"""The only accepted dead-letter reason of a failed work item."""
+"""The only accepted reason in a failed work item's dead letter."""
 
 
 def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
-    """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
+    """Describe each fault in a sentence: unfinished, lost and repeated documents, and wrong matches.
 
-    `uploaded` contains the file names. Up to `max_failed` of these files may have failed, each after three attempts and
-    with one notification. Deals with a failed file are not checked.
+    `uploaded` contains the file names. At most `max_failed` of these files may have failed, each after three attempts
+    and with one notification. Matches in deals with a failed file are not checked.
     """
     return [
         *_unfinished_uploads(snapshot, uploaded),

@@ -1,7 +1,7 @@
-"""Documents with known matches for load tests. Some matches require the LLM judge.
+"""Documents with known matches, for load tests. Some matches require the LLM judge.
 
-`make test` runs the load tests for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both run the same checks
-under a different load.
+`make test` runs the load tests for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both make the same
+assertions.
 """
 
 import json
@@ -24,9 +24,9 @@ from tools.sample_generator.ubl import write_ubl
 M = TypeVar("M", bound=BaseModel)
 
 LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 30)
-"""Approximate duration of each load test in seconds, on two idle cores. It determines counts, not timeouts."""
+"""Approximate seconds that each load test takes on two idle cores. Determines counts, not timeouts."""
 PLAIN_DEALS, AMBIGUOUS_DEALS = LOAD_SECONDS, LOAD_SECONDS // 5
-"""Number of deals with an order and its invoice, and of deals with twin orders and an invoice without a reference."""
+"""Number of deals with one order and its invoice, and of deals with twin orders and an invoice without a reference."""
 _MIN_LINES = 3
 """Minimum number of line items that distinguish an order from every other order except its twin."""
 DOCUMENTS = 2 * PLAIN_DEALS + 3 * AMBIGUOUS_DEALS
@@ -51,7 +51,7 @@ class GroundTruth:
     """Files of each deal, including the twin of an order."""
 
     def without(self, failed_files: Collection[str]) -> "GroundTruth":
-        """Return the ground truth of the deals that contain none of these files."""
+        """Return the ground truth without deals that contain one of these files."""
         deals = {deal for deal in self.deals if deal.isdisjoint(failed_files)}
         names = {name for deal in deals for name in deal}
         return GroundTruth(
@@ -96,9 +96,9 @@ def _file(document: Document) -> LoadFile:
 
 
 def choose_candidates(question: str) -> str:
-    """Answer a question as JSON. Choose the candidate with the most equal quantities in each group.
+    """Answer a judge's question as JSON: in each group, the candidate that shares most line items.
 
-    Between two equal candidates, choose the lower order number, whatever their order in the question.
+    In a tie, choose the lower order number, regardless of the order in the question.
     """
     match = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
     assert match is not None

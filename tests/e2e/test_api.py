@@ -43,7 +43,7 @@ def test_file_posted_with_a_form_becomes_a_document(
     assert (outcome.state, outcome.file) == (State.SUCCEEDED, form_request["file_name"])
 
 
-def test_form_refuses_other_keys_and_larger_files(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_upload_form_rejects_other_keys_and_larger_files(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("operator", f"tenant:{tenant.slug}")
     form_request = {"tenant": tenant.slug, "file_name": "a.xml"}
     form = post(f"{cloud.api_url}/api/uploads", json=form_request, headers=token).json()
@@ -68,7 +68,7 @@ def test_upload_form_requires_token_and_role(cloud: Cloud, sign_in: SignIn, tena
     assert post(url, json=form_request, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
 
 
-def test_task_with_repeated_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_task_with_repeated_idempotency_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("operator", f"tenant:{tenant.slug}")
     url = f"{cloud.api_url}/api/tasks"
     body = {"task_type": "echo", "payload": {"text": "grüß", "much": "x" * 150_000}, "idempotency_key": uuid4().hex}

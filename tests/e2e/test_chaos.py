@@ -1,7 +1,7 @@
-"""Every accepted document is processed once and correctly, despite SIGKILLs.
+"""Every accepted document is processed correctly and once, although processes are killed.
 
 Worker processes and PostgreSQL are killed while documents arrive, and one in five calls to the language model fails.
-COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
+COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. Other timing depends on the machine. `make soak` uses more
 documents and more kills.
 """
 
@@ -47,20 +47,20 @@ from tools.evaluation.command import MIGRATIONS
 
 pytestmark = [
     pytest.mark.e2e,
-    # Only the garbage collector closes a connection whose other end was killed during a response.
+    # A connection whose peer was killed during a response is closed only by the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD_SEED = 1
-"""Seed of the documents. It is fixed, because the ground truth is checked only once, without kills."""
+"""Seed of the documents. It is fixed, because only one test without kills verifies the ground truth."""
 WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
 """Documents uploaded before the first kill, so that kills always interrupt work."""
 FAILURE_SHARE = 0.2
 MAX_FAILED = DOCUMENTS // 20
-"""Maximum number of documents that may fail, each after three failures in a row. Usually none fail."""
+"""Maximum number of documents that may fail, each after three consecutive failures. Usually none fail."""
 ANSWER_SECONDS = 0.3
 SETTINGS = {
     "REDELIVERY_DELAYS_SECONDS": "[2, 4]",
@@ -81,7 +81,7 @@ SECONDS = 300
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
-    """A slow language model that sometimes fails and otherwise answers as expected."""
+    """A slow language model that sometimes fails and otherwise gives the expected answer."""
 
     def answer_slowly(request: Request) -> str:
         Event().wait(ANSWER_SECONDS)
@@ -100,7 +100,7 @@ def cloud(model: Server) -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module")
 def load_files() -> tuple[Sequence[LoadFile], GroundTruth]:
-    """The documents and their ground truth."""
+    """The load's files and their ground truth."""
     return generate_load(LOAD_SEED)
 
 

@@ -1,4 +1,4 @@
-"""The local cloud: repeated, interrupted and refused starts."""
+"""The local cloud: repeated, interrupted and rejected starts, IAM policies and layers."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ def other_cloud(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "other")
 
 
-def test_second_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
+def test_repeated_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
     pids_before = {process.pid for process in processes.find_processes(cloud.paths.folder)}
     state = json.loads(command_line.run("up", "--json").stdout)
     assert (state["started"], state["deployed"]) == (False, False)
@@ -39,7 +39,7 @@ def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLin
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: signal.Signals):
+def test_interrupted_up_leaves_no_process(other_cloud: CommandLine, sent: signal.Signals):
     cloud_folder = CloudPaths(other_cloud.folder)
     up = other_cloud.start("up")
     wait_until(lambda: processes.find_processes(cloud_folder.folder, [processes.CloudProcess.DEPLOYMENT]))
@@ -99,7 +99,7 @@ def test_iam_policies_are_enforced(cloud: Cloud):
         s3.list_objects_v2(Bucket=cloud.outputs["UploadsBucketName"])
 
 
-def test_functions_use_only_their_layers(cloud: Cloud):
+def test_functions_import_packages_only_from_layers(cloud: Cloud):
     python = cloud.paths.runtime / "bin" / "python"
     environments = [
         process.cmdline()[0]

@@ -1,4 +1,4 @@
-"""Commands for dead letters and queues over HTTP, locally and as in a deployment.
+"""Commands for dead letters and queues, run over HTTP as against a deployment.
 
 tests/cli tests the commands in detail, with the API in the same process.
 """
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def dead_letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
-    """Two unreadable files uploaded for the tenant, which become dead letters."""
+    """Upload two unreadable files for the tenant, which become dead letters."""
     files = [tmp_path / f"{number}.pdf" for number in range(2)]
     for file in files:
         file.write_bytes(b"%PDF-1.4 " + uuid4().bytes)
@@ -57,7 +57,7 @@ def test_dead_letters_are_closed_and_exported(
     assert all(word in audit_output for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), audit_output
 
 
-def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) -> None:
+def test_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) -> None:
     command_line.run("queues", "pause", "tasks", "--reason", "A trial", "--by", "ann")
     try:
         assert mappings(cloud) == {"Disabled"}
@@ -67,7 +67,7 @@ def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) 
 
 
 @pytest.mark.usefixtures("dead_letters")
-def test_token_limits_what_commands_may_do(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_token_permissions_apply_to_commands(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("viewer", f"tenant:{tenant.slug}")["Authorization"].removeprefix("Bearer ")
 
     def run(*arguments: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
@@ -86,7 +86,7 @@ def test_token_limits_what_commands_may_do(cloud: Cloud, sign_in: SignIn, tenant
     assert token[:20] not in viewer_result.stderr + forged_result.stderr
 
 
-def test_a_person_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path) -> None:
+def test_user_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path) -> None:
     person = make_person(cloud, f"{uuid4().hex}@example.com", ["viewer", f"tenant:{tenant.slug}"])
     variables = {"COUNTERFOIL_LOCAL", "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"}
     environment = {name: value for name, value in os.environ.items() if name not in variables}

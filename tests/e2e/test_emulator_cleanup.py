@@ -1,4 +1,4 @@
-"""The emulator deletes a starting process's code when another process is killed."""
+"""The emulator has a bug: killing a process deletes the code of the function's starting processes."""
 
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ FILES = {
 
 
 def worker() -> Worker:
-    """Return an emulator worker that has not been started."""
+    """Return an emulator process that has not been started."""
     code = BytesIO()
     with ZipFile(code, "w") as files:
         for name, content in FILES.items():
@@ -48,15 +48,15 @@ def starting_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
             process.kill()
 
 
-def test_process_imports_code_lazily(starting_worker: Worker) -> None:
+def test_function_imports_modules_lazily(starting_worker: Worker) -> None:
     assert starting_worker.invoke({}, "1")["result"] == "loaded"
 
 
 def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
-    """If this test fails, the emulator was fixed, and `is_emulator_failure` can be deleted."""
+    """If this test fails, the emulator's bug was fixed, and `is_emulator_failure` can be deleted."""
 
     class DyingProcess:
-        """A process that ends only after the other process has started."""
+        """A process that ends only after `starting_worker` has started."""
 
         def poll(self) -> None:
             return None
@@ -71,7 +71,7 @@ def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
 
     lambda_runtime.kill_workers([starting_worker, other])
 
-    assert starting_worker._proc.poll() is None  # it is still running
+    assert starting_worker._proc.poll() is None  # the process is still running
     response = starting_worker.invoke({}, "1")
     assert (response["status"], "late" in response["error"]) == ("error", True)
 
@@ -89,5 +89,5 @@ def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
 )
 def test_only_missing_code_is_an_emulator_failure(module: str, statement: str, expected: bool) -> None:
     with pytest.raises(Exception) as failed:  # noqa: PT011  # any exception
-        exec(statement, {"__name__": module})  # only text of this test
+        exec(statement, {"__name__": module})  # text from this test only
     assert is_emulator_failure(safe_message(failed.value)) is expected

@@ -98,7 +98,7 @@ def row_counts(admin: Connection, tenant: Tenant) -> dict[str, int]:
 
 
 def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
-    """Return the tables in FILLED_TABLES that have no row of the tenant."""
+    """Return the FILLED_TABLES without a row of the tenant."""
     return {table for table, number in row_counts(admin, tenant).items() if table in FILLED_TABLES and not number}
 
 
@@ -125,7 +125,7 @@ def versions(cloud: Cloud, prefix: str) -> int:
 def fill_tenant(
     cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path
 ) -> tuple[list[Path], str]:
-    """Give the tenant data of every kind. Return the files to ingest, and the S3 key of an email."""
+    """Create data of every kind for the tenant. Return the files to ingest and the S3 key of an email."""
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
     export = NewDestination("files", "s3", "results")
     add_tenant(cloud, tenant.slug, addresses=[f"in@{tenant.slug}.example"], new_destinations=[export])
@@ -187,7 +187,7 @@ def test_erased_tenant_leaves_nothing(
         seconds = (datetime.now(UTC) - start).total_seconds()
         assert not any(row_counts(admin, tenant).values())
         wait_until(lambda: versions(cloud, mail_key) == 0, seconds=300)
-    for prefix in prefixes[:-1]:  # a late write by an attempt
+    for prefix in prefixes[:-1]:  # written by an attempt that ends after the erasure
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)

@@ -25,14 +25,14 @@ pytestmark = pytest.mark.e2e
 
 
 def examples(page: str) -> list[str]:
-    """Return the commands in the first code block after --help is mentioned."""
+    """Return the commands in the first code block after the text mentions --help."""
     block = (ROOT / page).read_text().split("counterfoil --help`")[1].split("```")[1]
     return [line.partition("#")[0].strip() for line in block.strip().splitlines()]
 
 
 EXAMPLES = examples("docs/operations.md")
 TESTED_ELSEWHERE = {
-    "counterfoil down": "it would stop the cloud of the other tests; the fixture runs it at the end",
+    "counterfoil down": "it would stop the cloud that other tests use; the fixture runs it at the end",
     "counterfoil chat --fake-llm": "it deploys the cloud with another model; tests/cli/test_chat.py",
     "counterfoil replay": "tests/e2e/test_replay.py",
     "counterfoil simulate": "tests/tools/simulation",
@@ -42,7 +42,7 @@ CASE = "billed at another price"
 
 
 class ExampleRunner:
-    """A user who runs the examples in a folder with the files that they name."""
+    """Runs the examples as a user would, in a folder with the files that they name."""
 
     def __init__(self, cloud: Cloud, folder: Path, cloud_folder: Path) -> None:
         self.cloud, self.folder, self.cloud_folder = cloud, folder, cloud_folder
@@ -61,7 +61,7 @@ class ExampleRunner:
         (folder / "invoice.eml").write_bytes(bytes(mail))
 
     def run(self, example: str) -> str:
-        """Run an example with this cloud's ids. Return standard output and error."""
+        """Run an example with ids from this cloud. Return its standard output and error."""
         _, *arguments = shlex.split(example)
         arguments = [
             self._id(arguments) if word == "4f1c" else word.replace("~", str(self.folder)) for word in arguments

@@ -55,7 +55,7 @@ def check(snapshot: Snapshot, *, uploaded: Collection[str] = NAMES, max_failed: 
 
 
 def with_upload_in(*states: str | None) -> Change:
-    """Return a change that puts one upload into these states."""
+    """Return a change that replaces one upload's states."""
     return lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED_STATES]) + Counter([states]))
 
 

@@ -1,6 +1,6 @@
-"""A day's offers, repeated while processes are killed at every step.
+"""A day's offers are identical when processes are killed at any step.
 
-As in `test_recovery`, the messages received by killed processes are lost as well, so the watchdog must resend them.
+As in `test_recovery`, the messages that killed processes received are lost too, so the watchdog must resend them.
 `make soak` repeats the day more often.
 """
 
@@ -82,11 +82,11 @@ def disabled_schedule(cloud: Cloud) -> Iterator[None]:
             functions.invoke(FunctionName=name, Payload="{}")
         yield
     finally:
-        functions.delete_function_concurrency(FunctionName=name)  # restores the previous state
+        functions.delete_function_concurrency(FunctionName=name)  # restores the schedule's previous state
 
 
 def pin(cloud: Cloud, tenant: Tenant) -> None:
-    """Delete the day's results, and queue the day again."""
+    """Delete the day's results, and queue the day's offers again."""
     with psycopg.connect(cloud.database_url("postgres")) as owner:
         owner.execute(_FORGET, {"tenant": tenant.id})
     messages = []
@@ -144,7 +144,7 @@ def test_day_repeated_while_processes_are_killed_is_identical(
 
 
 def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
-    """Repeat the day, and kill the workers at a step. Return the number of kills."""
+    """Repeat the day, and kill the workers at a step. Return the number of killed processes."""
     with psycopg.connect(cloud.database_url("postgres")) as blocker:
         with paused_workers(cloud):
             pin(cloud, tenant)
@@ -162,7 +162,7 @@ def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
 
 
 def delivered_events(cloud: Cloud, tenant: Tenant) -> list[Any]:
-    """Return the events at the destination, or an empty list until all have arrived."""
+    """Return the events at the destination, or an empty list if some have not arrived yet."""
     s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
     objects = s3.list_objects_v2(Bucket=bucket, Prefix=f"exports/{tenant.slug}/app/offers/").get("Contents", [])
     events = [json.loads(s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()) for item in objects]

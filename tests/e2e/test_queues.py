@@ -16,7 +16,7 @@ from tests.e2e.test_api import TIMEOUT_SECONDS, post
 
 pytestmark = pytest.mark.e2e
 
-REASON = {"reason": "Its model is being exchanged"}
+REASON = {"reason": "Its model is being replaced"}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
 
 
 def queue_state(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
-    """Return a queue's state in the overview."""
+    """Return the state of a worker's queue, as the API lists it."""
     response = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=TIMEOUT_SECONDS)
     assert response.status_code == 200, response.text
     (match,) = [queue for queue in response.json()["queues"] if queue["worker"] == worker]

@@ -1,7 +1,7 @@
 """A killed process's work items are completed exactly once.
 
 SQS redelivers a killed process's message after the visibility timeout of at least five minutes. Instead of waiting, the
-tests purge the queue, so the message is lost as well. The watchdog must then resend it.
+tests purge the queue, so the message is lost and the watchdog must resend it.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def kill(cloud: Cloud, worker: str) -> int:
     """Kill all of a worker's processes, as the OOM killer does. Return how many were killed."""
     count = 0
     for process in processes.find_processes(cloud.paths.folder):
-        with suppress(psutil.NoSuchProcess):  # it ended after it was listed
+        with suppress(psutil.NoSuchProcess):  # the process ended after it was listed
             if any(f"-counterfoil-{worker}-" in part for part in process.cmdline()[1:]):
                 process.kill()
                 psutil.wait_procs([process], timeout=5)
@@ -82,7 +82,7 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
     with function_settings(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", OUTBOX_OVERDUE_SECONDS="1"):
 
         def acquired() -> list[Upload]:
-            admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
+            admin.execute("DELETE FROM upload_listing")  # a scheduled run may have written it with the default settings
             cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
             return [item for item in uploads.list_uploads(cloud, tenant) if item.state.is_final]
 

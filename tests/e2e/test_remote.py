@@ -1,4 +1,4 @@
-"""Commands require only an address and a token, not PostgreSQL or AWS."""
+"""Commands require only the deployment's address and a token, and no access to PostgreSQL or AWS."""
 
 import json
 import os
@@ -29,7 +29,7 @@ SECONDS = 300
 
 @pytest.fixture
 def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
-    """`run(*words)` runs a command with an address and a token, and returns its JSON output."""
+    """`run(*arguments)` runs a command with the cloud's address and a token, and returns its JSON output."""
     missing_folder = tmp_path / "absent"
     missing_folder.mkdir()
     for name in UNREACHABLE:
@@ -60,7 +60,7 @@ def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def case_folder(tmp_path: Path) -> Path:
-    """A folder with one business case's documents."""
+    """A folder with all documents of one cluster."""
     files = [file for file in generate(SEED).files if file.truth.cluster is not None]
     first = next(file for file in files if file.truth.type == "invoice")
     folder = tmp_path / "case"
@@ -96,7 +96,7 @@ def test_tenant_is_set_up_and_documents_processed(run: Run, case_folder: Path) -
 
 
 def test_offers_for_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
-    """The schedule does not queue a date that is three days old."""
+    """The schedule itself never queues a date three days in the past."""
     day = f"{datetime.now(UTC).date() - timedelta(days=3)}"
     url = f"{cloud.api_url}/api/users/{uuid4()}/profile"
     headers = {**sign_in("operator", f"tenant:{tenant.slug}"), "If-None-Match": "*"}

@@ -39,7 +39,7 @@ def read_deployed_settings(cloud: Cloud) -> dict[str, Any]:
 def replay_report(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
     """Report of a complete replay, and the settings before and after it.
 
-    This replay must run before the interrupted one, whatever the order of the tests. The interrupted replay leaves
+    This replay must run before the interrupted replay, regardless of test order. The interrupted replay leaves
     messages in the queue until the leases of its work items expire, and a replay requires an empty queue.
     """
     settings_before = read_deployed_settings(cloud)
@@ -47,7 +47,7 @@ def replay_report(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
     return {"before": settings_before, "report": report, "after": read_deployed_settings(cloud)}
 
 
-def test_short_visibility_timeout_neither_loses_nor_repeats_work(replay_report: dict[str, Any]):
+def test_short_visibility_timeout_loses_and_repeats_nothing(replay_report: dict[str, Any]):
     report = replay_report["report"]
     failed_checks = [check for run in report["runs"] for check in run["checks"] if not check["passed"]]
     assert (report["passed"], failed_checks) == (True, [])

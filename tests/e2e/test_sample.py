@@ -1,4 +1,4 @@
-"""A whole sample on the deployed app: S3, SQS, roles and row-level security."""
+"""A complete sample is processed by the deployed app, with S3, SQS, roles and row-level security."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def test_each_failure_is_notified_once(run: Run, admin: Connection):
     assert notification_count == (len(failed),)
 
 
-def test_successful_documents_need_one_attempt(run: Run, admin: Connection):
+def test_every_work_item_takes_one_attempt(run: Run, admin: Connection):
     attempts = admin.execute(
         """
         SELECT max(a.attempts), max(i.attempts), max(d.matching_attempts)

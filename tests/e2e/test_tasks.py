@@ -1,6 +1,6 @@
-"""Chats are answered once and in order, despite a failing model and killed workers.
+"""Chat messages are answered once and in order, despite a failing model and killed workers.
 
-COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
+COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. Other timing depends on the machine. `make soak` uses more
 messages and more kills.
 """
 
@@ -35,7 +35,7 @@ from tests.llm.server import Failure, Request, Server, Step
 
 pytestmark = [
     pytest.mark.e2e,
-    # Only the garbage collector closes a connection whose other end was killed during a response.
+    # A connection whose peer was killed during a response is closed only by the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -45,7 +45,7 @@ MESSAGES = 10
 """Messages per session."""
 KILLS = max(6, TASKS // 50)
 FAILURE_SHARE = 0.2
-"""Share of messages whose first three calls fail, and share of all other calls that fail."""
+"""Share of messages whose first three calls fail, and the failure rate of all other calls."""
 ANSWER_SECONDS = 0.05
 BASE, FACTOR, JITTER = 1, 2, 1
 """Default retry policy of tasks, in seconds."""
@@ -60,7 +60,7 @@ SETTINGS = {
     "LLM_API_KEY": "none",
     "LLM_RETRY_BASE_SECONDS": "0.05",
     "CHAT_CALLS_PER_DAY": "1000000",
-    "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the breaker
+    "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the circuit breaker
 }
 SECONDS = 300
 """Seconds after the last kill within which all work must finish."""
@@ -69,11 +69,11 @@ SECONDS = 300
 MAX_EMULATOR_FAILURES = max(20, TASKS // 50)
 """Maximum number of tasks that may fail because the emulator deleted their code. Usually none fail."""
 WRITE_DELAY = 0.5
-"""Maximum seconds, on a busy machine, between calculating a retry delay and ending the attempt."""
+"""Maximum seconds between calculating a retry delay and ending the attempt, on a busy machine."""
 
 
 class Model(Server):
-    """Echoes each message, and records the earlier answers in each request."""
+    """Language model that echoes each message and records the earlier answers in each request."""
 
     def __init__(self) -> None:
         super().__init__(respond=lambda request: f"Re: {request.user}")
@@ -123,7 +123,7 @@ def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
 
 
 class Chat:
-    """Submits messages from several users, in several sessions, without pauses."""
+    """Submits messages from several users in several sessions, without waiting for answers."""
 
     def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
         self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
@@ -147,7 +147,7 @@ class Chat:
     def faults(self, admin: Connection, emulator_failures: set[UUID]) -> Counter[str]:
         """Count the sessions with each kind of fault.
 
-        Tasks in `emulator_failures` have no answer. Later messages in the same session are answered.
+        Tasks in `emulator_failures` must have no answer. Later messages in the same session must be answered.
         """
         counts: Counter[str] = Counter()
         for session, submitted in self.submitted.items():
@@ -166,7 +166,7 @@ class Chat:
     def messages_with_wrong_context(
         self, requests: list[tuple[str, list[str]]], emulator_failures: set[UUID]
     ) -> list[str]:
-        """Return messages for which the request to the model did not contain exactly the earlier answers."""
+        """Return messages whose model request did not contain exactly the session's earlier answers."""
         expected_answers = {
             text: [f"Re: {earlier}" for job, earlier in submitted[:index] if job not in emulator_failures]
             for submitted in self.submitted.values()
@@ -178,7 +178,7 @@ class Chat:
 def pending_messages(cloud: Cloud) -> dict[str, int]:
     """Return the number of visible and in-flight messages in each non-empty queue.
 
-    Delayed messages are excluded, because a woken task no longer needs its delayed message and drops it.
+    Delayed messages are excluded, because tasks that have already run drop theirs when they arrive.
     """
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     with closing(cloud.client("sqs")) as sqs:
@@ -210,7 +210,7 @@ def test_messages_are_answered_once_despite_failures(
             list(users.map(chat.session, range(TASKS // MESSAGES)))
         submitted = time.monotonic() - start
         for kill_number in range(KILLS):
-            # Wait until more tasks have ended, because a starting process holds no work that could be lost.
+            # Wait for progress between kills, because killing a process that is only starting tests nothing.
             remaining = TASKS - (kill_number + 1) * TASKS // (KILLS + 2)
             wait_until(lambda: count_unfinished(admin, tenant) <= remaining, SECONDS)  # noqa: B023 - called within the iteration
             chaos.kill_worker()
@@ -251,14 +251,14 @@ def test_messages_are_answered_once_despite_failures(
 
 
 class RetryDelays:
-    """Delays before retries, as scheduled and as measured."""
+    """Scheduled and measured delays before retries."""
 
     def __init__(self, rows: list[tuple[int, float, float]]) -> None:
         self.rows = rows
 
     @classmethod
     def of(cls, admin: Connection, tenant: Tenant) -> "RetryDelays":
-        """Read the number, scheduled delay and measured delay of each failed attempt."""
+        """Read the number, scheduled delay and measured delay of each retried attempt."""
         attempts = admin.execute(
             """
             SELECT number, extract(epoch FROM next_attempt_at - ended_at), extract(epoch FROM next_began - ended_at)
@@ -287,7 +287,7 @@ class RetryDelays:
         }
 
     def check(self) -> None:
-        """Check that delays follow the policy. SQS may shorten them by up to a second."""
+        """Assert that delays follow the policy. SQS may shorten them by up to a second."""
         assert len(self.rows) >= FAILURE_SHARE * TASKS / 4
         for number, due, actual in self.rows:
             assert BASE * FACTOR**number - WRITE_DELAY < due < BASE * FACTOR**number + JITTER

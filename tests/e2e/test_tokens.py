@@ -27,7 +27,7 @@ PATIENCE = 60
 UNKNOWN_ID = str(uuid4())
 Names = Mapping[str, Any]
 Make = Callable[[Names, Names, str], str]
-"""Creates a token from a valid token's header, claims and encoded text."""
+"""Creates a forged token from a valid token's header, claims and encoded text."""
 
 
 def requests(slug: str) -> list[tuple[str, str, Any]]:
@@ -63,7 +63,7 @@ def token_of(cloud: Cloud, person: ConsoleUser) -> str:
 
 
 def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
-    """Return the status of each request with this token."""
+    """Send every request with this token. Return the statuses by method and path."""
     headers = {"Authorization": f"Bearer {token}", "If-Match": '"1"'}
     with httpx.Client(base_url=cloud.api_url, headers=headers, timeout=PATIENCE) as client:
         return {
@@ -72,7 +72,7 @@ def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
 
 
 def created_rows(admin: Connection, tenant: Tenant) -> object:
-    """Count the rows that the requests would create."""
+    """Return how many rows the requests have created."""
     counts = (
         "SELECT (SELECT count(*) FROM task WHERE tenant_id = %(id)s),"
         " (SELECT count(*) FROM operation WHERE tenant_id = %(id)s),"
@@ -159,7 +159,7 @@ def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Ten
 
 @pytest.fixture
 def short_lived(cloud: Cloud) -> Iterator[None]:
-    """Tokens expire after 5 seconds during the test, and after an hour otherwise."""
+    """Make new tokens expire after 5 seconds during the test, and after an hour again afterwards."""
     client = {"UserPoolId": cloud.outputs["UserPoolId"], "ClientId": cloud.outputs["UserPoolClientId"]}
     validity = partial(
         cloud.client("cognito-idp").update_user_pool_client, **client, TokenValidityUnits={"IdToken": "seconds"}

@@ -27,7 +27,7 @@ def invoice(run: Run, tmp_path: Path) -> Path:
     return path
 
 
-def test_repeated_file_is_one_document(ingest: Ingest, invoice: Path):
+def test_repeated_file_is_reported_as_duplicate(ingest: Ingest, invoice: Path):
     (first,) = ingest([invoice])
     copy = Path(shutil.copy(invoice, invoice.with_stem("Kopie")))
     (second,) = ingest([copy])
@@ -49,7 +49,7 @@ def test_invalid_files_do_not_affect_their_batch(ingest: Ingest, invoice: Path, 
     assert outcomes[invoice.name].state is State.SUCCEEDED
 
 
-def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: CommandLine):
+def test_upload_under_unknown_tenant_becomes_dead_letter(cloud: Cloud, command_line: CommandLine):
     key = "uploads/missing-tenant/file.xml"
     cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=b"<x/>")
     (failed,) = wait_until(
@@ -60,7 +60,7 @@ def test_unknown_tenant_in_key_fails_visibly(cloud: Cloud, command_line: Command
     assert "contains no existing tenant" in command_line.run("documents", "--state", "failed", "--json").stdout
 
 
-def test_unknown_tenant_is_refused_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):
+def test_command_rejects_unknown_tenant_before_upload(command_line: CommandLine, cloud: Cloud, invoice: Path):
     result = command_line.run("ingest", str(invoice), "--tenant", "missing", code=2)
     assert "There is no such tenant." in result.stderr
     assert "Traceback" not in result.stderr

@@ -29,7 +29,7 @@ def start(maintenance_database_url: str, clock: Clock) -> Iterator[Start]:
 
 @pytest.fixture
 def start_watchdog(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., WatchdogHarness]:
-    """`start_watchdog(*dependents, probes={})` starts a watchdog."""
+    """`start_watchdog(*dependents, probes={})` returns a watchdog with its own breakers."""
 
     def start_watchdog(
         *dependents: DependentWorker, probes: dict[str, Callable[[], object]] | None = None

@@ -22,7 +22,7 @@ MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
 class ProcessKilled(BaseException):
-    """Simulated end of the watchdog process."""
+    """Raised to simulate that the watchdog process was killed."""
 
 
 def refusal(code: str, operation: str, status: int = 400) -> ClientError:
@@ -30,12 +30,15 @@ def refusal(code: str, operation: str, status: int = 400) -> ClientError:
 
 
 def do_nothing() -> None:
-    """Default hook, which does not crash."""
+    """Default for hooks around calls."""
 
 
 @dataclass
 class FakeLambda:
-    """Event source mappings that change with a delay, as in AWS. `disabled_by` records the principal."""
+    """Event source mappings that change state with a delay, as in AWS.
+
+    `disabled_by` records who disabled each mapping.
+    """
 
     states: dict[UUID, str] = field(default_factory=lambda: {MAPPING: "Enabled", OTHER: "Enabled"})
     disabled_by: dict[UUID, str] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class _Folder:
 
 
 class _Reading:
-    """OCR that finds a full page of words on every page."""
+    """Fake OCR that returns a full page of words for every page."""
 
     name = "scripted"
 

@@ -107,7 +107,7 @@ class Ingestion:
         return job_row
 
     def redeliver(self, id_: UUID) -> None:
-        """Make a pending ingestion due and send its message again."""
+        """Make a pending ingestion due and queue its message again."""
         self.admin.execute("UPDATE ingestion_job SET next_attempt_at = NULL WHERE id = %s", [id_])
         job = self.job(id_)
         message = Message(work_id=id_, revision=job["revision"], send_number=job["send_number"])

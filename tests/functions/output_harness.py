@@ -118,7 +118,7 @@ class OutputHarness:
 
 @contextmanager
 def running_receiver(secrets: Sequence[str], clock: Clock) -> Iterator[Receiver]:
-    """Start the sample receiver with the test clock."""
+    """Run the sample receiver with the test clock, and yield it."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), secrets, inbox, lambda: clock().timestamp())
     thread = Thread(target=receiver.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""The watchdog measures each worker's stuck work items. Healthy work items count as zero."""
+"""The watchdog measures each worker's stuck work items. Healthy work items are not counted."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ def test_stuck_work_item_is_old_without_valid_lease(
     assert measure_matching()[Metric.STUCK_IN_PROGRESS] == 1
 
 
-def test_pending_work_item_after_attempt_awaits_retry(
+def test_attempted_pending_work_items_await_retry(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     pending()
@@ -71,7 +71,7 @@ def test_pending_work_item_after_attempt_awaits_retry(
     assert measure_matching()[Metric.WAITING_FOR_RETRY] == 2
 
 
-def test_pending_age_is_that_of_oldest_item(
+def test_pending_age_is_age_of_oldest_item(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     start_revision(admin, "matching", [pending().work_id], clock())
@@ -161,10 +161,10 @@ def test_only_pending_dead_letters_are_counted(
     assert measure_matching()[Metric.PENDING_DEAD_LETTERS] == 2
 
 
-def test_dead_letters_of_a_missed_minute_are_measured(
+def test_dead_letters_from_skipped_minute_are_measured(
     measure_matching: Measure, admin: Connection, clock: Clock, tenant: UUID, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the minute before, 1 too old
+    for seconds in (0, 59, 60, 61, 119, 300):  # 2 in the last minute, 3 in the previous minute, 1 too old
         add_dead_letter(admin, tenant, "matching", at=clock() - timedelta(seconds=seconds), status="retried")
 
     measure_matching()
@@ -222,7 +222,7 @@ def test_measurements_are_emitted_to_cloudwatch(measure_matching: Measure, capsy
     assert {name: line[name] for name in measurements} == {name: [value] for name, value in measurements.items()}
 
 
-def test_orphaned_messages_require_both_queues_to_be_empty(
+def test_lost_message_is_counted_when_both_queues_empty(
     maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -267,7 +267,7 @@ def test_recovery_reports_depths_and_lost_messages(
     watchdog.run()
     capsys.readouterr()
 
-    sqs.depths[QUEUE_URL] = 7  # returned for each of SQS's three message counts
+    sqs.depths[QUEUE_URL] = 7  # SQS returns this number for each of its three message counts
     watchdog.run()
     assert [(line["QueueDepth"], line["PendingWithoutMessage"]) for line in lines(capsys)] == [([21.0], [0.0])]
 

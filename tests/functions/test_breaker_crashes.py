@@ -104,7 +104,9 @@ def test_pause_row_remains_during_running_calls(
     assert other_watchdog.state() == "Enabled"
 
 
-def test_concurrent_watchdogs_act_like_one(start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda) -> None:
+def test_concurrent_watchdogs_make_no_duplicate_calls(
+    start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda
+) -> None:
     first, second = start_watchdog(MATCHING), start_watchdog(MATCHING)
 
     def run_other_watchdog() -> None:
@@ -127,7 +129,7 @@ def test_concurrent_watchdogs_act_like_one(start_watchdog: Callable[..., Watchdo
 class History(RuleBasedStateMachine):
     """Outages, manual changes and watchdog crashes, in any order.
 
-    An operator disables the mapping only while no row records the watchdog's pause, because the two look the same.
+    The operator never disables a mapping that the watchdog has paused, because the two look identical.
     """
 
     watchdog: WatchdogHarness
@@ -207,4 +209,4 @@ def test_no_history_leaves_queue_paused(watchdog: WatchdogHarness, admin: Connec
     run_state_machine_as_test(
         BoundHistory, settings=settings(max_examples=60, stateful_step_count=30, deadline=None, database=None)
     )
-    assert {(MAPPING, False), (MAPPING, True)} <= set(watchdog.lambda_.calls)  # both were tried
+    assert {(MAPPING, False), (MAPPING, True)} <= set(watchdog.lambda_.calls)  # both calls occurred

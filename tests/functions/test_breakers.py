@@ -1,4 +1,4 @@
-"""A queue is paused while a required service is unavailable. Manual changes take precedence."""
+"""The watchdog pauses a queue while a required service is unavailable. Manual changes take precedence."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_queue_is_paused_a_minute_after_breaker_opens(watchdog: WatchdogHarness,
     assert watchdog.state() == "Disabled"
 
 
-def test_failed_probes_do_not_restart_the_minute(watchdog: WatchdogHarness) -> None:
+def test_failed_probes_do_not_postpone_the_pause(watchdog: WatchdogHarness) -> None:
     watchdog.service_fails()
     watchdog.service_fails()
     assert watchdog.minute().paused == ["matching"]
@@ -75,7 +75,7 @@ def test_mapping_in_transition_is_not_changed(
     assert lambda_.calls == []
 
 
-def test_queue_is_paused_after_a_mapping_update(
+def test_pause_is_retried_after_mapping_update(
     watchdog: WatchdogHarness, lambda_: FakeLambda, admin: Connection
 ) -> None:
     def update_mapping() -> None:
@@ -117,10 +117,10 @@ def test_new_outage_before_resume_keeps_queue_paused(watchdog: WatchdogHarness, 
     watchdog.minute()
     assert watchdog.state() == "Disabled"
     lambda_.switch_manually(MAPPING, on=True)
-    assert [watchdog.minute().paused for _ in range(5)] == [[]] * 5  # the operator overrode the pause for this outage
+    assert [watchdog.minute().paused for _ in range(5)] == [[]] * 5  # overridden by the operator for this outage
 
 
-def test_worker_that_lost_its_dependency_is_resumed(
+def test_queue_without_remaining_dependency_is_resumed(
     watchdog: WatchdogHarness, start_watchdog: Callable[..., WatchdogHarness]
 ) -> None:
     pause_matching_queue(watchdog)
@@ -236,7 +236,7 @@ def test_failing_mapping_does_not_block_other_pauses(
         watchdog.minute()
 
 
-def test_run_without_time_left_only_reports(
+def test_run_without_time_left_emits_only_metrics(
     start_watchdog: Callable[..., WatchdogHarness],
     lambda_: FakeLambda,
     clock: Clock,
@@ -304,7 +304,7 @@ def test_watchdog_probes_service_without_other_callers(
     assert watchdog.state() == "Enabled"
 
 
-def test_broken_probe_does_not_fail_the_run(start_watchdog: Callable[..., WatchdogHarness]) -> None:
+def test_bug_in_probe_does_not_fail_run(start_watchdog: Callable[..., WatchdogHarness]) -> None:
     def probe() -> None:
         raise ValueError("a bug")
 

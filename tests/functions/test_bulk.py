@@ -64,7 +64,7 @@ def test_every_action_has_one_definition():
     assert sorted(actions) == sorted(store.ACTIONS)
 
 
-def test_bulk_messages_are_delayed_at_requested_rate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
+def test_bulk_messages_are_spread_at_requested_rate(bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs):
     harness.fail(100, interval=0.1)
     harness.request(rate=4)
     assert run(bulk_engine) == {"operations": 1, "items": 100}
@@ -72,7 +72,7 @@ def test_bulk_messages_are_delayed_at_requested_rate(bulk_engine: Engine, harnes
     assert all(row["sent_at"] for row in harness.outbox_rows())
 
 
-def test_steps_without_time_left_run_later(
+def test_steps_without_time_left_run_next_time(
     bulk_engine: Engine, harness: BulkHarness, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(engine.run_step, "__kwdefaults__", {"batch_size": 5})

@@ -144,7 +144,7 @@ def delete_conversation(chat: TaskHarness, session: UUID) -> None:
 
 
 def lose_worker(chat: TaskHarness) -> None:
-    """Start a message's last permitted attempt, whose lease has expired."""
+    """Start a message's last permitted attempt, with an expired lease."""
     expired = chat.clock.now - timedelta(minutes=5)
     chat.admin.execute(
         "UPDATE task SET status = 'in-progress', attempts = 6, claim_token = 5, claimed_at = %(at)s, "
@@ -219,12 +219,12 @@ def test_message_is_archived_without_its_content(
     assert json.loads(dead_letter["body"]) == body | {"payload": {"$omitted": "The task contains the payload."}}
 
 
-def test_permanently_rejected_claim_stores_no_content(
+def test_rejected_claim_stores_no_message_content(
     chat: TaskHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_message(chat, SECRET)
     bodies = chat.bodies()
-    monkeypatch.setattr(delivery, "claim", Mock(side_effect=RejectedStatementError("A right is missing")))
+    monkeypatch.setattr(delivery, "claim", Mock(side_effect=RejectedStatementError("A privilege is missing")))
 
     chat.run(*bodies)
 

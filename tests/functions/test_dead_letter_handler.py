@@ -1,4 +1,4 @@
-"""Archiver batches: acknowledged and retained messages."""
+"""The archiver acknowledges or retains each message of a batch independently."""
 
 import json
 from collections.abc import Callable
@@ -87,9 +87,7 @@ def test_failed_visibility_change_does_not_prevent_settlement(
     assert life_cycle(admin, message.work_id)["send_number"] == 1
 
 
-def test_records_without_time_left_stay_untouched(
-    dead_letters: ModuleType, admin: Connection, pending: Pending
-) -> None:
+def test_records_without_time_left_are_retained(dead_letters: ModuleType, admin: Connection, pending: Pending) -> None:
     messages, context = [pending(), pending()], Context(seconds_left=24)
     batch = [dlq_record(message) for message in messages]
 
@@ -128,7 +126,7 @@ def test_unexpected_error_retains_only_its_message(
     assert life_cycle(admin, valid.work_id)["send_number"] == 1
 
 
-def test_retained_records_except_running_items_are_counted(
+def test_retained_messages_of_idle_work_items_are_counted(
     dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)

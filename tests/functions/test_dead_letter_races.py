@@ -49,7 +49,7 @@ CREATE TRIGGER stop BEFORE INSERT ON dead_letter FOR EACH ROW EXECUTE FUNCTION s
 
 
 class ConcurrentSessions:
-    """Runner of actions in other sessions, which waits until locks block them."""
+    """Runs actions in other sessions, and waits until locks block them."""
 
     def __init__(self, admin: Connection, admin_database_url: str) -> None:
         self._admin = admin
@@ -61,7 +61,7 @@ class ConcurrentSessions:
         future = self._pool.submit(action)
         deadline = monotonic() + 30
         waiting_sessions = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        # PostgreSQL does not report new waits, so poll.
+        # PostgreSQL sends no event for a new wait, so poll.
         while self._admin.execute(waiting_sessions).fetchall()[0][0] < waits:
             assert monotonic() < deadline, "the sessions are not waiting"
         return future
@@ -106,7 +106,7 @@ def fail_transiently() -> Outcome:
 
 
 class BlockedWorker:
-    """A consumer on its own thread whose only attempt waits for a signal."""
+    """A consumer on its own thread. Its only attempt waits for a signal."""
 
     def __init__(self, database: Database, clock: Clock, finish: Callable[[], Outcome]) -> None:
         self.started, self.release = threading.Event(), threading.Event()
@@ -181,7 +181,7 @@ def test_settlement_before_archiver_locks_row_is_valid(
     batch_result = worker.begin(record(message))
     clock.advance(seconds=121)
 
-    with psycopg.connect(admin_database_url) as first:  # both wait for the row; the worker comes first
+    with psycopg.connect(admin_database_url) as first:  # both wait for the row; the worker gets it first
         first.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [message.work_id])
         sessions.begin(worker.release.set, waits=1)
         archived = sessions.begin(lambda: archiver.process("matching", dlq_record(message)), waits=2)
@@ -362,7 +362,7 @@ def test_concurrent_tenant_deletion_deletes_its_work_items(
 
     def delete() -> None:
         with psycopg.connect(admin_database_url) as connection:
-            connection.execute("SET deadlock_timeout = '1min'")  # so that the archiver detects the deadlock and retries
+            connection.execute("SET deadlock_timeout = '1min'")  # the archiver must detect the deadlock first and retry
             connection.execute("DELETE FROM tenant")
 
     with sessions.paused(lambda: archiver.process("matching", dlq_record(message))) as archived:

@@ -1,4 +1,4 @@
-"""The archiver and S3 events: returned events, and the data that dead letters preserve."""
+"""The archiver returns S3 events that no worker processed. Dead letters preserve the data for a retry."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -50,7 +50,7 @@ def test_unattempted_upload_without_a_tenant_is_returned(
     assert "MessageGroupId" not in sqs.sent["acquisition"][0]
 
 
-def test_event_of_several_uploads_settles_each_once(
+def test_event_with_several_uploads_settles_each_once(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -64,7 +64,7 @@ def test_event_of_several_uploads_settles_each_once(
     admin.execute(running, [lease, "uploads/acme/4.xml"])
     admin.execute("DELETE FROM outbox")
 
-    retained = archiver.process("acquisition", batch)  # 3 has an outdated send number, 4 is running
+    retained = archiver.process("acquisition", batch)  # the message for 3 is outdated, and 4 is running
 
     assert retained == RetryAfter(61)
     returned = {job["key"][-5]: job["send_number"] for job in rows(admin, "acquisition_job")}

@@ -1,4 +1,4 @@
-"""How the archiver handles messages from a dead-letter queue."""
+"""The archiver returns, dead-letters or drops each message from a dead-letter queue."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def actions(admin: Connection) -> list[str]:
     return [entry["action"] for entry in rows(admin, "dead_letter_audit")]
 
 
-def test_unattempted_work_item_is_returned_with_delayed_message(
+def test_unattempted_work_item_is_returned_after_delay(
     archiver: Archiver,
     admin: Connection,
     sqs: FakeSqs,
@@ -208,7 +208,7 @@ def test_dead_lettered_message_is_not_dead_lettered_again(
 
 
 @pytest.mark.parametrize("form", message_bodies.UNUSUAL_ENCODINGS)
-def test_unusual_message_format_finds_its_work_item(
+def test_message_in_unusual_format_is_accepted(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
@@ -229,7 +229,7 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dlq_record('{"schema_version": 2}')
-    clock.advance(days=11)  # more than 12 days after it was sent
+    clock.advance(days=11)  # more than 12 days after the message was sent
     with pytest.raises(UnsupportedSchemaError):
         archiver.process("matching", message)
 
@@ -243,7 +243,7 @@ def test_unsupported_schema_is_archived_before_retention_ends(
     )
 
 
-def test_unknown_failure_is_retained_and_finally_archived(
+def test_message_failing_unexpectedly_is_archived_before_expiry(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = dlq_record(pending())
@@ -291,7 +291,7 @@ def test_repeated_message_is_archived_once(archiver: Archiver, admin: Connection
 
 def test_later_message_is_attached_to_dead_letter(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(dlq_returns=2, attempts=1)
-    archiver.process("matching", dlq_record(message))  # dead-lettered by the archiver itself
+    archiver.process("matching", dlq_record(message))  # the archiver itself creates the dead letter
     followed = dlq_record(message)
 
     archiver.process("matching", followed)
@@ -329,7 +329,7 @@ def test_late_worker_cannot_settle_returned_work_item(
     assert life_cycle(admin, message.work_id)["status"] == "pending"
 
 
-# -- returned, failed, and failed again -------------------------------------------------------------------------------
+# -- returns and repeated failures -----------------------------------------------------------------------------------
 
 
 def last_sent_body(sqs: FakeSqs, queue: str = QUEUE_URL) -> str:
@@ -354,7 +354,7 @@ def test_unattempted_work_item_is_returned_without_limit(
         clock.advance(hours=2)
         Watchdog(
             settings(), archiver._database, archiver._outbox, clock
-        ).run()  # sends messages delayed by more than 15 minutes
+        ).run()  # the watchdog sends messages delayed by more than 15 minutes
         body = last_sent_body(sqs)
 
     assert waits == [5, 10, 20, 40, 60, 60, 60, 60]
@@ -365,7 +365,7 @@ def test_unattempted_work_item_is_returned_without_limit(
     assert [line["ReturnedUnattempted"] for line in metrics if "ReturnedUnattempted" in line] == [[1.0]] * 8
 
 
-def test_dlq_returns_count_after_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
+def test_dlq_returns_are_counted_after_first_attempt(archiver: Archiver, admin: Connection, pending: Pending) -> None:
     message = pending(attempts=1, send_number=5)
 
     archiver.process("matching", dlq_record(message))
@@ -374,7 +374,7 @@ def test_dlq_returns_count_after_first_attempt(archiver: Archiver, admin: Connec
     assert (row["status"], row["dlq_returns"], row["send_number"]) == ("pending", 1, 6)
 
 
-def test_work_item_is_returned_twice_then_fails(
+def test_work_item_fails_after_two_returns(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1)
@@ -463,7 +463,7 @@ def test_work_item_of_deleted_tenant_is_audited(archiver: Archiver, admin: Conne
     assert actions(admin) == ["dropped-unknown"]
 
 
-def test_message_newer_than_row_enqueues_current_message(
+def test_message_with_future_revision_enqueues_current_message(
     archiver: Archiver, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
@@ -481,7 +481,7 @@ def test_unavailable_queue_leaves_returned_message_in_outbox(
     archiver: Archiver, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     message = pending()
-    sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is away"))  # type: ignore[method-assign]
+    sqs.send_message_batch = Mock(side_effect=ServiceUnavailableError("SQS is unavailable"))  # type: ignore[method-assign]
 
     assert archiver.process("matching", dlq_record(message)) is None
 

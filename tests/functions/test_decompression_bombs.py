@@ -21,7 +21,7 @@ __all__ = ["ingestion"]
 ROOT = Path(__file__).parents[2]
 
 
-def test_only_the_bomb_fails_permanently(ingestion: Ingestion) -> None:
+def test_decompression_bomb_fails_without_affecting_other_files(ingestion: Ingestion) -> None:
     before = ingestion.file(PAPER, "before.pdf")
     bomb = ingestion.file(decompression_bombs.pdf_in_two_stages(), "bomb.pdf")
     after = ingestion.file(PAPER + b"\n", "after.pdf")

@@ -26,7 +26,7 @@ NOW = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
 class Seconds:
-    """A clock in seconds that tests set."""
+    """Clock whose time in seconds is set by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -64,7 +64,7 @@ def test_only_slow_destination_is_limited():
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_fast_response_or_a_minute_removes_limit(later: bool):
+def test_limit_ends_after_fast_response_or_one_minute(later: bool):
     limiter = DestinationLimiter(seconds := Seconds())
     call(limiter, seconds, SLOW, SLOW_SECONDS + 1)
     if later:

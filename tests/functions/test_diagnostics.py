@@ -1,4 +1,4 @@
-"""Diagnostics on the real engine: bursts, concurrent changes and removed clusters."""
+"""Diagnostics on the real engine: bursts of changes, concurrent changes and removed clusters."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
 class DiagnosticsHarness:
-    """A tenant's documents, which are matched and compared as in the workers."""
+    """A tenant's documents, matched and compared as by the workers."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._document_count = 0
 
     def file(self, sample: Any, id_: UUID | None = None) -> UUID:
-        """Store a document. By default, ids increase, as in PostgreSQL."""
+        """Store a document. Ids increase by default, as in PostgreSQL."""
         self._document_count += 1
         return factories.make_document(
             self.admin,
@@ -192,7 +192,7 @@ def test_cluster_changed_during_computation_is_computed_again(
 
     assert (
         len(harness.compute(messages[:1], work_slowly)) == 1
-    )  # reported, although the newer revision has its own message
+    )  # reported to SQS, although the newer revision has its own message
     row = harness.stored_result(first)
     assert (row["status"], row["revision"], row["match_status"], row["result"]) == ("pending", 2, None, None)
     assert metric_totals == {Metric.STALE_CLAIMS: 1}
@@ -209,7 +209,7 @@ def test_cluster_changed_during_computation_is_computed_again(
     )
 
 
-def test_new_request_resets_a_failed_attempt(harness: DiagnosticsHarness):
+def test_new_request_clears_attempts_and_error(harness: DiagnosticsHarness):
     first, *_ = make_case(harness)
     messages = harness.match(first)
 
@@ -226,7 +226,7 @@ def test_new_request_resets_a_failed_attempt(harness: DiagnosticsHarness):
     ) == (2, 0, None)
 
 
-def test_repeated_request_locks_the_row_until_commit(harness: DiagnosticsHarness, admin_database_url: str):
+def test_repeated_request_locks_row_until_commit(harness: DiagnosticsHarness, admin_database_url: str):
     harness.request(UUID(int=1))
     with harness.database.tenant(harness.tenant_id) as connection:
         assert diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [UUID(int=1)], harness.clock()) == []
@@ -255,7 +255,7 @@ def test_removed_cluster_loses_result_and_notifies_receivers(harness: Diagnostic
     assert (payloads[str(second)], payloads[str(UUID(int=0))]["outcome"]) == (None, "matched")
 
 
-def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
+def test_recreated_cluster_continues_revision_numbers(harness: DiagnosticsHarness):
     first, *_ = make_case(harness)
     harness.compute(harness.match(first))
     harness.admin.execute("UPDATE document SET cluster_id = NULL")
@@ -266,7 +266,7 @@ def test_recreated_cluster_continues_its_revision(harness: DiagnosticsHarness):
     assert harness.stored_result(first)["match_status"] == "incomplete"
 
 
-def test_equal_result_is_delivered_once(harness: DiagnosticsHarness):
+def test_unchanged_result_is_not_delivered_again(harness: DiagnosticsHarness):
     factories.make_destination(harness.admin, harness.tenant_id)
     ids = make_case(harness)
     harness.compute(harness.match(*ids))
@@ -275,7 +275,7 @@ def test_equal_result_is_delivered_once(harness: DiagnosticsHarness):
     assert (job["revision"], harness.stored_result(ids[0])["revision"]) == (1, 2)
 
 
-def test_tenants_tolerances_apply(harness: DiagnosticsHarness):
+def test_tolerances_of_tenant_apply(harness: DiagnosticsHarness):
     ids = make_case(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type, article, upper_absolute) "
@@ -299,7 +299,7 @@ def test_other_tenants_tolerances_do_not_apply(harness: DiagnosticsHarness, make
     assert harness.stored_result(ids[0])["match_status"] == "exception"
 
 
-def test_contracts_are_not_compared_but_shown_with_clusters(harness: DiagnosticsHarness):
+def test_contract_is_shown_with_cluster_but_not_compared(harness: DiagnosticsHarness):
     frame = harness.file(contract("C1", lines=[line("A1")]))
     rent = harness.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
     harness.compute(harness.match(frame, rent))
@@ -307,7 +307,7 @@ def test_contracts_are_not_compared_but_shown_with_clusters(harness: Diagnostics
     assert harness.stored_result(rent)["match_status"] == "matched"
 
 
-def test_matching_recomputes_left_and_joined_clusters(harness: DiagnosticsHarness):
+def test_document_changing_cluster_recomputes_both_clusters(harness: DiagnosticsHarness):
     first = harness.file(order("4711", lines=[line("A1")]))
     second = harness.file(invoice("R1", po_reference="4711", lines=[line("A1")]))
     harness.match(first, second)

@@ -32,7 +32,7 @@ OTHER = INVOICE.replace(b"R-1", b"R-2")
 
 
 class ErasureHarness:
-    """Acme's documents and their files, and the watchdog that erases the files."""
+    """Helpers that upload and erase acme's documents, and inspect what remains."""
 
     def __init__(self, pipeline: Pipeline, database: Database, maintenance: Database, admin: Connection) -> None:
         self.pipeline, self.database, self.maintenance, self.admin = pipeline, database, maintenance, admin
@@ -43,7 +43,7 @@ class ErasureHarness:
         return UUID(str(id_))
 
     def erase(self, document_id: UUID, *, later: timedelta = timedelta()) -> Erasure:
-        """Erase a document and its objects."""
+        """Erase a document, then its objects with the clock advanced by `later`."""
         now = datetime.now(UTC) + timedelta(seconds=1)
         ((tenant_id,),) = self.admin.execute(
             "SELECT tenant_id FROM document WHERE id = %(id)s UNION ALL "
@@ -62,7 +62,7 @@ class ErasureHarness:
         return {entry["Key"] for entry in [*listing.get("Versions", []), *listing.get("DeleteMarkers", [])]}
 
     def tables_mentioning(self, text: str) -> set[str]:
-        """Return the tables that contain a row with a text, ignoring case."""
+        """Return the tables with a row that contains `text`, ignoring case."""
         tables = self.admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
         ).fetchall()
@@ -105,7 +105,7 @@ def test_erased_upload_leaves_no_file_or_name(harness: ErasureHarness, acme: UUI
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_names_are_deleted_after_the_objects(
+def test_names_are_deleted_with_the_objects(
     harness: ErasureHarness, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.pipeline.upload("uploads/acme/1/secretname.xml", INVOICE)
@@ -157,7 +157,7 @@ def test_mail_is_erased_with_its_last_document(harness: ErasureHarness, mailbox:
     assert harness.tables_mentioning("Ihre Rechnung") == harness.tables_mentioning("two.xml") == set()
 
 
-def test_mail_also_sent_to_another_tenant_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_mail_shared_with_another_tenant_remains(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.tenant("zenith", "in@zenith.example")
     mailbox.receive(received_mail(mail(("a.xml", INVOICE), to="rechnung@acme.example, in@zenith.example")))
     ((document_id,),) = harness.admin.execute("SELECT id FROM document WHERE tenant_id = %s", [acme]).fetchall()
@@ -180,7 +180,7 @@ def test_archive_is_erased_with_its_last_document(harness: ErasureHarness, acme:
     assert harness.stored_keys() == set()
 
 
-def test_other_file_with_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
+def test_other_version_under_same_key_remains(harness: ErasureHarness, acme: UUID) -> None:
     for number, content in (("1", INVOICE), ("2", OTHER)):
         key = "uploads/acme/same.xml"
         version = harness.pipeline.s3.put_object(Bucket=BUCKET, Key=key, Body=content)["VersionId"]
@@ -225,16 +225,16 @@ def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UU
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_later_upload_with_the_same_key_stays(harness: ErasureHarness, acme: UUID) -> None:
+def test_later_upload_under_same_key_remains(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/a.xml", INVOICE)
     with harness.database.tenant(acme) as connection:
-        before = datetime.now(UTC) - timedelta(hours=1)  # before the object's time, which S3 sets
+        before = datetime.now(UTC) - timedelta(hours=1)  # earlier than the object's time, which S3 sets
         assert erasure.erase(connection, acme, harness.id_of("a.xml"), before, by="ann") is not None
     erase_objects(harness.maintenance, BUCKET, lambda: datetime.now(UTC), lambda: 60.0)
     assert harness.stored_keys() == {"uploads/acme/a.xml"}
 
 
-def test_deleted_document_is_erased_later(harness: ErasureHarness, acme: UUID) -> None:
+def test_deleted_document_can_be_erased_once(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/secretname.xml", INVOICE)
     id_ = harness.id_of("secretname.xml")
     with harness.database.tenant(acme) as connection:
@@ -301,7 +301,7 @@ def test_other_tenants_document_remains(harness: ErasureHarness, acme: UUID, mak
     assert harness.admin.execute("SELECT count(*) FROM document").fetchone() == (1,)
 
 
-def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_reused_by_later_document_remains(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     first = harness.id_of("a.xml")
     with harness.database.tenant(acme) as connection:
@@ -318,14 +318,14 @@ def test_attachment_of_a_later_document_stays(harness: ErasureHarness, mailbox: 
     assert harness.stored_keys() == set()
 
 
-def test_attachment_committed_after_the_erasure_stays(
+def test_attachment_received_again_after_erasure_remains(
     harness: ErasureHarness, mailbox: Mailbox, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     with monkeypatch.context() as patch:
         patch.setattr("tests.functions.test_document_erasure.erase_objects", lambda *_: None)
         harness.erase(harness.id_of("a.xml"))
-    # According to S3, the file was stored before the erasure.
+    # By S3's clock, this file is older than the erasure.
     mailbox.receive(received_mail(mail(("a.xml", INVOICE), message_id="<2@nordwind.example>")))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
 

@@ -1,4 +1,4 @@
-"""Webhook deliveries for each revision succeed, are retried or fail, as documented."""
+"""Each revision's webhook delivery succeeds, is retried or fails as documented."""
 
 import json
 import ssl
@@ -142,7 +142,7 @@ def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: Ou
 
 
 @pytest.mark.parametrize(("requested", "seconds"), [("1200", 1200), ("60", 300), ("86400", 3600)])
-def test_requested_retry_delay_is_honored_within_limits(
+def test_retry_after_delays_next_attempt_within_limits(
     requested: str, seconds: float, output: OutputHarness, server: Server
 ):
     output.webhook(server.url)
@@ -233,7 +233,7 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
     assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
+def test_delivery_lost_before_settlement_is_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
     responses: list[str] = []
     with running_receiver(secrets, output.clock) as receiver:
@@ -260,7 +260,7 @@ def test_unsettled_delivery_is_repeated_and_accepted_once(output: OutputHarness,
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
 
-def test_concurrent_messages_cause_only_one_delivery(output: OutputHarness, server: Server):
+def test_concurrent_messages_send_one_delivery(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     (message,) = output.due_messages()
@@ -285,7 +285,7 @@ def test_newer_result_is_delivered_separately(output: OutputHarness, server: Ser
     assert [json.loads(request.body)["data"]["outcome"] for request in server.requests] == ["incomplete", "matched"]
 
 
-def test_result_changed_during_delivery_is_delivered_too(output: OutputHarness, server: Server):
+def test_result_changed_during_delivery_is_delivered_next(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
     server.add_steps(Raw(200), Raw(200))

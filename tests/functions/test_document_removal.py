@@ -63,7 +63,7 @@ class Worker:
 
 
 def take_message(pipeline: Pipeline, worker: str) -> Message:
-    """Remove and return the only message for a worker."""
+    """Remove and return the only message sent to a worker."""
     (entry,) = pipeline.sqs.sent.pop(worker)
     return Message.model_validate_json(entry["MessageBody"])
 

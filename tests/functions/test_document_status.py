@@ -112,7 +112,7 @@ def test_rolled_back_status_is_not_delivered(
 
 
 @pytest.mark.usefixtures("destination")
-def test_status_set_by_the_archiver_is_delivered(
+def test_status_set_by_archiver_is_delivered(
     queued_message: Message, maintenance_database: Database, admin: Connection
 ):
     with maintenance_database.delivery() as connection:
@@ -191,7 +191,7 @@ def test_only_subscribed_destinations_receive_documents(
 def test_output_worker_delivers_the_document_status(
     queued_message: Message, database: Database, admin: Connection, tenant_id: UUID
 ):
-    clock = Clock(datetime.now(UTC))  # the current time, because PostgreSQL sets the times
+    clock = Clock(datetime.now(UTC))  # the current time, because PostgreSQL sets the timestamps
     output, secrets = OutputHarness(database, admin, clock, tenant_id), list[str]()
     with running_receiver(secrets, clock) as receiver:
         secrets.append(output.webhook(f"http://127.0.0.1:{receiver.server_port}"))

@@ -1,4 +1,4 @@
-"""From an S3 event to structured data: acquisition and ingestion with a mocked S3."""
+"""Acquisition and ingestion turn an S3 event into structured data. S3 is mocked."""
 
 import hashlib
 import json
@@ -136,7 +136,7 @@ def test_repeated_event_creates_one_document(
     pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
 
     (document,) = rows(admin, "document")
-    assert document["duplicate_uploads"] == 0  # the same event is the same work item, not a duplicate file
+    assert document["duplicate_uploads"] == 0  # the repeated event has the same work item, so it counts as no duplicate
 
 
 def test_duplicate_content_creates_no_second_document(
@@ -170,7 +170,7 @@ def test_too_large_file_is_rejected_before_download(
 ) -> None:
     make_tenant("acme")
     large = json.loads(s3_event("uploads/acme/large.pdf"))
-    large["Records"][0]["s3"]["object"]["size"] = 200 * 1024 * 1024  # the object does not exist and is not requested
+    large["Records"][0]["s3"]["object"]["size"] = 200 * 1024 * 1024  # the object does not exist
 
     pipeline.acquire(json.dumps(large))
 
@@ -199,7 +199,7 @@ def test_event_with_several_objects_is_split(
     assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}
 
     assert {job["status"] for job in rows(admin, "acquisition_job")} == {"pending"}
-    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # as if redelivered
+    assert pipeline.acquire(json.dumps(event_)) == {"batchItemFailures": []}  # as if SQS redelivered it
     assert len(pipeline.sqs.sent["acquisition"]) == 2
     work_ids = {json.loads(entry["MessageBody"])["work_id"] for entry in pipeline.sqs.sent["acquisition"]}
     assert work_ids == {job["id"] for job in rows(admin, "acquisition_job")}
@@ -234,7 +234,7 @@ def test_damaged_file_does_not_affect_others(
     assert dead_letter["payload"]["file"] == {"bucket": BUCKET, "key": "uploads/acme/bad.xml", "file_name": "bad.xml"}
 
 
-def test_upload_before_its_tenant_is_acquired_on_retry(
+def test_upload_before_tenant_creation_is_acquired_on_retry(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)
@@ -273,7 +273,7 @@ def test_upload_of_a_disabled_tenant_is_acquired_later(
     assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
 
 
-def test_repeated_event_assigns_the_new_tenant(
+def test_repeated_event_assigns_upload_to_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     pipeline.upload("uploads/late/invoice.xml", INVOICE)

@@ -1,4 +1,4 @@
-"""Every worker processes a real event through its handler, as Lambda calls it."""
+"""Every worker's handler processes a sample event, called as Lambda does."""
 
 import importlib
 import json

@@ -42,7 +42,7 @@ NOISE = garble(PAPER, lambda code: 0xE000 + code)
 # The language model
 
 
-def test_model_extracts_document_unreadable_to_rules(ingestion: Ingestion):
+def test_model_extracts_document_that_rules_cannot(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(extraction_response())
 
@@ -82,7 +82,7 @@ def test_every_field_has_its_evidence(ingestion: Ingestion):
     assert {path[1:] for path in paths(document["structured_data"], "")} == set(document["evidence"])
 
 
-def test_ungrounded_number_is_rejected_and_requested_again(ingestion: Ingestion):
+def test_ungrounded_number_is_rejected_and_model_called_again(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(
         extraction_response(total_gross="1560.00"), extraction_response(number="L-2026/119"), extraction_response()
@@ -125,7 +125,7 @@ def test_ungrounded_field_is_omitted_with_warning(ingestion: Ingestion):
 
 def test_inconsistent_amounts_are_stored_with_warning(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
-    ingestion.model.add_steps(extraction_response(total_net="1020.00"))  # on the page, but a line item's amount
+    ingestion.model.add_steps(extraction_response(total_net="1020.00"))  # an amount on the page, but of a line item
 
     ingestion.ingest()
 
@@ -142,7 +142,7 @@ def test_inconsistent_amounts_are_stored_with_warning(ingestion: Ingestion):
         extraction_response(date="14.3.2026"),
     ],
 )
-def test_invalid_answer_format_is_requested_again(invalid: Answer, ingestion: Ingestion):
+def test_model_is_called_again_after_invalid_answer(invalid: Answer, ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(invalid, extraction_response())
 
@@ -217,7 +217,7 @@ def test_unreadable_document_without_model_has_a_reason(ingestion: Ingestion):
     assert "No document type with a document number was found" in ingestion.job(id_)["skip_reason"]
 
 
-def test_too_long_answer_is_requested_without_line_items(ingestion: Ingestion):
+def test_truncated_answer_is_requested_without_line_items(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(
         Answer('{"type": "invoice", "line_items": [', truncated=True), extraction_response(line_items=None)
@@ -240,7 +240,7 @@ def test_document_rejected_by_the_model_has_a_reason(ingestion: Ingestion):
     assert "The language model rejected the document." in ingestion.job(id_)["skip_reason"]
 
 
-def test_unavailable_model_parks_documents_without_attempts(ingestion: Ingestion):
+def test_unavailable_model_parks_documents_spending_no_attempts(ingestion: Ingestion):
     first, second = ingestion.file(PAPER), ingestion.file(text_pdf([*LASKU, "2"]), "b.pdf")
     ingestion.model.add_steps(Failure(503), Failure(503), Failure(503))
 
@@ -273,7 +273,7 @@ def test_answer_is_stored_before_it_is_used(ingestion: Ingestion, monkeypatch: p
     assert (ingestion.job(id_)["status"], len(ingestion.model.requests)) == ("succeeded", 1)
 
 
-def test_each_model_is_called_once(ingestion: Ingestion):
+def test_each_model_is_called_once_per_document(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(extraction_response(total_gross="1506.00"), extraction_response())
     ingestion.ingest()
@@ -347,7 +347,7 @@ def test_garbled_page_does_not_block_other_pages(ingestion: Ingestion):
         garble(PAPER, lambda code: 0xE000 + code),
     ],
 )  # fmt: skip
-def test_ocr_words_are_extracted_like_a_text_layer(file: bytes, ingestion: Ingestion):
+def test_ocr_text_yields_same_data_as_text_layer(file: bytes, ingestion: Ingestion):
     plain, scan = ingestion.file(PAPER), ingestion.file(file, "b.pdf")
     ingestion.model.add_steps(extraction_response(), extraction_response())
     ingestion.textract.add_steps(*textract_responses(PAPER, confidence=90.0))
@@ -473,13 +473,13 @@ def test_ocr_without_time_left_spends_no_attempt(ingestion: Ingestion):
 
 
 def _answer_late(context: Context) -> str:
-    """Use up nearly all of the remaining time, and return the second page's words."""
+    """Leave too little time for another page, and return the second page's OCR response."""
     context.left = 12.0
     return textract_responses(text_pdf(["Sivu 2"]))[0].body.decode()
 
 
 def _answer_one_document(request: Request) -> str:
-    """Return the answer that all pages are one document, or that document's extraction."""
+    """Answer that all pages are one document, or return that document's extraction."""
     if "boundaries" not in request.system:
         return extraction_response().text
     pages = json.loads(request.user.split("\n")[1])["pages_in_question"]

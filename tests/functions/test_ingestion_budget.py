@@ -1,4 +1,4 @@
-"""If the LLM budget is used up, only rules extract data, and the reason is stored."""
+"""When the LLM budget is used up, only rules extract data, and the document stores the reason."""
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows
@@ -15,7 +15,7 @@ HALF = text_pdf((LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASK
 SPENT = "The language model was not called: today's call budget of 0 is used up"
 
 
-def test_unreadable_document_names_the_exceeded_budget(ingestion: Ingestion):
+def test_unreadable_document_stores_exceeded_budget_as_reason(ingestion: Ingestion):
     ingestion.questions_per_day = 0
     id_ = ingestion.file(UNREAD)
     assert ingestion.ingest() == DONE
@@ -25,7 +25,7 @@ def test_unreadable_document_names_the_exceeded_budget(ingestion: Ingestion):
     assert rows(ingestion.admin, "dead_letter") == []
 
 
-def test_partially_read_document_names_the_exceeded_budget(ingestion: Ingestion):
+def test_partially_extracted_document_stores_exceeded_budget_as_reason(ingestion: Ingestion):
     ingestion.questions_per_day = 0
     id_ = ingestion.file(HALF)
     assert ingestion.ingest() == DONE
@@ -41,7 +41,7 @@ def test_exceeded_budget_preserves_earlier_model_extraction(ingestion: Ingestion
     ingestion.ingest()
     before = ingestion.document(id_)
     ingestion.admin.execute("TRUNCATE page_reading_cache")  # no cached answer, as after a model change
-    ingestion.questions_per_day = 1  # the first ingestion used it
+    ingestion.questions_per_day = 1  # the first ingestion used one call
     start_revision(ingestion.admin, "ingestion", [id_], ingestion.clock())
     ingestion.redeliver(id_)
     assert ingestion.ingest() == DONE

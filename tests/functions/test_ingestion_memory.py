@@ -43,7 +43,7 @@ def many_documents() -> bytes:
     [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned_pdf(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
-def test_file_of_200_pages_uses_little_memory(
+def test_file_of_200_pages_stays_within_memory_limit(
     make: Callable[[], bytes],
     outcome: str,
     stored: int,
@@ -68,7 +68,7 @@ def test_file_of_200_pages_uses_little_memory(
     ],
     ids=lambda make: make.__name__,
 )
-def test_decompression_bomb_is_rejected_in_little_memory(
+def test_decompression_bomb_is_rejected_within_memory_limit(
     make: Callable[[], bytes], admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
     report = ingest_in_subprocess(make(), admin, make_tenant("acme"), database_url, tmp_path)
@@ -79,7 +79,7 @@ def test_decompression_bomb_is_rejected_in_little_memory(
     assert report["reason"] == TOO_COMPLEX
 
 
-def test_file_of_many_words_uses_little_memory(
+def test_file_of_many_words_stays_within_memory_limit(
     admin: Connection, make_tenant: Callable[..., UUID], database_url: str, tmp_path: Path
 ):
     report = ingest_in_subprocess(
@@ -107,7 +107,7 @@ def test_file_of_too_many_words_is_rejected(
 def ingest_in_subprocess(
     content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path
 ) -> dict[str, Any]:
-    """Ingest one file in another process, check for temporary files, and return the measurements."""
+    """Ingest one file in a child process, and return the measurements. No temporary file may remain."""
     file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"
     temporary.mkdir()
     file.write_bytes(content)

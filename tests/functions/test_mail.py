@@ -1,4 +1,4 @@
-"""From mail in S3 to each recipient's documents."""
+"""Mail stored in S3 becomes documents of each recipient's tenant."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ EVENTS = Path(__file__).parent.parent / "events"
 
 
 class Mailbox:
-    """A mailbox whose mail the pipeline acquires."""
+    """A mailbox whose mail is processed by the pipeline."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
         self.pipeline, self.admin, self._make_tenant = pipeline, admin, make_tenant
@@ -125,7 +125,7 @@ def test_mail_becomes_one_source_with_documents(mailbox: Mailbox, admin: Connect
     assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
 
 
-def test_mail_has_global_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_has_a_global_job_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
     message = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
@@ -185,10 +185,10 @@ def test_mail_to_unknown_recipient_becomes_retryable_dead_letter(
     assert files_of(admin, late_tenant) == ["a.pdf"]
 
 
-def test_repeated_mail_creates_no_second_document(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_repeated_mail_is_counted_as_duplicate(mailbox: Mailbox, admin: Connection, acme: UUID):
     first = mail(("a.pdf", PDF))
     mailbox.receive(received_mail(first))
-    mailbox.receive(received_mail(first))  # as if SES stored it again
+    mailbox.receive(received_mail(first))  # as if SES stored the mail twice
 
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
@@ -202,7 +202,7 @@ def test_repeated_mail_creates_no_second_document(mailbox: Mailbox, admin: Conne
 CHANGED = PDF + b"scanned by a gateway\n"
 
 
-def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_repeated_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
     mailbox.receive(received_mail(mail(("a.pdf", PDF), ("b.pdf", CHANGED))))
 
@@ -221,7 +221,7 @@ def test_known_message_id_with_other_files_fails(mailbox: Mailbox, admin: Connec
     ]
 
 
-def test_mail_with_known_id_is_accepted_on_retry(
+def test_mail_with_repeated_id_is_accepted_on_retry(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -236,7 +236,7 @@ def test_mail_with_known_id_is_accepted_on_retry(
     assert (rows(admin, "source"), rows(admin, "document")) == before
 
 
-def test_only_retry_after_conflict_accepts_known_id(
+def test_only_retry_after_conflict_accepts_repeated_id(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -355,7 +355,7 @@ def test_rejected_mail_does_not_reserve_its_message_id(mailbox: Mailbox, admin: 
     assert files_of(admin, acme) == ["a.pdf"]
 
 
-def test_decorative_images_are_skipped_and_page_images_accepted(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_only_small_inline_images_are_skipped(mailbox: Mailbox, admin: Connection, acme: UUID):
     mailbox.receive(
         received_mail(mail(("a.pdf", PDF), ("logo.png", LOGO + b"attached"), inline=[("s.png", SCAN), (None, LOGO)]))
     )

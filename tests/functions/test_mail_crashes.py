@@ -34,12 +34,12 @@ MAX_PROCESSES = 20
 
 
 class ProcessEnded(BaseException):
-    """Simulated end of the process."""
+    """Raised to simulate that the process was killed."""
 
 
 @dataclass
 class Process:
-    """A process that ends after its call number `end_at`."""
+    """Process that is killed after call number `end_at`."""
 
     end_at: int | None = None
     calls: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class InterruptibleClient:
 
 
 class Inline:
-    """Concurrency that runs everything in sequence, without a heartbeat."""
+    """Concurrency that runs all functions in sequence and omits the heartbeat."""
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         if name != "heartbeat":
@@ -112,7 +112,7 @@ class CrashHarness:
         def tapped(connection: Connection, *arguments: Any, **named: Any) -> Any:
             first = arguments[0] if arguments else None
             is_opening = isinstance(first, bytes) and first.lstrip().startswith(b"BEGIN")
-            if connection is self.admin or is_opening or first in {b"", ""}:  # also the pool's own checks
+            if connection is self.admin or is_opening or first in {b"", ""}:  # including the connection pool's checks
                 return untapped(connection, *arguments, **named)
             return self.process_state.call(name, lambda: untapped(connection, *arguments, **named))
 
@@ -120,7 +120,7 @@ class CrashHarness:
 
     @contextmanager
     def process(self) -> Iterator[tuple[Consumer, Outbox]]:
-        """Start a process: a consumer with separate connections."""
+        """Yield the consumer and outbox of a new process, with separate connections."""
         database = Database(self.url)
         outbox = Outbox(database, QUEUES, clock=self.clock)
         row = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}

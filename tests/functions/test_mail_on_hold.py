@@ -47,7 +47,7 @@ def decide(database: Database, tenant_id: UUID, action: Decide, source: dict[str
 
 
 def deliver(mailbox: Mailbox, admin: Connection, tenant_id: UUID) -> None:
-    """Deliver the current message of the mail's job."""
+    """Deliver the current message for the acquisition job of the mail."""
     job = job_of(admin, tenant_id)
     message = Message(work_id=job["id"], revision=job["revision"], send_number=job["send_number"])
     mailbox.pipeline.acquire(message.model_dump_json())
@@ -164,7 +164,7 @@ def test_mail_to_two_tenants_follows_each_policy(mailbox: Mailbox, admin: Connec
     assert (files_of(admin, acme), files_of(admin, zenith)) == ([], ["a.pdf"])
 
 
-def test_forged_authentication_results_do_not_release_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+def test_forged_authentication_header_does_not_release_mail(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
     forged = received_mail(mail(("a.pdf", PDF)))  # with a forged results header
 
     mailbox.receive(received_mail(forged, results=authentication_results(dmarc="fail")))

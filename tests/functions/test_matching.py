@@ -1,4 +1,4 @@
-"""A matching attempt calls the language model within its time limit and raises its errors."""
+"""A matching attempt calls the language model within the time limit and raises the model's errors."""
 
 import gc
 import json
@@ -61,7 +61,7 @@ def attempt(harness: TenantHarness, position: int, **options: Any) -> TenantAtte
     return TenantAttempt(harness.ids[position], harness.tenant_id, 1, 1, 1, harness.database, lambda: NOW, **options)
 
 
-def test_ambiguous_match_is_judged_before_the_write(
+def test_ambiguous_match_is_judged_before_write_phase(
     harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
     model_server.add_steps(Answer(json.dumps({"matches": [CHOICE]})))
@@ -102,7 +102,7 @@ def test_canceled_attempt_calls_no_model(harness: TenantHarness, model_server: S
     assert model_server.requests == []
 
 
-def test_superseded_attempt_with_new_answers_is_not_deferred(
+def test_superseded_attempt_with_llm_answers_is_not_deferred(
     harness: TenantHarness, model_server: Server, language_model: Any, admin: Connection
 ):
     harness.match_all([harness.file(sample_invoice(0)), harness.file(sample_invoice(1))])
@@ -164,7 +164,7 @@ def test_unavailable_embedding_model_does_not_fail_attempts(
 
 
 @pytest.mark.parametrize("empty", ["{}", "sk-1", OUTAGE, REFUSED])
-def test_missing_or_changed_key_is_read_again(
+def test_missing_or_changed_api_key_is_reread(
     empty: str | Exception,
     harness: TenantHarness,
     model_server: Server,
@@ -178,7 +178,7 @@ def test_missing_or_changed_key_is_read_again(
     monkeypatch.setattr(handler, "settings", lambda: configured)
     monkeypatch.setattr(aws, "client", lambda _: manager)
     monkeypatch.setattr(aws, "_secret_cache", {})
-    monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # cached values are always expired
+    monkeypatch.setattr(aws, "SECRET_CACHE_SECONDS", 0)  # cached values expire immediately
 
     def stored(what: str | Exception) -> None:
         manager.get_secret_value.side_effect = [what if isinstance(what, Exception) else {"SecretString": what}] * 2
@@ -195,7 +195,7 @@ def test_missing_or_changed_key_is_read_again(
     assert [request.headers["authorization"] for request in model_server.requests] == ["Bearer k-1", "Bearer k-2"]
 
 
-def test_missing_key_is_reported_with_the_remedy(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
+def test_error_for_missing_api_key_names_remedy(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
     configured = Settings.from_environment({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"})
     monkeypatch.setattr(handler, "settings", lambda: configured)
     with pytest.raises(ServiceUnavailableError, match=r"LLM_API_KEY is missing.*: add it to the secret"):

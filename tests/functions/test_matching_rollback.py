@@ -1,4 +1,4 @@
-"""A failure in the write phase of matching rolls back everything, alone and in a batch."""
+"""A failure in the write phase of matching rolls back all changes, for single items and batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ STEPS = {
 
 
 class Pending(TenantHarness):
-    """Tenant whose documents stay pending until the worker matches them."""
+    """Tenant whose new documents are pending until the worker matches them."""
 
     def file(self, sample: Any) -> int:
         position = super().file(sample)
@@ -50,12 +50,12 @@ class Pending(TenantHarness):
         consumer.handle(event(*(record(message, receives=receives) for message in messages)), Context())
 
     def states(self, positions: Sequence[int]) -> list[tuple[str, int]]:
-        """Return the status and attempts of these documents."""
+        """Return the status and attempt count of each document at these positions."""
         life_cycles = [life_cycle(self.admin, self.ids[position]) for position in positions]
         return [(row["status"], row["attempts"]) for row in life_cycles]
 
     def transactions(self, positions: Sequence[int]) -> int:
-        """Return the number of transactions that last changed these documents."""
+        """Return in how many transactions the documents at these positions were last changed."""
         ids = [self.ids[position] for position in positions]
         return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
 
@@ -67,7 +67,7 @@ def stored_state(admin: Connection) -> dict[str, Any]:
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Make PostgreSQL abort every transaction that reaches this step."""
+    """Make PostgreSQL abort every transaction that reaches `step`."""
     module, name = STEPS[step]
     original = getattr(module, name)
 

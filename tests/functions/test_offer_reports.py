@@ -1,4 +1,4 @@
-"""How the API and the watchdog report offers that the worker wrote."""
+"""The API and the watchdog report the offers that the worker wrote."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -51,7 +51,7 @@ def offer_stats(offers_harness: OffersHarness, maintenance_database: Database) -
         return pool_list.current_stats(connection, NOW + timedelta(minutes=30))
 
 
-def test_each_user_counts_once_despite_quarantine(
+def test_quarantined_users_are_counted_once(
     offers_harness: OffersHarness, database: Database, maintenance_database: Database
 ) -> None:
     offers_harness.invalidate_profiles(BROKEN)

@@ -53,7 +53,7 @@ def test_users_get_their_five_best_candidates(offers_harness: OffersHarness, adm
     }
 
 
-def test_result_is_independent_of_sharding(offers_harness: OffersHarness, admin: Connection):
+def test_offers_are_independent_of_sharding(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(shards=1))
     first = {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")}
     admin.execute("TRUNCATE matchmaking_jobs, offers, offer_pool CASCADE")
@@ -64,7 +64,7 @@ def test_result_is_independent_of_sharding(offers_harness: OffersHarness, admin:
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_duplicates_and_reordering_change_nothing(offers_harness: OffersHarness, admin: Connection, clock: Clock):
+def test_duplicate_or_reordered_messages_change_nothing(offers_harness: OffersHarness, admin: Connection, clock: Clock):
     first, second = offers_harness.pin()
     offers_harness.deliver(second, first)
     before = all_rows(admin)
@@ -85,18 +85,18 @@ def test_blocked_users_are_not_offered(offers_harness: OffersHarness, admin: Con
     }
 
 
-def test_same_person_is_not_offered_on_consecutive_dates(offers_harness: OffersHarness, admin: Connection):
+def test_candidate_is_not_offered_on_consecutive_dates(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(1, 2, 3))
     offers_harness.deliver(*offers_harness.pin(1, 2, 3, 4, day=DAY + timedelta(days=1)))
     assert set(offered_candidates(admin, DAY + timedelta(days=1))[user(1)]) == {user(4)}
 
 
-def test_only_user_in_a_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
+def test_single_user_in_pool_gets_no_offers(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(1, shards=1))
     assert jobs(admin)[user(1)] == ("completed", [], None)
 
 
-def test_only_user_with_invalid_profile_fails(offers_harness: OffersHarness, admin: Connection):
+def test_invalid_profile_fails_only_its_user(offers_harness: OffersHarness, admin: Connection):
     offers_harness.invalidate_profiles(2)
     offers_harness.deliver(*offers_harness.pin(shards=1))
 
@@ -122,7 +122,7 @@ def test_shard_of_quarantined_users_is_dead_lettered(offers_harness: OffersHarne
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_repaired_user_is_served_and_others_stay_quarantined(offers_harness: OffersHarness, admin: Connection):
+def test_only_repaired_user_leaves_quarantine(offers_harness: OffersHarness, admin: Connection):
     offers_harness.invalidate_profiles(2, 3)
     offers_harness.deliver(*offers_harness.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
@@ -143,7 +143,7 @@ def test_late_user_is_served_from_the_pinned_pool(offers_harness: OffersHarness,
     late = [user(number) for number in (4, 5)]
     shard = make_shard(admin, tenant, late, pool_id=pool, name="late/9/0")
     queue(admin, tenant, late, shard)
-    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # user 4 leaves again
+    admin.execute("DELETE FROM profile WHERE user_id = %s", [user(4)])  # user 4 has deleted their profile
 
     offers_harness.deliver(message(shard))
 
@@ -185,7 +185,7 @@ def test_unknown_time_zone_is_dead_lettered(offers_harness: OffersHarness, admin
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
-def test_changed_pool_is_not_computed(offers_harness: OffersHarness, admin: Connection, change: str, says: str):
+def test_shard_of_changed_pool_fails(offers_harness: OffersHarness, admin: Connection, change: str, says: str):
     messages = offers_harness.pin(shards=1)
     admin.execute(change.encode())
 
@@ -281,7 +281,7 @@ def test_crash_at_any_step_serves_each_user_once(
 
 
 def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> None:
-    """Lose the connection before or after a shard's results are committed."""
+    """Make the connection fail before or after a shard's results are committed."""
     original = store.write
 
     def write(connection: Connection, *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""With an exposure cap, shards and late users share each candidate's slots."""
+"""With an exposure cap, all shards of a pool share each candidate's limited slots."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ RULES = {"max_offers": 2, "max_candidates": 1000, "max_exposure": 2, "repeat_int
 
 
 def late_shard(admin: Connection, tenant: UUID, name: str, *numbers: int) -> Message:
-    """Create a shard of late users in the only pool. Return its message."""
+    """Create a shard of late users in the existing pool. Return its message."""
     ((pool,),) = admin.execute("SELECT id FROM offer_pool").fetchall()
     users = [user(number) for number in numbers]
     shard = make_shard(admin, tenant, users, pool_id=pool, name=name)
@@ -35,7 +35,7 @@ def max_exposure(admin: Connection) -> int:
 
 
 def serve_before_write(offers_harness: OffersHarness, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process another shard between computing and writing the next shard."""
+    """Process `other_message` after the next shard's offers are computed and before they are written."""
     has_run: list[bool] = []
     reserve = store.reserve_exposure
 
@@ -57,7 +57,7 @@ def test_late_user_gets_candidates_below_their_cap(offers_harness: OffersHarness
     assert max_exposure(admin) == 2
     assert {row["status"] for row in rows(admin, "offer_shard")} == {"succeeded"}
     late = {number: offered_candidates(admin).get(user(number)) for number in (5, 6, 7)}
-    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # only user 4 was below the cap
+    assert late == {5: [user(4)], 6: [user(4)], 7: None}  # only user 4 is below the cap
 
 
 def test_concurrent_late_users_do_not_share_slots(
@@ -90,7 +90,7 @@ def test_capped_offers_do_not_depend_on_shard_order(offers_harness: OffersHarnes
     assert {row["user_id"]: (row["offers"], row["inputs_hash"]) for row in rows(admin, "matchmaking_jobs")} == first
 
 
-def test_concurrent_shards_keep_their_slots(
+def test_concurrent_shards_do_not_exceed_cap(
     offers_harness: OffersHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     first, second = offers_harness.pin(shards=2, rules=Jsonb(RULES))
@@ -102,7 +102,7 @@ def test_concurrent_shards_keep_their_slots(
     assert max_exposure(admin) == 2
 
 
-def test_late_user_waits_for_earlier_shards(offers_harness: OffersHarness, admin: Connection):
+def test_late_shard_waits_for_earlier_shards(offers_harness: OffersHarness, admin: Connection):
     first, second = offers_harness.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     late = late_shard(admin, offers_harness.tenant_id, "late/9/0", 5, 6)
     offers_harness.deliver(first, late)
@@ -117,7 +117,7 @@ def test_late_user_waits_for_earlier_shards(offers_harness: OffersHarness, admin
     assert max_exposure(admin) == 2
 
 
-def test_retried_shard_uses_the_remaining_slots(offers_harness: OffersHarness, admin: Connection):
+def test_retried_shard_uses_remaining_slots(offers_harness: OffersHarness, admin: Connection):
     first, second = offers_harness.pin(1, 2, 3, 4, shards=2, rules=Jsonb(RULES))
     offers_harness.deliver(first)
     admin.execute("UPDATE offer_shard SET status = 'failed' WHERE name = '1'")

@@ -13,7 +13,7 @@ from tests.factories import make_profile, make_tenant
 from tests.offers.harness import pin
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 A_DAY = timedelta(days=1)
 OLD, YOUNG = (NOW - OFFERS_RETENTION - 2 * A_DAY).date(), (NOW - OFFERS_RETENTION + 2 * A_DAY).date()
 
@@ -25,7 +25,7 @@ def people(admin: Connection) -> list[UUID]:
 
 
 def insert_served_offers(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
-    """Store a pool of two completed shards whose users were all offered each other. Return the shards."""
+    """Store a pool whose users were all offered each other, in two shards. Return the shards' ids."""
     ((tenant,),) = admin.execute("SELECT id FROM tenant").fetchall()
     shards = pin(admin, tenant, people, shards=2, day=day)
     admin.execute("UPDATE offer_shard SET excluded = '' WHERE date = %s", [day])

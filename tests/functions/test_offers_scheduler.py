@@ -130,7 +130,7 @@ def test_unknown_zone_is_queued_at_nine_utc(harness: SchedulerHarness):
     assert harness.pools() == {("Mars/Olympus", "2026-01-05")}
 
 
-def test_failed_pool_blocks_no_other_and_is_reported(
+def test_failed_pool_is_reported_and_blocks_no_others(
     harness: SchedulerHarness,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -187,11 +187,11 @@ def test_pool_with_a_transaction_conflict_is_retried(harness: SchedulerHarness, 
     assert harness.run_due()["pools"] == 1
 
 
-def test_remaining_pools_follow_in_the_next_run(harness: SchedulerHarness):
+def test_unprocessed_pools_are_queued_in_next_run(harness: SchedulerHarness):
     harness.add_users("Asia/Tokyo", number=3)
     harness.add_users("Europe/Berlin", number=1)
     harness.add_users("Europe/Lisbon", number=2)
-    times = iter([800.0] * 6)  # one for each tenant, and two for each of two pools
+    times = iter([800.0] * 6)  # one check per tenant and two per pool
 
     with pytest.raises(UnfinishedError, match="0 pools failed and 2 were not processed"):
         harness.run_due(lambda: next(times, MIN_SECONDS_LEFT - 1))
@@ -230,7 +230,7 @@ def test_large_pool_may_exceed_the_default_timeout(harness: SchedulerHarness, mo
         harness.run_due()
 
 
-def test_request_queues_one_date_of_one_zone(harness: SchedulerHarness):
+def test_request_queues_one_date_for_one_zone(harness: SchedulerHarness):
     for tenant in ("acme", "umbrella"):
         harness.add_users("Europe/Berlin", tenant, 2)
         harness.add_users("Europe/Lisbon", tenant)

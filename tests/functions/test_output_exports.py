@@ -121,7 +121,7 @@ def test_removed_cluster_is_exported_as_removed(output: OutputHarness, s3: S3):
     assert len(s3.text(f"exports/acme/erp/in/clusters/{cluster}.csv").splitlines()) == 1
 
 
-def test_slow_older_revision_overwrites_nothing(output: OutputHarness, s3: S3):
+def test_slow_attempt_for_older_revision_overwrites_nothing(output: OutputHarness, s3: S3):
     cluster = output.result("incomplete")
 
     def supersede(attempt: TenantAttempt) -> Outcome:

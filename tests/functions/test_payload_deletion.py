@@ -20,7 +20,7 @@ from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant
 __all__ = ["s3", "tenant"]
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 LONG_AGO = NOW - TASK_RETENTION - timedelta(days=1)
 
 Run = Callable[..., int]
@@ -68,7 +68,7 @@ def test_payload_is_deleted_with_its_task(
 ) -> None:
     expired = {make_task("succeeded", LONG_AGO), make_task(None, LONG_AGO)}
     retained = {make_task("succeeded", NOW), make_task(None, NOW), make_task("pending"), make_task("in-progress")}
-    retained.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # failed tasks can always be retried
+    retained.add(make_task("failed", failed_at=NOW - timedelta(days=1000)))  # can be retried
     assert set(s3.objects) == expired | retained
 
     assert run() == len(expired)
@@ -96,7 +96,7 @@ def test_large_message_is_deleted_with_its_conversation(
     ]
 
 
-def test_failed_s3_deletion_is_repeated(make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection) -> None:
+def test_failed_s3_deletion_is_retried(make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection) -> None:
     failing, other = make_task("succeeded", LONG_AGO), make_task("succeeded", LONG_AGO)
     s3.refused = {failing}
     with pytest.raises(ServiceUnavailableError, match="S3 did not delete 1 of 2 payloads: InternalError"):
@@ -132,7 +132,7 @@ def test_removal_of_already_deleted_object_succeeds(
     assert pending_removals(admin) == set()
 
 
-def test_run_deletes_a_limited_number_oldest_first(
+def test_run_deletes_limited_number_of_oldest_payloads(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
     keys = [make_task("succeeded", LONG_AGO) for _ in range(3)]

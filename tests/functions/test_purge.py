@@ -24,7 +24,7 @@ from tests.delivery.harness import rows
 from tests.factories import make_tenant
 
 NOW = datetime.now(UTC)
-"""The real current time, because PostgreSQL's clock decides about ages."""
+"""The real current time, because PostgreSQL's clock determines ages."""
 A_DAY = timedelta(days=1)
 
 
@@ -91,7 +91,7 @@ def test_attempts_are_retained_for_three_months(maintenance_database: Database, 
 
     assert purge(maintenance_database, lambda: NOW + 30 * A_DAY) == replace(
         NOTHING, work_attempt=3
-    )  # its clock is wrong
+    )  # the watchdog's clock is 30 days ahead
 
     assert {at for (at,) in admin.execute("SELECT ended_at FROM work_attempt")} == {NOW - ATTEMPT_RETENTION + A_DAY}
 
@@ -182,7 +182,7 @@ def session(
     return id_
 
 
-def test_conversations_are_retained_after_their_last_message(maintenance_database: Database, admin: Connection) -> None:
+def test_only_unused_finished_conversations_are_purged(maintenance_database: Database, admin: Connection) -> None:
     old, recent = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
     expired, send_times = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
@@ -197,7 +197,7 @@ def test_conversations_are_retained_after_their_last_message(maintenance_databas
 
 
 @pytest.mark.parametrize("status", ["failed", "succeeded", None])
-def test_purged_conversation_is_removed_only_from_its_tasks(
+def test_conversation_purge_clears_only_its_own_tasks(
     maintenance_database: Database, admin: Connection, status: str | None
 ) -> None:
     tenant = make_tenant(admin)
@@ -255,7 +255,7 @@ def test_conversation_used_during_the_purge_is_retained(
         assert purged.result() == NOTHING
 
 
-def test_conversation_purge_sees_no_recent_content(maintenance_database_url: str, admin: Connection) -> None:
+def test_purge_role_cannot_read_conversation_content(maintenance_database_url: str, admin: Connection) -> None:
     session(admin, make_tenant(admin), NOW)
     with psycopg.connect(maintenance_database_url, autocommit=True) as maintenance:
         assert maintenance.execute("SELECT id FROM chat_session").fetchall() == []

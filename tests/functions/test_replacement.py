@@ -27,7 +27,7 @@ NO_DOCUMENT = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
 class ReplacementHarness:
-    """A tenant's uploads, by name, and their documents."""
+    """Uploads of named files by a tenant, and the resulting documents."""
 
     def __init__(
         self, pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
@@ -148,7 +148,7 @@ def test_mutual_replacements_do_not_remove_both(harness: ReplacementHarness):
     assert harness.document_names() == {"old"}
 
 
-def test_known_file_replaces_immediately(harness: ReplacementHarness):
+def test_already_uploaded_file_replaces_immediately(harness: ReplacementHarness):
     known_id = harness.upload("known", OTHER)
     original = harness.upload("old", INVOICE_1)
     assert original is not None
@@ -161,7 +161,7 @@ def test_known_file_replaces_immediately(harness: ReplacementHarness):
     )
 
 
-def test_known_unreadable_file_is_reprocessed(harness: ReplacementHarness, monkeypatch: pytest.MonkeyPatch):
+def test_already_uploaded_unreadable_file_is_reprocessed(harness: ReplacementHarness, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patched:
 
         def fail(*_: object, **_options: object) -> None:
@@ -189,7 +189,7 @@ def test_ingestion_concurrent_with_replacement_request_is_repeated(
     assert known_id is not None
     first = Message.model_validate_json(harness.pipeline.sqs.sent.pop("ingestion")[0]["MessageBody"])
     worker.hooks.append(lambda: harness.replace(original, "new", OTHER, process=False))
-    assert len(worker.handle(first)) == 1  # the attempt is stale
+    assert len(worker.handle(first)) == 1  # the attempt has become stale
     assert harness.document_names() == {"known", "old"}
     harness.pipeline.ingest()
     assert harness.document_names() == {"known"}
@@ -223,7 +223,7 @@ def test_empty_file_keeps_the_old_document(harness: ReplacementHarness):
     assert "empty" in json.dumps(dead_letter["metadata"])
 
 
-def test_document_removed_before_its_replacement_is_ignored(harness: ReplacementHarness):
+def test_replacement_of_already_removed_document_removes_nothing(harness: ReplacementHarness):
     original = harness.upload("old", INVOICE)
     assert original is not None
     new = harness.replace(original, "new", OTHER, process=False)

@@ -79,7 +79,7 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
 def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """Ids of a matched order and invoice. Only the model could extract the invoice."""
+    """Ids of a matched order and invoice. The invoice was extracted by the model, because rules could not."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
     ingestion.model.add_steps(extraction_response())
@@ -165,13 +165,13 @@ def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
     assert str(order_id) in after
 
 
-def test_ingestion_without_data_starts_no_matching(ingestion: Ingestion):
+def test_ingestion_without_data_does_not_start_matching(ingestion: Ingestion):
     id_ = ingestion.file(text_pdf(LASKU))
     assert ingestion.ingest(model=False) == DONE
     assert (ingestion.document(id_)["matching_status"], ingestion.document(id_)["matching_revision"]) == (None, 0)
 
 
-def test_lost_counterparty_rematches_referencing_documents(harness: Office):
+def test_removed_issuer_of_order_rematches_invoice(harness: Office):
     order_id, invoice_id = harness.file(order()), harness.file(invoice(po_reference="4711"))
     harness.match(order_id, invoice_id)
     set_contents(harness.admin, order_id, {"po_number": "4711"}, "purchase_order")
@@ -240,7 +240,7 @@ def read_bundle(admin: Connection) -> dict[str, Any]:
     return file_row
 
 
-def test_file_split_later_leaves_its_cluster(
+def test_file_split_on_reprocessing_leaves_its_cluster(
     pipeline: Pipeline,
     admin: Connection,
     database: Database,
@@ -261,7 +261,7 @@ def test_file_split_later_leaves_its_cluster(
     assert len(rows(admin, "document")) == 4
 
 
-def test_split_file_does_not_become_a_document(
+def test_split_file_stays_split_on_reprocessing(
     pipeline: Pipeline,
     admin: Connection,
     clock: Clock,

@@ -1,4 +1,4 @@
-"""From a changed cluster to the receiver: diagnostics and output on the real engine."""
+"""Diagnostics and output on the real engine: changed clusters reach the receiver."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ KINDS = (("purchase_order", ORDER), ("delivery_note", DELIVERY), ("invoice", INV
 
 
 class Clusters(OutputHarness):
-    """A tenant with changing clusters."""
+    """A tenant whose clusters change, and the receiver of their results."""
 
     def documents(self) -> list[UUID]:
         """Store an order, its delivery note and its invoice in one cluster. Return their ids."""
@@ -138,7 +138,7 @@ def test_receiver_has_the_latest_state_of_clusters(clusters: Clusters):
     assert {job["status"] for job in clusters.jobs()} == {"succeeded"}
 
 
-def test_equal_recomputed_result_is_delivered_once(clusters: Clusters):
+def test_unchanged_recomputed_result_is_not_delivered_again(clusters: Clusters):
     secrets: list[str] = []
     with running_receiver(secrets, clusters.clock) as receiver:
         secrets.append(clusters.webhook(f"http://127.0.0.1:{receiver.server_port}"))

@@ -1,4 +1,4 @@
-"""A file with many documents is split once, despite duplicates and failures."""
+"""A file with several documents is split once, despite repeated messages and failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,7 +67,7 @@ def test_each_part_becomes_a_document_with_ingestion(pipeline: Pipeline, admin: 
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_second_split_finds_existing_parts(pipeline: Pipeline, admin: Connection):
+def test_repeated_split_reuses_existing_parts(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     (message,) = pipeline.sqs.sent["ingestion"]
     pipeline.ingest()
@@ -83,7 +83,7 @@ def test_second_split_finds_existing_parts(pipeline: Pipeline, admin: Connection
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_known_part_counts_as_a_duplicate_upload(pipeline: Pipeline, admin: Connection):
+def test_part_of_earlier_file_counts_as_duplicate(pipeline: Pipeline, admin: Connection):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
     pipeline.sqs.sent.pop("ingestion")
@@ -162,7 +162,9 @@ def test_cover_page_is_stored_without_a_model_call(pipeline: Pipeline, admin: Co
 
 
 @pytest.mark.usefixtures("tenant_id")
-def test_earlier_split_is_reused(pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch):
+def test_earlier_split_is_reused_despite_new_boundaries(
+    pipeline: Pipeline, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     (message,) = pipeline.sqs.sent["ingestion"]
     pipeline.ingest()

@@ -1,4 +1,4 @@
-"""Tasks on the real engine: results, dropped messages and failures."""
+"""Tasks on the real engine: results, failures and dropped messages."""
 
 import gzip
 import json
@@ -97,7 +97,7 @@ def tasks(
 
 @pytest.fixture
 def register_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`register_type(run)` registers a task type `test` for the duration of the test."""
+    """`register_type(run)` registers the task type `test` until the test ends."""
 
     def make(run: Callable[[TenantAttempt, Payload, Services], Any]) -> None:
         monkeypatch.setitem(TYPES, "test", TaskType("test", Payload, run))
@@ -136,7 +136,7 @@ def test_duplicate_message_runs_task_once(tasks: TaskHarness, register_type: Cal
     assert runs == [7]
 
 
-def test_task_type_receives_the_attempt(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
+def test_task_function_receives_the_attempt(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
     attempts: list[TenantAttempt] = []
     register_type(lambda attempt, _payload, _services: attempts.append(attempt))
     job_id = tasks.submit({"number": 1}, "test", user_id="ada")
@@ -214,7 +214,7 @@ def test_truncated_response_is_not_requested_again(tasks: TaskHarness, raw: Any)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
-def test_response_with_wrong_encoding_is_accepted(tasks: TaskHarness, encoding: str) -> None:
+def test_response_with_invalid_encoding_succeeds_without_body(tasks: TaskHarness, encoding: str) -> None:
     tasks.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(201, b"neither", {"Content-Encoding": encoding})) as server:
         tasks.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -251,9 +251,7 @@ def test_webhook_allowlist_does_not_apply_to_tasks(database: Database, monkeypat
         ({}, 2),
     ],
 )
-def test_requested_retry_delay_is_honored(
-    tasks: TaskHarness, status: int, header: dict[str, str], seconds: int
-) -> None:
+def test_retry_after_delays_next_attempt(tasks: TaskHarness, status: int, header: dict[str, str], seconds: int) -> None:
     tasks.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(status, b"busy", header)) as server:
         tasks.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -344,7 +342,7 @@ def test_retry_of_purged_task_is_dropped_and_audited(
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
-def test_wrong_metadata_in_message_is_ignored(
+def test_message_metadata_is_not_trusted(
     tasks: TaskHarness, register_type: Callable[..., None], sqs: FakeSqs, has_failed: bool
 ) -> None:
     def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:

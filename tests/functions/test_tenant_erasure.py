@@ -28,7 +28,7 @@ PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE
 
 
 class ErasureHarness:
-    """Two tenants with a row in every table and objects under every prefix. `tenant` is erased."""
+    """Two tenants with a row in every table and objects under every prefix. Tests erase `tenant`."""
 
     def __init__(self, pipeline: Pipeline, admin: Connection, maintenance: Database, clock: Clock) -> None:
         self.s3, self.admin, self.maintenance = pipeline.s3, admin, maintenance
@@ -163,7 +163,7 @@ def test_shared_mail_is_erased_with_its_last_tenant(harness: ErasureHarness) -> 
 
 
 def test_job_of_erased_file_does_not_retain_mail(harness: ErasureHarness) -> None:
-    """The other tenant erased its document while the erased tenant still needed the mail."""
+    """The other tenant erased its document while the erased tenant's document still referenced the mail."""
     harness.admin.execute(
         "UPDATE acquisition_job SET status = NULL, skip_reason = 'The file was erased.' "
         "WHERE tenant_id = %s AND key = %s",
@@ -260,7 +260,7 @@ def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_databa
     assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_transaction_deletes_from_one_table_within_time_limit(harness: ErasureHarness) -> None:
+def test_transactions_are_time_limited_and_delete_one_table(harness: ErasureHarness) -> None:
     harness.admin.execute("CREATE TABLE deletion (name text, xid xid8, seconds interval)")
     harness.admin.execute("GRANT INSERT ON deletion TO PUBLIC")
     harness.admin.execute(
@@ -363,7 +363,7 @@ def test_interrupted_scan_is_resumed_by_the_next_run(harness: ErasureHarness) ->
     assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_scan_fails_if_it_always_times_out(harness: ErasureHarness) -> None:
+def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
     fill_outbox(harness)
     bound_visits(harness.admin, "outbox", rows_visited=0)
     harness.request()
@@ -372,8 +372,8 @@ def test_scan_fails_if_it_always_times_out(harness: ErasureHarness) -> None:
         harness.run()
 
 
-def test_tables_referencing_tenants_have_an_index(admin: Connection) -> None:
-    """Deleting a tenant searches each of these tables for the tenant's rows, in one statement."""
+def test_tables_referencing_tenants_have_tenant_index(admin: Connection) -> None:
+    """The statement that deletes a tenant searches each of these tables for the tenant's rows."""
     missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f
            WHERE f.contype = 'f' AND f.confrelid = 'tenant'::regclass AND NOT EXISTS (
@@ -453,8 +453,8 @@ def test_message_in_flight_recreates_nothing(harness: ErasureHarness, pipeline: 
     assert harness.rows_mentioning("new.xml")["document"] == 1
 
 
-def test_payload_removals_are_erased_with_the_rows(harness: ErasureHarness) -> None:
-    """A payload removal after the objects were erased would add a delete marker."""
+def test_pending_payload_deletions_are_erased_with_rows(harness: ErasureHarness) -> None:
+    """Deleting a payload after the objects were erased would create a delete marker."""
     key = f"tasks/{harness.tenant.id}/{uuid4()}.json"
     harness.admin.execute(
         "UPDATE task SET payload = NULL, payload_s3_key = %s WHERE tenant_id = %s",

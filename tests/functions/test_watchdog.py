@@ -1,4 +1,4 @@
-"""The watchdog sends unsent messages and resends lost messages, but no others."""
+"""The watchdog sends unsent messages and resends lost messages, and no others."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_unsent_message_of_a_crashed_writer_is_sent(
     assert len(sqs.sent[QUEUE_URL]) == 1
 
 
-def test_message_beyond_the_sqs_delay_is_sent_later(
+def test_message_beyond_maximum_sqs_delay_is_sent_later(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,
@@ -85,7 +85,7 @@ def test_message_is_resent_if_queue_is_empty(
 
     assert (recovered.resent, recovered.sent) == ({"matching": 1}, 1)
     (message,) = sqs.sent[QUEUE_URL]
-    assert Message.model_validate_json(message["MessageBody"]).send_number == 0  # the same message, not a newer one
+    assert Message.model_validate_json(message["MessageBody"]).send_number == 0  # the same message, not a new one
     assert watchdog.run().resent == {"matching": 0}
 
 
@@ -151,7 +151,7 @@ def test_resends_to_busy_queue_are_limited_per_run(
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
     first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
-    assert lost_id in first  # the message with the longest wait comes first
+    assert lost_id in first  # the message lost for the longest time is sent first
 
 
 def test_message_without_outbox_row_is_resent(

@@ -104,13 +104,13 @@ def put_manifest(s3: Any, folder: str, manifest: dict[str, Any]) -> None:
 
 @pytest.fixture
 def process() -> Callable[[], Sequence[Inventories]]:
-    """`process()` returns the inventory readers of a new watchdog process."""
+    """`process()` returns new inventory readers, as in a new watchdog process."""
     return lambda: [Inventories(INVENTORIES, BUCKET, prefix) for prefix in ("uploads/", "inbox/")]
 
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
-    """`run()` runs the watchdog once. Each check of the remaining time takes a second."""
+    """`run()` runs the watchdog once. Each check of the remaining time costs one second."""
     process_ = process()
 
     def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = process_) -> int:
@@ -180,7 +180,7 @@ def test_acquired_deleted_and_recent_objects_are_skipped(
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/marked-later.xml")
     s3.delete_object(Bucket=BUCKET, Key="uploads/acme/erased-later.xml", VersionId=erased_later)
 
-    assert run() == 1  # only the signature file
+    assert run() == 1  # only erased-later.xml.sig
 
     clock.now -= HOUR
     put_object("uploads/acme/recent.xml")
@@ -228,7 +228,7 @@ def test_large_inventory_is_read_over_many_runs(
     assert len(messages(admin)) == 30
 
 
-def test_started_inventory_finishes_before_newer_one(
+def test_started_inventory_finishes_before_newer_inventory(
     run: Run, put_object: Put, publish: Publish, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "BATCH_ROWS", 1)
@@ -247,7 +247,7 @@ def test_started_inventory_finishes_before_newer_one(
 
 
 def position(admin: Connection) -> tuple[str, bool]:
-    """Return the folder of the current uploads inventory, and whether it was read completely."""
+    """Return the folder of the current uploads inventory, and True if it was read completely."""
     ((manifest, is_complete),) = admin.execute(
         "SELECT manifest, is_complete FROM upload_inventory WHERE prefix = 'uploads/'"
     ).fetchall()
@@ -311,7 +311,7 @@ def test_damaged_data_file_is_reported_without_loss(
     assert position(admin) == (FOLDER, False)
 
     publish(NEXT)
-    with pytest.raises(StepsFailedError):  # the old inventory fails a last time
+    with pytest.raises(StepsFailedError):  # the damaged inventory fails one last time
         run()
     run()
 

@@ -61,7 +61,7 @@ def shard(
     return shard_id
 
 
-def test_users_are_counted_by_progress_of_their_offers(
+def test_users_are_counted_by_offer_progress(
     offers_watch: OfferMetrics, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     shard(admin, tenant, 10, completed=8, failed=2, status="succeeded")
@@ -107,7 +107,7 @@ def test_users_are_late_after_an_hour(
     assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_late_user_gets_an_hour_too(offers_watch: OfferMetrics, admin: Connection, tenant: UUID) -> None:
+def test_late_user_is_late_one_hour_after_joining(offers_watch: OfferMetrics, admin: Connection, tenant: UUID) -> None:
     shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, shard_id])
 
@@ -212,7 +212,7 @@ def test_counts_are_emitted_as_global_metrics(
     } == {()}
 
 
-def test_incomplete_offers_count_one_hour_after_due_time(
+def test_offers_count_as_incomplete_after_one_hour(
     maintenance_database: Database, admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     started_at = NOW - HOUR * 1.01
@@ -223,14 +223,16 @@ def test_incomplete_offers_count_one_hour_after_due_time(
     admin.execute("UPDATE offer_shard SET status = 'succeeded', completed = 995 WHERE id = %s", [completed_shard])
     make_shard(admin, tenant, [uuid4() for _ in range(3)], pool_id=own_pool, name="1", status="pending")
     make_shard(admin, other_tenant, [uuid4(), uuid4()], pool_id=other_pool, name="0/failed", status="failed")
-    shard(admin, tenant, 700, offered_at=NOW - HOUR)  # not more than an hour
+    shard(admin, tenant, 700, offered_at=NOW - HOUR)  # due exactly an hour ago
     shard(admin, tenant, 300, offered_at=NOW - HOUR * 30, status="failed")  # the day has ended
 
     with maintenance_database.delivery() as connection:
         assert pool_list.incomplete_percent(connection, NOW) == pytest.approx(0.5)
 
 
-def test_large_zone_does_not_hide_a_small_zone(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_incomplete_percentage_is_that_of_worst_zone(
+    maintenance_database: Database, admin: Connection, tenant: UUID
+) -> None:
     shard(admin, tenant, 10_000, offered_at=NOW - HOUR * 2, completed=10_000, status="succeeded")
     small = make_pool(
         *(admin, tenant), date=NOW.date(), timezone="Asia/Tokyo", offered_at=NOW - HOUR * 2, expires_at=NOW + HOUR

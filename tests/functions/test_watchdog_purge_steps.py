@@ -147,9 +147,9 @@ def test_unavailable_database_stops_further_queries() -> None:
         executed.append("once more")
         return 1
 
-    with pytest.raises(StepsFailedError, match=r"Failed steps: a, c$"):  # one failure stops no other step
+    with pytest.raises(StepsFailedError, match=r"Failed steps: a, c$"):  # a failed step does not stop later steps
         run_all({"a": fail_unavailable, "b": runs, "c": fail_unavailable, "d": runs})
     assert len(executed) == 2
 
     with pytest.raises(DatabaseUnavailableError):
-        run_all({"a": fail_unavailable, "b": fail_unavailable, "c": lambda: pytest.fail("it would wait, too")})
+        run_all({"a": fail_unavailable, "b": fail_unavailable, "c": lambda: pytest.fail("it would also time out")})

@@ -37,7 +37,7 @@ def test_pauses_are_applied_and_statistics_recorded(
     run_step: Run, maintenance_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, admin: Connection
 ) -> None:
     pause(maintenance_database, clock)
-    sqs.depths[QUEUE_URL] = 3  # returned for each of the three message counts
+    sqs.depths[QUEUE_URL] = 3  # SQS returns this number for each of its three message counts
 
     assert run_step() == {"queue_pause": 1, "queue_ends": 0, "queue_minute_stats": 1}
 
@@ -91,7 +91,7 @@ def test_messages_in_paused_queue_are_resent_after_retention(
     clock: Clock,
     pending: Callable[..., Message],
 ) -> None:
-    """Messages in a paused queue are not resent before its retention ends, however long they wait."""
+    """Messages in a paused queue are resent only after SQS's retention, when they are certainly lost."""
     configured = settings()
     watchdog = Watchdog(
         configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock
@@ -112,7 +112,7 @@ def test_messages_in_paused_queue_are_resent_after_retention(
     for _ in range(9):
         clock.advance(hours=24)
         assert watchdog.run().resent == {"matching": 0}
-    clock.now += QUEUE_RETENTION - timedelta(days=9) + timedelta(minutes=1)  # from the end of the lease
+    clock.now += QUEUE_RETENTION - timedelta(days=9) + timedelta(minutes=1)  # counted from the end of the lease
     assert watchdog.run().resent == {"matching": 2}
     assert watchdog.run().resent == {"matching": 0}
 

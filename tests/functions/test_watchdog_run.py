@@ -1,4 +1,4 @@
-"""Every step of a watchdog run is executed despite failures. The run fails at the end."""
+"""A failed step of a watchdog run does not block other steps. The run fails at the end."""
 
 import importlib
 import json
@@ -44,7 +44,7 @@ def metric_lines(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_run_returns_numbers_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_returns_counts_of_each_step(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     response = handler.handle({}, Context())
 
     assert list(response) == ["notifications", "recovery", "metrics", "breakers", "purge"]
@@ -75,7 +75,7 @@ def test_run_returns_numbers_of_each_step(handler: ModuleType, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("failing_step", ["notifications", "recovery", "metrics", "breakers", "purge"])
-def test_failing_step_fails_the_run_and_blocks_nothing(
+def test_failing_step_fails_run_after_all_other_steps(
     handler: ModuleType, failing_step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = handler.watchdog()
@@ -98,7 +98,7 @@ def test_failing_step_fails_the_run_and_blocks_nothing(
         handler.handle({}, Context())
 
     assert executed == [name for name in steps if name != failing_step]
-    assert raised.value.__context__ is None  # Lambda would print it, and unknown errors can quote data
+    assert raised.value.__context__ is None  # Lambda logs the context, which could quote data
     assert "4711" not in capsys.readouterr().out
 
 
@@ -111,7 +111,7 @@ def test_database_outage_fails_the_run(handler: ModuleType, monkeypatch: pytest.
         handler.handle({}, Context())
 
 
-def test_notifications_leave_time_to_later_steps(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notifications_leave_time_for_later_steps(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds_left: list[float] = []
 
     def run(_: object, time_left: Callable[[], float]) -> DeliveryStats:
@@ -209,7 +209,7 @@ def test_queue_with_an_unavailable_model_is_paused(
 
 
 @pytest.mark.usefixtures("model")
-def test_unusable_key_blocks_no_breaker_report_or_pause(
+def test_inaccessible_api_key_does_not_block_breaker_step(
     handler: ModuleType,
     admin: Connection,
     sqs: FakeSqs,

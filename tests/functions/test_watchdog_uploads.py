@@ -49,7 +49,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Clock that is an hour ahead, because S3 dates objects by its own clock."""
+    """Clock one hour ahead of S3's clock, which dates objects."""
     clock = Clock()
     clock.now = datetime.now(UTC) + HOUR + timedelta(minutes=1)
     return clock
@@ -75,7 +75,7 @@ def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
 
 @pytest.fixture
 def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
-    """`read_metrics(metric)` returns the values recorded since the last call."""
+    """`read_metrics(metric)` returns the values of a metric emitted since the last call."""
 
     def values(metric: str) -> list[float]:
         lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
@@ -85,7 +85,7 @@ def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
 
 
 def register_event(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
-    """Register the job of an S3 event, as a claim does."""
+    """Register the acquisition job of an S3 event, as a claim does."""
     parsed = files.read_event(s3_event(object_created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
     assert parsed.register is not None
     with database.delivery() as connection:
@@ -128,7 +128,7 @@ def test_late_event_finds_the_reconciled_job(
     assert messages(admin) == [("acquisition", message.work_id)]
 
 
-def test_acquired_objects_are_not_acquired_again(
+def test_acquired_objects_are_not_enqueued_again(
     run: Run, put_object: Put, admin: Connection, database: Database, clock: Clock
 ) -> None:
     for key in ("uploads/acme/a.xml", "inbox/b"):
@@ -216,7 +216,7 @@ def test_large_bucket_is_listed_over_many_runs(
 
 
 def count_listings(s3: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Return a dict that counts further listing calls, by prefix."""
+    """Return a dict that counts later listing calls by prefix."""
     calls: dict[str, int] = {}
     original = s3.list_object_versions
 
@@ -253,7 +253,7 @@ def test_failed_page_is_listed_again(
 def test_queued_events_do_not_count_as_lost(
     run: Run, put_object: Put, database: Database, clock: Clock, read_metrics: Measured, admin: Connection
 ) -> None:
-    """A paused or busy queue may contain events for uploads that are older than an hour."""
+    """A paused or busy queue may still contain events for uploads more than an hour old."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
     clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())
@@ -280,7 +280,7 @@ def test_lost_event_counts_once_when_queue_is_empty(
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 1, 0]
 
 
-def test_lost_event_counts_after_retention_on_busy_queue(
+def test_lost_event_on_busy_queue_counts_after_retention(
     run: Run, put_object: Put, clock: Clock, read_metrics: Measured
 ) -> None:
     put_object("uploads/acme/a.xml")

@@ -16,7 +16,7 @@ print(*WORK_KINDS)
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.sends_to], ids=lambda row: row.name)
-def test_functions_register_kinds_of_sent_messages(row: WorkerSpec):
+def test_functions_register_work_kinds_they_send(row: WorkerSpec):
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(name=row.name)], capture_output=True, text=True, check=True
     )

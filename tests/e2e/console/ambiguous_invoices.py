@@ -1,4 +1,4 @@
-"""Ambiguous invoices. For each one, two purchase orders have the referenced number."""
+"""Ambiguous invoices: each one references a number that two purchase orders have."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ Ingest = Callable[..., list[Upload]]
 
 
 def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
-    """Ingest `count` invoices with two candidate orders each. Return the invoices' numbers."""
+    """Ingest `count` invoices, each with two candidate orders. Return the invoice numbers."""
     orders: list[Path] = []
     invoices: list[Path] = []
     numbers: list[str] = []
@@ -41,7 +41,7 @@ def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
 
 
 def _with_unique_lines(document: Document, number: int) -> Document:
-    """Return a copy with articles that no other document contains."""
+    """Return a copy of a document whose articles occur in no other document."""
     lines = [
         replace(
             line,

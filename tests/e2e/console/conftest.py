@@ -49,7 +49,7 @@ from tools.sample_generator.cases import generate_cases
 from tools.setup import BROWSER_HINT, browser
 
 REQUIRE_VARIABLE = "COUNTERFOIL_BROWSER_TESTS"
-"""Environment variable. With `required`, these tests fail on a machine without a browser instead of being skipped."""
+"""Environment variable. If it is `required`, these tests fail instead of being skipped if there is no browser."""
 ACCOUNT = "DE89370400440532013000"
 """Account number in the name of one of `failed_tenant`'s files. Only admins may see it."""
 TIMEOUT_MS = 60_000
@@ -66,12 +66,12 @@ _STORE_SESSION = """([name, value]) => {
 
 @dataclass
 class Console:
-    """Opens tabs of the console and records their faults."""
+    """Opens tabs of the console and records browser faults."""
 
     chromium: Browser
     people: ConsoleUsers
     shared: dict[Role, tuple[BrowserContext, FaultRecorder]]
-    """Contexts for users with access to all tenants, by role. A new context costs a process and 1 s of CPU."""
+    """Contexts for users with access to all tenants, by role. A new context takes a process and 1 s of CPU time."""
     recorders: dict[BrowserContext, FaultRecorder] = field(default_factory=dict)
 
     @property
@@ -112,7 +112,7 @@ class Console:
         return context
 
     def _session(self, role: Role, slug: str) -> str:
-        """Return a user's stored session. The first call signs in."""
+        """Return a user's stored session. The first call signs the user in."""
         key = (role, slug)
         if key not in self.people.sessions:
             page = self.open_signed_out()
@@ -136,7 +136,7 @@ class Console:
             yield from context.pages
 
     def close(self) -> list[str]:
-        """Close every tab, and return the recorded faults."""
+        """Close every tab of the test, and return the recorded faults."""
         shared = {context for context, _ in self.shared.values()}
         for context in self.recorders:
             if context not in shared:
@@ -153,7 +153,7 @@ class Console:
 
 @pytest.fixture(scope="session")
 def clean_screenshots() -> None:
-    """Delete screenshots from earlier failures."""
+    """Delete screenshots of earlier failed tests."""
     for path in (SCREENSHOTS / "failed").glob("*.png"):
         path.unlink()
 
@@ -187,7 +187,7 @@ def users(cloud: Cloud) -> ConsoleUsers:
 
 @pytest.fixture(scope="session")
 def failures(cloud: Cloud, users: ConsoleUsers) -> Iterator[FailureFactory]:
-    """The factory of dead letters from real failures."""
+    """Factory that creates dead letters through real failures."""
     model = Model()
     with model:
         configure_model(cloud, model)

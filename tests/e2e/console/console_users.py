@@ -1,4 +1,4 @@
-"""Console users by role and tenant. Each signs in once for all tests."""
+"""Console users by role and tenant. Each user signs in once for all tests."""
 
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,4 +1,4 @@
-"""Create dead letters on the test cloud through real failures, without SQL."""
+"""Create dead letters on the test cloud through real failures instead of SQL."""
 
 import json
 from collections.abc import Sequence
@@ -28,25 +28,25 @@ _ATTEMPTS = "SELECT count(*) FROM work_attempt WHERE work_id = %s"
 UNREACHABLE_URL = "http://127.0.0.1:9/unreachable"
 """URL where nothing listens."""
 _FUNCTIONS = ("tasks", "admin_api")
-"""Functions that accept or run tasks for a language model."""
+"""Functions that accept or run tasks that use the language model."""
 
 
 class Model(Server):
-    """A language model that rejects every message except those in `answered`."""
+    """A language model that rejects every user message that is not in `answered`."""
 
     def __init__(self) -> None:
         super().__init__(respond=lambda request: f"Re: {request.user}")
         self.answered: set[str] = set()
 
     def next(self, request: Request) -> Step:
-        """Answer or permanently reject a message. Accept all other requests."""
+        """Answer or permanently reject a user message. Accept all other HTTP requests."""
         if request.api == "raw":
             return Raw(200, b"taken")
         return super().next(request) if request.user in self.answered else Failure(400)
 
 
 def configure_model(cloud: Cloud, model: Model) -> None:
-    """Make the cloud's tasks use this model, and allow them to call this machine.
+    """Make tasks use this model, and allow them to call this machine.
 
     The settings remain until the cloud is deleted. Other functions have no model.
     """
@@ -77,7 +77,7 @@ class FailureFactory:
         return self._fail(tenant, [{"task_type": "chat_completion", "payload": {"message": text}} for text in messages])
 
     def fail_http_request(self, tenant: Tenant) -> UUID:
-        """Submit an HTTP request task that fails. Its payload may be edited. Return the task id."""
+        """Submit an HTTP request task that fails, and return the task id. Such tasks have an editable payload."""
         payload = {"method": "POST", "url": UNREACHABLE_URL}
         (task_id,) = self._fail(tenant, [{"task_type": "http_request", "payload": payload, "max_retry": 0}])
         return task_id
@@ -107,7 +107,7 @@ class FailureFactory:
         return [dead_letters[task] for task in tasks]
 
     def upload_unreadable(self, tenant: Tenant, paths: Sequence[Path]) -> None:
-        """Upload unreadable files and wait for their dead letters. It must be their tenant's first upload."""
+        """Upload unreadable files and wait for their dead letters. The tenant must have no others."""
         list(upload(self.cloud, tenant, paths))
         with self._admin() as admin:
             wait_until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)

@@ -9,7 +9,7 @@ def rows(page: Page, section: str) -> Locator:
 
 
 def fact(page: Page, name: str) -> Locator:
-    """Return the value of a fact below the page title."""
+    """Return the value of a labeled fact below the page title."""
     return page.locator(".facts div").filter(has=page.get_by_text(name, exact=True)).locator("dd")
 
 

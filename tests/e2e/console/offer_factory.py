@@ -33,17 +33,17 @@ VALUES (%(job)s, 'offers', '{}', %(metadata)s, 1, 'offers-of-a-trait', 'non_retr
 
 @dataclass(frozen=True)
 class OfferDay:
-    """A pool with completed offers and one failed user. Users are external ids."""
+    """A pool with completed offers and one failed user. Users are identified by external ids."""
 
     pool: UUID
     served: UUID
     inactive: UUID
-    """A user who was offered to `served` and is no longer active."""
+    """A user who was offered to `served` and has become inactive."""
     failed: UUID
 
 
 def make_offer_day(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Berlin") -> OfferDay:
-    """Create a day's offers."""
+    """Create a pool with completed offers, an inactive user, a failed user and a late user."""
     offered_at = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
     ids = [uuid4() for _ in range(4)]
     external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}

@@ -1,4 +1,4 @@
-"""Layout and accessibility checks: axe rules, and no page wider than its screen.
+"""Layout and accessibility checks: axe rules, and no page may be wider than its screen.
 
 A screenshot of a page with a fault is stored below build/console-pictures as `NAME-light.png`, `NAME-dark.png`,
 `NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, all four are stored for every page.
@@ -17,9 +17,9 @@ from cli.local.paths import ROOT
 SCREENSHOTS = ROOT / "build" / "console-pictures"
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 740}
-"""The narrowest supported phone."""
+"""Screen of the narrowest supported phone."""
 HUGE: ViewportSize = {"width": 3840, "height": 2160}
-"""A 4K screen on a wall."""
+"""Wall-mounted 4K screen."""
 SIZES: dict[str, ViewportSize] = {"light": WIDE, "dark": WIDE, "narrow": NARROW, "huge": HUGE}
 SERIOUS = {"serious", "critical"}
 RULES: dict[str, Any] = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
@@ -34,10 +34,10 @@ Mode = Literal["light", "dark", "narrow", "huge"]
 
 
 def check_page(page: Page, name: str) -> None:
-    """Check the current page in light and dark, on a phone and on a 4K screen.
+    """Check the current page in light and dark mode, on a phone and on a 4K screen.
 
     Raises:
-        AssertionError: With each fault and the path of its screenshot.
+        AssertionError: The page has faults. The message lists each fault with its screenshot.
     """
     expect(
         page.locator(".waiting"), "The page is still loading. Call `check_page` after its content has appeared."
@@ -82,7 +82,7 @@ def _violations(page: Page, mode: Mode) -> Iterator[str]:
     if width > page.evaluate("document.documentElement.clientWidth"):
         yield f"{width} pixels wide, which requires scrolling sideways"
     if mode == "huge":
-        return  # a wider page has the same violations
+        return  # a wide screen shows the same violations
     for violation in page.evaluate(_RUN, COLOR_RULES if mode == "dark" else RULES):
         if violation["impact"] in SERIOUS:
             yield f"{violation['help']} ({violation['id']}) at {_locations(violation)}"

@@ -1,4 +1,4 @@
-"""Actions on a dead letter in the console: buttons, keys and their effects."""
+"""Actions on a dead letter in the console, by button and by keyboard."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def message() -> str:
-    """A unique user message."""
+    """User message that no other test submits."""
     return f"Where is my order {uuid4().hex[:8]}?"
 
 
@@ -29,12 +29,12 @@ def dialog(page: Page) -> Locator:
 
 
 def heading(page: Page) -> Locator:
-    """Heading of the dead letter's page, which begins with the dead letter's state."""
+    """Return the heading of the dead letter's page. It begins with the dead letter's state."""
     return page.get_by_role("heading", level=1)
 
 
 def run_action(page: Page, action: str, note: str) -> None:
-    """Press a button on the dead letter's page, and submit the dialog that it opens."""
+    """Press a button on the dead letter's page. Fill in and submit the dialog that opens."""
     page.get_by_role("button", name=action, exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
     dialog(page).get_by_role("button", name=action, exact=True).click()
@@ -59,7 +59,7 @@ def test_retry_runs_the_task_again(console: Console, failures: FailureFactory, t
     expect(timeline_entries(page).last).to_contain_text("succeeded")
 
 
-def test_failed_retry_shows_earlier_dead_letters(
+def test_failed_retry_is_listed_with_previous_failures(
     console: Console, failures: FailureFactory, tenant: Tenant, message: str
 ) -> None:
     (task,) = failures.fail_messages(tenant, [message])
@@ -72,7 +72,7 @@ def test_failed_retry_shows_earlier_dead_letters(
     expect(rows(page, "Previous failures")).to_contain_text("Retried")
     expect(heading(page)).to_contain_text("Pending")
     expect(page.get_by_text("The retry was requested.")).to_have_count(0)
-    check_page(page, "dead-letter-died-again")
+    check_page(page, "dead-letter-failed-again")
 
 
 def test_resolving_requires_and_stores_a_note(
@@ -100,7 +100,7 @@ def test_resolving_requires_and_stores_a_note(
 def test_conflict_shows_the_change_and_keeps_the_note(
     console: Console, failures: FailureFactory, tenant: Tenant
 ) -> None:
-    """The payload is edited in another tab while the dialog is open. The API returns 412."""
+    """The payload is edited in another tab while the dialog is open, so the API returns 412."""
     (job_id,) = failures.wait_for_dead_letters([failures.fail_http_request(tenant)])
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore", exact=True).click()
@@ -154,7 +154,7 @@ def test_retry_uses_the_edited_payload(console: Console, failures: FailureFactor
     check_page(page, "dead-letter-edit")
     page.keyboard.press("Escape")
     edit(page, f"{failures.model.url}/here")
-    run_action(page, "Retry", "")  # immediately, because the user's own edit is not a conflict
+    run_action(page, "Retry", "")  # the user's own edit is not a conflict
 
     wait_until(lambda: failures.count_attempts(task) == 2)
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")

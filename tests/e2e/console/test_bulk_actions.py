@@ -147,7 +147,7 @@ def test_halted_operation_shows_its_reason(
 def test_operation_is_paused_resumed_and_canceled(
     console: Console, failures: FailureFactory, tenant: Tenant, messages: list[str]
 ) -> None:
-    failures.fail_messages(tenant, messages * 6)  # at one per second, the operation lasts longer than this test
+    failures.fail_messages(tenant, messages * 6)  # at one per second, the operation outlasts this test
     page = listed_rows(console, tenant, 18)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
@@ -219,7 +219,7 @@ def test_closed_dead_letters_are_purged_and_restored(
     expect(purge).to_be_disabled()
     page.get_by_label("to confirm").fill(tenant.slug)
     check_page(page, "purge-dialog")
-    ignore(dead_letters[1])  # by another user, while the dialog is open
+    ignore(dead_letters[1])  # as if another user closed it while the dialog is open
     purge.click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was purged")
     expect(page.get_by_role("dialog")).to_contain_text("2 dead letters in")
@@ -264,20 +264,20 @@ def test_filtered_dead_letters_are_exported(
 
 
 def subject(users: ConsoleUsers) -> str:
-    """Return the operator's subject, the `sub` claim of the token."""
+    """Return the operator's subject (the token's `sub` claim)."""
     user = users.cloud.client("cognito-idp").admin_get_user(
         UserPoolId=users.cloud.outputs["UserPoolId"], Username=users.user("operator", ALL_TENANTS).email
     )
     return next(str(item["Value"]) for item in user["UserAttributes"] if item["Name"] == "sub")
 
 
-def test_large_export_survives_a_closed_dialog(
+def test_large_export_continues_after_closing_dialog(
     console: Console, users: ConsoleUsers, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
 ) -> None:
     page = listed_rows(console, tenant)
 
     def store(route: Route) -> None:
-        """Store an operation, as the API does for a large export."""
+        """Store an export operation, as the API does for a large export."""
         file, now = ExportFile("csv", redacted=True), datetime.now(UTC)
         with cloud.database.tenant(tenant.id) as connection:
             export.request(connection, tenant.id, DeadLetterFilter(), file, by=subject(users), now=now)

@@ -36,7 +36,7 @@ def test_list_is_filtered_by_status(console: Console, matched_case: MatchedCase)
     expect(rows(page, "Clusters")).to_contain_text(matched_case.order)
 
 
-def test_count_labels_fit_their_boxes(console: Console, tenant: Tenant) -> None:
+def test_status_counts_fit_their_boxes(console: Console, tenant: Tenant) -> None:
     page = console.open("viewer", tenant, "clusters")
     boxes = page.get_by_role("navigation", name="Status").get_by_role("link")
     expect(boxes.first).to_be_visible()

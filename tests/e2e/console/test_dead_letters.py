@@ -1,4 +1,4 @@
-"""The list of dead letters: groups, filters, search, and the URLs that store them."""
+"""Dead letter list in the console: groups, and filters and searches stored in the URL."""
 
 import re
 
@@ -22,7 +22,7 @@ def test_groups_and_dead_letters_are_shown(console: Console, failed_tenant: Tena
     check_page(page, "dead-letters")
 
 
-def test_group_links_to_its_dead_letters_and_back(console: Console, failed_tenant: Tenant) -> None:
+def test_group_can_be_opened_and_left(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant)
     rows(page, "Groups by error").filter(has_text="answered with HTTP").get_by_role("link").click()
 
@@ -33,7 +33,7 @@ def test_group_links_to_its_dead_letters_and_back(console: Console, failed_tenan
     expect(rows(page, "Dead letters")).to_have_count(6)
 
 
-def test_search_by_error_text_is_in_the_url(console: Console, failed_tenant: Tenant) -> None:
+def test_search_by_error_text_is_stored_in_url(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant)
     search = page.get_by_label("Error, file or ID")
     search.fill("broken-1")

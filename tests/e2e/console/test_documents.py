@@ -24,7 +24,7 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched_case:
     expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched_case.order)
     expect(page.get_by_role("region", name="History")).to_contain_text("received")
     check_page(page, "document")
-    assert size_on_huge_screen(page, ".page-scroller")[1] > 60  # nearly a whole page is visible
+    assert size_on_huge_screen(page, ".page-scroller")[1] > 60  # nearly the whole page is visible
 
 
 def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_case: MatchedCase) -> None:

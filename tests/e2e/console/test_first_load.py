@@ -11,13 +11,13 @@ from tests.e2e.console.locators import rows
 pytestmark = pytest.mark.e2e
 
 MAX_BYTES = 200_000
-"""Response headers and bodies, compressed as sent."""
+"""Maximum bytes of all response headers and bodies, compressed as sent."""
 
 
 def test_first_visit_stays_within_its_byte_limit(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
-    """Counts all responses to an empty browser until the first row appears.
+    """Counts all responses to a browser with an empty cache until the first row appears.
 
-    The sign-in page belongs to the user pool and does not count.
+    The sign-in page belongs to the user pool and is not counted.
     """
     responses: list[Response] = []
     page = console.open_blank()

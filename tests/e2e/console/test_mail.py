@@ -24,7 +24,7 @@ HELD = "SELECT count(*) FROM source WHERE tenant_id = %s AND hold = 'held'"
 
 @pytest.fixture
 def held_mail_tenant(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
-    """Two emails to the tenant that fail DMARC, each with a document."""
+    """A tenant with two held emails that fail DMARC, each with a document."""
     address = f"in@{tenant.slug}.example"
     add_tenant(cloud, tenant.slug, addresses=[address])
     for number, (sender, attachment) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):

@@ -18,7 +18,7 @@ SECOND_DAY = datetime.now(UTC).date() - timedelta(days=1)
 FIRST_DAY = SECOND_DAY - timedelta(days=1)
 
 
-def test_pools_are_listed_and_filtered_with_progress(console: Console, tenant: Tenant, admin: Connection) -> None:
+def test_pools_are_listed_with_progress_and_filtered(console: Console, tenant: Tenant, admin: Connection) -> None:
     make_offer_day(admin, tenant, FIRST_DAY)
     make_running_pool(admin, tenant, SECOND_DAY, "Asia/Kathmandu", [1200, 300, 700])
     complete_pool(admin, make_running_pool(admin, tenant, FIRST_DAY, "America/Argentina/ComodRivadavia", [40]))
@@ -47,7 +47,7 @@ def test_tenant_without_offers_shows_a_notice(console: Console, tenant: Tenant) 
     check_page(page, "offers-none")
 
 
-def test_running_pool_is_updated_live(console: Console, tenant: Tenant, admin: Connection) -> None:
+def test_running_pool_page_updates_automatically(console: Console, tenant: Tenant, admin: Connection) -> None:
     pool = make_running_pool(admin, tenant, FIRST_DAY, "Asia/Kathmandu", [1200, 300, 700])
     page = console.open("viewer", tenant, f"offers/{pool}")
     expect(rows(page, "Shards")).to_have_count(3)

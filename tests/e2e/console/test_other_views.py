@@ -1,4 +1,4 @@
-"""Empty views, and the queues page for all tenants or for one."""
+"""Empty views, and the queues page for one or all tenants."""
 
 import re
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Queues in the console: paused and resumed with a reason that all users see."""
+"""Queues in the console: a queue is paused with a reason that every user sees, and resumed."""
 
 import pytest
 from playwright.sync_api import expect
@@ -48,4 +48,4 @@ def test_tenant_viewer_cannot_pause_queues(console: Console, tenant: Tenant) -> 
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="Messages")).to_have_count(0)
     check_page(page, "overview-tenant")
-    assert size_on_huge_screen(page, ".chart")[0] > 20  # in rem: the chart grows with the screen
+    assert size_on_huge_screen(page, ".chart")[0] > 20  # size in rem, because the chart grows with the screen

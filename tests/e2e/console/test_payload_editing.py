@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def http_requests_enabled(cloud: Cloud) -> None:
-    """Enable HTTP request tasks, the only type with an editable payload."""
+    """Enable HTTP request tasks, the only task type with an editable payload."""
     with closing(cloud.client("lambda")) as functions:
         for worker in ("tasks", "admin_api"):
             name = cloud.outputs["AdminApiFunctionName"].replace("admin_api", worker)
@@ -31,7 +31,7 @@ def http_requests_enabled(cloud: Cloud) -> None:
 
 
 def failed_call(users: ConsoleUsers, failures: FailureFactory, tenant: Tenant) -> UUID:
-    """Return the id of the dead letter for a request to an unknown host."""
+    """Return the id of the dead letter of a failed HTTP request task."""
     payload = {"url": "https://orders.invalid/1", "method": "POST", "body": "amount=1.50"}
     submission = {"task_type": "http_request", "payload": payload, "max_retry": 0, "tenant": tenant.slug}
     with users.api("operator") as api:
@@ -41,7 +41,7 @@ def failed_call(users: ConsoleUsers, failures: FailureFactory, tenant: Tenant) -
 
 
 @pytest.mark.usefixtures("http_requests_enabled")
-def test_edited_payload_shows_a_difference_before_saving(
+def test_payload_difference_is_shown_before_saving(
     console: Console, users: ConsoleUsers, failures: FailureFactory, tenant: Tenant
 ) -> None:
     page = console.open("admin", tenant, f"dead-letters/{failed_call(users, failures, tenant)}")

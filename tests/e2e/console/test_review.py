@@ -1,4 +1,4 @@
-"""Ambiguous matches are decided in the console, by keyboard and concurrently."""
+"""Reviewers decide ambiguous matches in the console, by keyboard and concurrently."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ IS_RENEWED = "(name) => JSON.parse(sessionStorage[name]).claims.exp > Date.now()
 
 
 def expire(page: Page, *, seconds: int, refresh: str = "kept.refresh") -> None:
-    """Set the remaining lifetime of the tab's token, and reload the page."""
+    """Set the token's remaining lifetime in this tab, and reload the page."""
     page.evaluate(SET_EXPIRY % (seconds, refresh), SESSION)
     page.reload()
 
@@ -80,7 +80,9 @@ def test_expiring_token_is_renewed_silently(console: Console, failed_tenant: Ten
     page.wait_for_function(IS_RENEWED, arg=SESSION)
 
 
-def test_expired_session_returns_after_sign_in(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
+def test_sign_in_after_expired_session_returns_to_page(
+    console: Console, users: ConsoleUsers, failed_tenant: Tenant
+) -> None:
     page = console.open("viewer", failed_tenant, "dead-letters?status=all")
     url = page.url
     expire(page, seconds=-60, refresh="null")
@@ -109,7 +111,7 @@ def test_user_of_another_tenant_sees_no_dead_letters(console: Console, tenant: T
     check_page(page, "another-tenant")
 
 
-def test_user_with_all_tenants_selects_one(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
+def test_user_with_all_tenants_chooses_one(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
     page = console.open_signed_out("dead-letters")
     sign_in(page, users.user("viewer", "*"))
     expect(page.get_by_role("heading", name="Choose a tenant")).to_be_visible()

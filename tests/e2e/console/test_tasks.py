@@ -24,8 +24,8 @@ def test_tasks_are_filtered_by_state(console: Console, failed_tenant: Tenant) ->
     expect(rows(page, "Tasks")).to_have_count(2)
 
 
-def test_new_task_appears_with_its_result(console: Console, users: ConsoleUsers, tenant: Tenant) -> None:
-    """The open page shows the new task without a reload."""
+def test_new_task_appears_on_open_page(console: Console, users: ConsoleUsers, tenant: Tenant) -> None:
+    """The page shows the new task and its result without a reload."""
     page = console.open("admin", tenant, "tasks")
     expect(page.get_by_role("heading", name="No tasks")).to_be_visible()
     with users.api("operator") as api:

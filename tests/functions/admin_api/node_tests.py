@@ -14,9 +14,9 @@ SERVED_AT = "https://api.example.com/console/assets/app.js"
 
 
 def run_tests(tests: str, folder: Path, **modules: str) -> int:
-    """Run a test file and return its number of tests, all of which must pass.
+    """Run a test file, assert that all tests pass, and return their number.
 
-    `modules` maps environment variables to the console's modules. The tests import the modules through the variables.
+    `modules` maps names of environment variables to console modules. The tests import the modules from these variables.
     """
     module_urls = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
     environment = {**os.environ, "PATH": search_path(), **module_urls}

@@ -54,9 +54,9 @@ class Resources:
     purge: str
     export: str
     operation: str
-    """A bulk operation on dead letters, at version 1."""
+    """Bulk operation on dead letters, at version 1."""
     documents: tuple[str, str, str]
-    """Two candidates, and the document that may match either."""
+    """Two candidates, followed by the document that may match either."""
     billed: tuple[str, str]
     """A purchase order, whose id is also the cluster's id, and an invoice with a price difference."""
     user: str
@@ -109,19 +109,19 @@ class Permission:
 
     role: Role
     reach: Reach
-    """Scope of the route.
+    """Tenants that the caller needs access to.
 
-    - `resource`: a resource by its id, which is hidden from callers of other tenants
-    - `tenant`: one tenant's data
-    - `some tenant`: for callers with access to at least one tenant
-    - `every tenant`: for callers with access to all tenants
-    - `public`: for every caller
+    - `resource`: the resource's tenant; for other callers, the resource does not exist
+    - `tenant`: the requested tenant
+    - `some tenant`: at least one tenant
+    - `every tenant`: all tenants
+    - `public`: none
     """
     request: Callable[[Resources], ApiRequest]
     statuses: frozenset[int] = frozenset({200})
-    """Possible response statuses of an allowed request."""
+    """Possible statuses of the response to an allowed request."""
     requires_editor: bool = False
-    """Whether operators need the group `edit-payloads`. Admins do not."""
+    """Whether operators require the group `edit-payloads`. Admins never do."""
 
     def allows(self, role: Role, tenancy: Tenancy, *, edits: bool) -> bool:
         """Return True if the caller may send the request."""
@@ -505,7 +505,7 @@ BILLED = (
 
 
 def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lift the rate limits, configure a queue, and provide a file for each document."""
+    """Disable rate limits, configure a queue, and return the same PDF file for every document."""
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17"))
     original_client = aws.client
     monkeypatch.setattr(
@@ -533,7 +533,7 @@ class SampleTenant:
         self._documents, self._billed = (first, second, third), (cluster, document)
 
     def resources(self) -> Resources:
-        """Return one resource of each kind. Each call creates those that a request may change or delete."""
+        """Return one resource of each kind. Each call creates new resources, except documents."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed_task = make_task(
             self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed"

@@ -24,10 +24,10 @@ from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = RateLimiter(per_second=0.5, burst=5)
-"""Rate limit for a tenant. One user may take 4 tokens at once, and 0.4 per second."""
+"""Rate limit for a tenant. One user gets at most 80% of it: a burst of 4 and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
-QUEUE, REASON = "/api/admin/queues/{}/{}", {"reason": "The model is being exchanged"}
+QUEUE, REASON = "/api/admin/queues/{}/{}", {"reason": "The model is being replaced"}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_one_user_cannot_exhaust_the_tenant_limit(database: Database, tenant: UU
     for _ in range(100):
         take(database, tenant)
 
-    for second in range(0, 100, 10):  # Ann makes changes all the time, Bob makes one every 10 seconds
+    for second in range(0, 100, 10):  # Ann makes changes continuously, Bob makes one every 10 seconds
         later = NOW + timedelta(seconds=second)
         while take(database, tenant, later):
             pass
@@ -80,23 +80,23 @@ def test_tenant_limit_applies_to_all_users_together(database: Database, tenant: 
     )
 
 
-def test_rejected_change_costs_no_token(database: Database, tenant: UUID) -> None:
+def test_change_rejected_by_limit_costs_no_token(database: Database, tenant: UUID) -> None:
     assert all(take(database, tenant, user=f"user {number}") for number in range(5))
 
     assert not any(take(database, tenant, user=BOB) for _ in range(4))  # the tenant has no tokens left
 
-    # The tenant has four tokens again, and Bob still has four. If rejections cost tokens, Bob would have three.
+    # The tenant has four tokens again. Bob still has four, because the rejected change cost none.
     assert [take(database, tenant, NOW + timedelta(seconds=8), BOB) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_idle_time_saves_at_most_one_burst(database: Database, tenant: UUID) -> None:
+def test_idle_bucket_holds_at_most_one_burst(database: Database, tenant: UUID) -> None:
     take(database, tenant)
 
     later = NOW + timedelta(days=1)
     assert [take(database, tenant, later) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_clock_set_back_adds_no_tokens(database: Database, tenant: UUID) -> None:
+def test_clock_set_back_does_not_add_tokens(database: Database, tenant: UUID) -> None:
     assert [take(database, tenant, NOW - timedelta(hours=number)) for number in range(5)] == [True] * 4 + [False]
 
     assert not take(database, tenant, NOW - timedelta(hours=3, seconds=-1))
@@ -118,15 +118,15 @@ AHEAD, BEHIND, RIGHT = timedelta(minutes=10), timedelta(minutes=-10), timedelta(
 
 
 @pytest.mark.parametrize("clock_errors", [(AHEAD, RIGHT), (RIGHT, BEHIND), (AHEAD, BEHIND)])
-def test_wrong_clock_costs_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
-    """A token is refilled between the two requests, so both are admitted."""
+def test_wrong_clock_does_not_delay_refill(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
+    """The limiter refills a token between the two requests, so both must be admitted."""
     limiter = RateLimiter(per_second=1e6, burst=1)
 
     assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, True]
 
 
 @pytest.mark.parametrize("clock_errors", [(RIGHT, AHEAD), (BEHIND, RIGHT), (BEHIND, AHEAD)])
-def test_wrong_clock_gains_no_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
+def test_wrong_clock_does_not_add_tokens(database: Database, tenant: UUID, clock_errors: Sequence[timedelta]) -> None:
     limiter = RateLimiter(per_second=1 / 60, burst=1)
 
     assert [is_admitted(database, tenant, limiter, clock_error) for clock_error in clock_errors] == [True, False]
@@ -145,7 +145,7 @@ def test_tenants_have_separate_limits(database: Database, tenant: UUID, make_ten
 
 
 @pytest.mark.parametrize("user", ["", "\x00", "\ud800", "x" * 100_000])
-def test_any_user_name_is_rate_limited(database: Database, tenant: UUID, user: str) -> None:
+def test_user_with_any_id_is_rate_limited(database: Database, tenant: UUID, user: str) -> None:
     assert [take(database, tenant, user=user) for _ in range(5)] == [True] * 4 + [False]
 
 
@@ -344,11 +344,11 @@ def test_unauthorized_changes_take_no_tokens(
 # Reads
 
 READ_LIMIT = RateLimiter(per_second=0.001, burst=100, purpose="read")
-"""Rate limit for reads. One user may take 80 tokens."""
+"""Rate limit for a tenant's reads. One user may take at most 80 tokens."""
 
 
 class Readers:
-    """Reads in one process, with a fake clock."""
+    """Rate-limited reads in one process with a fake clock."""
 
     def __init__(self, database: Database) -> None:
         self.now = 0.0
@@ -370,7 +370,7 @@ def readers(database: Database, tenant: UUID) -> Readers:
 
 
 def tokens(admin: Connection) -> list[float]:
-    """Return the remaining tokens for reads: of each user, then of the tenant."""
+    """Return the remaining tokens for reads, first each user's and then the tenant's."""
     rows = admin.execute(
         "SELECT round(tokens) FROM rate_limit_bucket WHERE purpose = 'read' ORDER BY user_hash NULLS LAST"
     )
@@ -390,14 +390,14 @@ def test_read_limit_is_per_user_and_tenant(readers: Readers, admin: Connection) 
     assert [readers.read(user, tenants=("other",)) for user in (ANN, BOB)] == [True] * 2
 
 
-def test_long_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
-    assert readers.read(seconds=3)  # costs 30 tokens, of which 10 are taken at first
+def test_long_read_costs_tokens_for_its_duration(readers: Readers, admin: Connection) -> None:
+    assert readers.read(seconds=3)  # costs 30 tokens, of which 10 are taken in advance
     assert tokens(admin) == [70, 90]
     assert readers.read()
     assert tokens(admin) == [40, 60]
 
 
-def test_failed_read_costs_its_duration(readers: Readers, admin: Connection) -> None:
+def test_failed_read_costs_tokens_for_its_duration(readers: Readers, admin: Connection) -> None:
     with (
         pytest.raises(ZeroDivisionError),
         readers.reads.admit(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, READ_LIMIT),
@@ -407,12 +407,12 @@ def test_failed_read_costs_its_duration(readers: Readers, admin: Connection) -> 
 
 
 @pytest.mark.parametrize("tenants", [("acme", "other"), ("*",)])
-def test_callers_with_several_tenants_have_their_own_buckets(readers: Readers, tenants: Sequence[str]) -> None:
+def test_reads_of_several_tenants_are_limited_per_user(readers: Readers, tenants: Sequence[str]) -> None:
     assert [readers.read(tenants=tenants) for _ in range(81)] == [True] * 80 + [False]
     assert [readers.read(BOB, tenants=tenants) for _ in range(81)] == [True] * 80 + [False]
 
 
-def test_changes_for_all_tenants_count_per_caller(database: Database) -> None:
+def test_changes_for_all_tenants_are_limited_per_user(database: Database) -> None:
     def changes(user: str) -> list[bool]:
         return [take(database, None, user=user) for _ in range(5)]
 
@@ -426,7 +426,7 @@ def test_read_limit_does_not_affect_changes(
     monkeypatch.setenv("READS_PER_SECOND", "0.01")
     settings.cache_clear()
 
-    monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # a slow machine must not use more tokens
+    monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # otherwise reads on a slow machine would take more tokens
     monkeypatch.setattr(endpoint, "read_tokens", ReadTokens())
 
     responses = [call_api("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""The function verifies a token's claims again, as formatted by the gateway."""
+"""The function repeats the gateway's verification of a token's claims."""
 
 import base64
 import json
@@ -80,7 +80,7 @@ def test_valid_token_of_each_client_is_accepted() -> None:
         ({"iat": str(AT + LEEWAY_SECONDS + 1)}, "The token is not valid yet."),
     ],
 )
-def test_token_with_wrong_claims_is_rejected(overrides: dict[str, Any], reason: str) -> None:
+def test_token_with_invalid_claims_is_rejected(overrides: dict[str, Any], reason: str) -> None:
     assert verify(**overrides) == reason
 
 
@@ -103,15 +103,15 @@ def test_clock_skew_and_gateway_formats_are_accepted(overrides: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("expiry", [str(AT + 3600), "1.8e9", [AT + 3600], True, None, {}])
-def test_expiry_in_the_token_must_be_a_number(expiry: object) -> None:
-    # The gateway formats numbers and strings alike.
+def test_expiry_in_token_must_be_a_number(expiry: object) -> None:
+    # The gateway passes every claim as a string, so the type is read from the token.
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     with pytest.raises(UnauthorizedError, match="exp must be a number"):
         auth.verify_token(request(claimed, token({"exp": expiry})), POOL, NOW)
 
 
 @pytest.mark.parametrize("expiry", [AT + 3600, AT + 3600.5])
-def test_expiry_in_the_token_may_be_fractional(expiry: float) -> None:
+def test_expiry_in_token_may_be_fractional(expiry: float) -> None:
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     assert auth.verify_token(request(claimed, token({"exp": expiry})), POOL, NOW)
 
@@ -121,14 +121,14 @@ def test_other_issuers_may_omit_token_use() -> None:
     assert verify(OTHER_ISSUER, iss=OTHER_ISSUER.issuer, token_use="access") == "The token is not an ID token."
 
 
-def test_missing_claims_or_issuer_is_unauthorized() -> None:
+def test_request_without_claims_or_issuer_is_unauthorized() -> None:
     for claims in (None, dict[str, Any]()):
         with pytest.raises(UnauthorizedError, match="The request has no token"):
             auth.verify_token(request(claims), POOL, NOW)
     assert verify(None) == "This deployment has no token issuer."
 
 
-# Lists, which the gateway formats as text
+# Lists, which the gateway passes as text
 
 
 def token(claims: Any) -> str:

@@ -168,7 +168,7 @@ def test_single_oversized_message_is_returned(
     call_api: CallApi, fill_conversation: Callable[[str, str, int], None]
 ) -> None:
     session = send_message(call_api, "0").body["job_id"]
-    fill_conversation(session, "\x01" * 400_000, 2)  # 2.4 MB each, more than any model reply
+    fill_conversation(session, "\x01" * 400_000, 2)  # 2.4 MB each when escaped, longer than any model's reply
 
     numbers = [
         [item["number"] for item in get(call_api, f"/{session}", query={"after": after}).body["messages"]]

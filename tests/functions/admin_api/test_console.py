@@ -62,7 +62,7 @@ def test_page_preloads_its_config(get: Get) -> None:
     )
 
 
-def test_each_view_serves_the_page_with_relative_assets(get: Get) -> None:
+def test_every_view_links_assets_by_relative_path(get: Get) -> None:
     for path, root in (
         ("/console", "console/"),
         ("/console/", "./"),
@@ -93,7 +93,7 @@ def test_assets_are_compressed_and_immutable(get: Get) -> None:
     assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
 
 
-def test_first_load_is_small(get: Get) -> None:
+def test_first_load_stays_within_size_limit(get: Get) -> None:
     page = get("/console/dead-letters")
     loaded = [
         b64decode(get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip"})["body"])
@@ -145,7 +145,7 @@ def test_current_etag_returns_304(get: Get) -> None:
         assert get(path, {"If-None-Match": '"other"'})["statusCode"] == 200
 
 
-def test_etag_depends_on_the_path_depth(get: Get) -> None:
+def test_page_etag_depends_on_path_depth(get: Get) -> None:
     etag = get("/console/dead-letters")["headers"]["ETag"]
 
     assert get("/console/dead-letters/4f0d", {"if-none-match": etag})["statusCode"] == 200
@@ -207,7 +207,7 @@ def test_request_without_token_never_reaches_the_api(server: Console, monkeypatc
         settings.cache_clear()
 
 
-def test_server_and_page_know_the_same_views() -> None:
+def test_server_and_page_define_the_same_views() -> None:
     source = (ROOT / "functions" / "admin_api" / "pages" / "views.ts").read_text()
     (table,) = re.findall(r"const VIEWS: Views = \{(.*?)\n\};", source, re.DOTALL)
     page_views = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))

@@ -20,7 +20,7 @@ EDITOR = "[operator tenant:acme edit-payloads]"
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 VERSION_1 = '"1"'
 BODIES: dict[str, dict[str, Any]] = {
-    "retry": {"notes": "It is mended"},
+    "retry": {"notes": "It was fixed"},
     "resolve": {"notes": "Booked by hand"},
     "ignore": {"reason": "A trial"},
 }
@@ -64,7 +64,7 @@ def edit(change: Change, **options: Any) -> ApiResponse:
     return change("payload", {"payload": {"say": "bye"}}, **{"groups": EDITOR, **options})
 
 
-def test_retry_resets_the_task_and_sends_immediately(
+def test_retry_resets_task_and_sends_its_message(
     change: Change, job_id: UUID, call_api: CallApi, queue: FakeSqs, admin: Connection
 ) -> None:
     response = change("retry")
@@ -76,7 +76,7 @@ def test_retry_resets_the_task_and_sends_immediately(
     assert [(task["status"], task["revision"]) for task in rows(admin, "task")] == [("pending", 2)]
     details = call_api("", method="GET", path=f"{PATH}/{job_id}", groups=VIEWER)
     assert (details.headers["ETag"], details.body["status"], details.body["resolved_by"]) == ('"2"', "retried", USER)
-    assert details.body["resolution"] == {"action": "retried", "notes": "It is mended"}
+    assert details.body["resolution"] == {"action": "retried", "notes": "It was fixed"}
 
 
 def test_retry_requires_no_body(change: Change) -> None:
@@ -103,7 +103,7 @@ def test_closing_requires_a_note(action: str, body: dict[str, str], change: Chan
 
 
 @pytest.mark.parametrize("body", ["", {}, {"reason": "A trial"}])
-def test_ignore_accepts_the_reason_as_parameter(body: object, change: Change, job_id: UUID, call_api: CallApi) -> None:
+def test_ignore_accepts_reason_in_query(body: object, change: Change, job_id: UUID, call_api: CallApi) -> None:
     response = change("ignore", body, query={"reason": "A trial"})
 
     assert (response.status, response.body["status"]) == (200, "ignored"), response.body
@@ -146,7 +146,7 @@ def test_edit_requires_a_version(if_match: str | None, change: Change, admin: Co
 
 @pytest.mark.parametrize("action", BODIES)
 @pytest.mark.parametrize("if_match", [None, "*", ""])
-def test_unversioned_change_is_applied_once(
+def test_change_without_version_is_applied_once(
     if_match: str | None, action: str, change: Change, admin: Connection
 ) -> None:
     response = change(action, if_match=if_match)
@@ -156,13 +156,13 @@ def test_unversioned_change_is_applied_once(
     assert (entry["version_before"], entry["version_after"]) == (1, 2)
 
 
-def test_newest_of_several_versions_is_used(change: Change) -> None:
+def test_newest_version_in_if_match_is_used(change: Change) -> None:
     assert change("resolve", if_match='"0", "1"').status == 200
 
 
 @pytest.mark.parametrize("second", BODIES)
 @pytest.mark.parametrize("first", BODIES)
-def test_second_change_is_rejected(first: str, second: str, change: Change, admin: Connection) -> None:
+def test_change_of_closed_dead_letter_is_rejected(first: str, second: str, change: Change, admin: Connection) -> None:
     change(first)
     assert change(second).status == 412
     response = change(second, if_match='"2"')

@@ -1,4 +1,4 @@
-"""Links to attempts' logs and traces."""
+"""Links to the logs and traces of attempts."""
 
 import re
 from urllib.parse import unquote

@@ -28,7 +28,7 @@ def test_dead_letter_is_found_by_id_suffix(call_api: CallApi, add_dead_letter: M
     assert look_up(call_api, "dead_letter", job_id[-characters:]) == [{"id": job_id, "tenant": "acme"}]
 
 
-def test_ambiguous_id_returns_two_matches(
+def test_ambiguous_suffix_returns_at_most_two_matches(
     call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection
 ) -> None:
     for _ in range(3):

@@ -27,7 +27,7 @@ BODY = '{"work_id": 7, "password": "hunter2-hunter2"}'
 IF_MATCH = {"if-match": '"1"'}
 ACTION_BODIES: dict[str, dict[str, str]] = {
     "retry": {},
-    "resolve": {"notes": "The sender has mended it"},
+    "resolve": {"notes": "The sender has fixed it"},
     "ignore": {"reason": "A trial"},
 }
 
@@ -36,7 +36,7 @@ ACTION_BODIES: dict[str, dict[str, str]] = {
 def add_unassigned(database: Database) -> Callable[..., UUID]:
     """`add_unassigned(...)` creates a dead letter for an unreadable message and returns its job id."""
 
-    def add_unassigned(error: str = "The message is no task", encoding: str = "text") -> UUID:
+    def add_unassigned(error: str = "The message is not a task", encoding: str = "text") -> UUID:
         dead_letter = DeadLetter(
             job_id=uuid4(),
             tenant_id=None,
@@ -67,7 +67,7 @@ def change(call_api: CallApi) -> Callable[..., ApiResponse]:
 def test_unassigned_list_excludes_assigned_dead_letters(
     call_api: CallApi, add_dead_letter: MakeDeadLetter, add_unassigned: Callable[..., UUID]
 ) -> None:
-    assigned, unassigned = add_dead_letter("The message is no task"), add_unassigned()
+    assigned, unassigned = add_dead_letter("The message is not a task"), add_unassigned()
 
     assert listed_ids(get(call_api, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
     assert listed_ids(get(call_api, groups=VIEWER, tenant="acme")) == ids([assigned])
@@ -78,8 +78,8 @@ def test_unassigned_list_excludes_assigned_dead_letters(
 def test_unassigned_are_searched_counted_and_grouped(
     call_api: CallApi, add_dead_letter: MakeDeadLetter, add_unassigned: Callable[..., UUID]
 ) -> None:
-    add_dead_letter("The message 4711 is no task")
-    first, second = add_unassigned("The message 4711 is no task"), add_unassigned("The disk is full")
+    add_dead_letter("The message 4711 is not a task")
+    first, second = add_unassigned("The message 4711 is not a task"), add_unassigned("The disk is full")
 
     def list_unassigned(path: str = "", **query: str) -> ApiResponse:
         return get(call_api, path, groups=VIEWER, tenant=UNASSIGNED, **query)

@@ -22,7 +22,7 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
+def test_list_is_newest_first_with_summary_fields(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     first, second = (
         add_dead_letter("Reading timed out after 30 s", task_type="echo"),
         add_dead_letter("The disk is full", minute=1),
@@ -215,7 +215,7 @@ def test_pages_cover_thousands_of_dead_letters(call_api: CallApi, admin: Connect
     assert numbered[-2:] == [created[2300:], []]
 
 
-def test_numbered_page_is_filtered_and_has_a_cursor(call_api: CallApi, admin: Connection, acme: UUID) -> None:
+def test_numbered_page_supports_filters_and_cursors(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     created = fill(admin, acme, 40)
     pending = [job_id for job_id in created if get(call_api, f"/{job_id}").body["status"] == "pending"]
 
@@ -226,7 +226,7 @@ def test_numbered_page_is_filtered_and_has_a_cursor(call_api: CallApi, admin: Co
     assert get(call_api, page="100", limit="100").body == {"dead_letters": [], "next_cursor": None}
 
 
-# One dead letter
+# Details of one dead letter
 
 
 def test_details_include_payload_and_earlier_failures(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
@@ -259,7 +259,7 @@ def test_unchanged_dead_letter_returns_304(call_api: CallApi, add_dead_letter: M
     for tag in ('"11"', '"0"', "1", "", '"'):
         assert (tag, get_conditionally(tag).status) == (tag, 200)
 
-    add_dead_letter("It died again", work_id=work_id, revision=2)
+    add_dead_letter("It failed again", work_id=work_id, revision=2)
     after_change = get_conditionally('"1"')
     assert (after_change.status, after_change.headers["ETag"], after_change.body["version"]) == (200, '"2"', 2)
 
@@ -412,7 +412,7 @@ def test_attempts_link_to_log_and_trace(
     assert (failure["log"], failure["trace_url"]) == (None, None)
 
 
-def test_timeline_is_limited_to_the_last_events(
+def test_timeline_is_limited_to_latest_events(
     call_api: CallApi, add_dead_letter: MakeDeadLetter, admin: Connection, acme: UUID
 ) -> None:
     work_id = uuid4()

@@ -80,7 +80,7 @@ def test_both_secrets_are_active_after_a_rotation(call_api: CallApi, acme: UUID,
     assert is_current == {first: False, second: True}
 
 
-def test_removed_destinations_name_is_reusable(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+def test_name_of_removed_destination_is_reusable(call_api: CallApi, acme: UUID, admin: Connection) -> None:
     webhook(call_api)
     assert remove(call_api, "office").status == 204
     assert (list_destinations(call_api), rows(admin, "destination_secret")) == ([], [])

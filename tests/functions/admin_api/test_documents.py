@@ -37,7 +37,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 # Lists
 
 
-def test_list_is_newest_first_with_key_facts(call_api: CallApi, harness: TenantHarness) -> None:
+def test_list_is_newest_first_with_summary_fields(call_api: CallApi, harness: TenantHarness) -> None:
     response = get(call_api)
 
     assert listed_ids(response) == ids(harness, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
@@ -108,7 +108,7 @@ def test_document_is_found_by_id_and_file_name(call_api: CallApi, harness: Tenan
     assert listed_ids(get(call_api, search=str(uuid4()))) == []
 
 
-def test_search_uses_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
+def test_search_finds_changed_document_data(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
     document_id = harness.ids[INVOICE]
     data = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
     admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [data, document_id])
@@ -121,7 +121,7 @@ def test_search_uses_changed_document_data(call_api: CallApi, harness: TenantHar
 def test_pages_have_no_gaps(
     query: dict[str, str], call_api: CallApi, harness: TenantHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages are complete wherever a scan stops, even if documents were received at the same time."""
+    """A scan may stop at any document, including between documents received at the same time."""
     monkeypatch.setattr(document_list, "SCAN_LIMIT", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
@@ -280,7 +280,7 @@ def test_state_filter_applies_to_one_stage(call_api: CallApi, harness: TenantHar
         ({"total_gross": "12.00"}, ("12.00", None, None)),
     ],
 )
-def test_total_has_minor_units_if_exact(data: dict[str, str], expected: tuple[Any, ...]) -> None:
+def test_total_has_minor_units_only_if_exact(data: dict[str, str], expected: tuple[Any, ...]) -> None:
     total = document_list.total(data)
 
     assert total is not None
@@ -490,7 +490,7 @@ def test_timeline_has_all_events_in_order(
 
 
 def test_page_uses_index_scans(harness: TenantHarness, database: Database, admin: Connection) -> None:
-    """Queries over many documents use indexes, even under row-level security.
+    """Queries over many documents use indexes.
 
     Under row-level security, PostgreSQL uses an index only if the condition is leakproof.
     """

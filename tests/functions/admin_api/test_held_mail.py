@@ -38,7 +38,7 @@ def test_held_mail_is_listed_newest_first(call_api: CallApi, admin: Connection, 
 
 
 @pytest.mark.parametrize(("action", "hold", "outbox_rows"), [("release", "released", 1), ("reject", "rejected", 0)])
-def test_decision_ends_the_hold_once(
+def test_held_mail_is_decided_only_once(
     call_api: CallApi, admin: Connection, acme: UUID, action: str, hold: str, outbox_rows: int
 ) -> None:
     mail = make_held_mail(admin, acme)

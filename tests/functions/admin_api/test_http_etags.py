@@ -14,12 +14,12 @@ from tests.functions.admin_api.permissions import operations_by_route
 
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])
-def test_condition_with_the_version_matches(condition: str) -> None:
+def test_if_none_match_with_current_version_matches(condition: str) -> None:
     assert is_current(condition, 3)
 
 
 @pytest.mark.parametrize("condition", [None, "", "3", '"33"', '"13"', "'3'", '"', '"3', "**"])
-def test_other_conditions_do_not_match(condition: str | None) -> None:
+def test_other_if_none_match_values_do_not_match(condition: str | None) -> None:
     assert not is_current(condition, 3)
 
 
@@ -50,7 +50,7 @@ def test_unchanged_list_returns_304(path: str, call_api: CallApi, add_dead_lette
         assert (get_conditionally(if_none_match).status, get_conditionally(if_none_match).text) == (200, first.text)
 
 
-def test_changed_list_has_another_etag(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
+def test_etag_changes_with_the_list(call_api: CallApi, add_dead_letter: MakeDeadLetter) -> None:
     tags = []
     for _ in range(2):
         add_dead_letter()
@@ -93,7 +93,7 @@ SETS_WHOLE_VALUES = {
     "PATCH /api/admin/tenants/{tenant}",
     "PUT /api/admin/tenants/{tenant}/tolerances",
 }
-"""Changes whose new values do not depend on previous values. The audit trail records both."""
+"""Changes that replace a value regardless of the previous value. The audit trail records both values."""
 ENDS_UNCONDITIONALLY = {
     "DELETE /api/admin/people/{person_id}",
     "POST /api/tasks/{job_id}/cancel",
@@ -114,7 +114,7 @@ VERSION_IN_BODY = {
 }
 
 
-def test_other_changes_accept_if_match() -> None:
+def test_changes_accept_if_match_unless_exempt() -> None:
     accepting = set()
     for operation, spec in operations_by_route(document()).items():
         if "If-Match" in [parameter["name"] for parameter in spec.get("parameters", ())]:

@@ -93,7 +93,7 @@ def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme:
     pool_id = pool(admin, acme, user_count=6)
     users = people(admin, acme, 7)
     finish(shard(admin, acme, pool_id, users[:3]), completed=2, failed=1)
-    make_shard(admin, acme, users[2:3], pool_id=pool_id, name="0/failed")  # quarantined and pending
+    make_shard(admin, acme, users[2:3], pool_id=pool_id, name="0/failed")  # one quarantined user, one pending user
     shard(admin, acme, pool_id, users[3:6], "1")
     finish(shard(admin, acme, pool_id, users[6:], "late/2026-03-01T09:00:00+00:00/0"), "failed", error="No such zone")
 
@@ -117,7 +117,7 @@ def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, 
     finish(second, "failed", minutes=5)
     assert [item["state"] for item in get().body["pools"]] == ["failed"]
 
-    finish(second, "pending")  # as if an operator retried it
+    finish(second, "pending")  # as after an operator's retry
     finish(second, minutes=6, completed=1)
     (body,) = get().body["pools"]
     assert (body["state"], body["ended_at"]) == ("completed", "2026-03-01T08:07:00Z")
@@ -236,7 +236,7 @@ def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, a
     assert get(f"/{pool_id}/failed", cursor="17").status == 422
 
 
-def test_job_shows_its_offers_and_their_origin(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
+def test_user_page_shows_offers_and_their_computation(get: Get, admin: Connection, acme: UUID, finish: End) -> None:
     pool_id = pool(admin, acme)
     users = people(admin, acme, 2)
     work = shard(admin, acme, pool_id, users[:1])

@@ -25,7 +25,7 @@ from tests.functions.admin_api.conftest import SIGN_IN, CallApi, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
 from tests.functions.admin_api.test_auth_limits import bulk_operation, purge_of
 
-if TYPE_CHECKING:  # importing it takes a second in each test process
+if TYPE_CHECKING:  # importing Schemathesis takes a second in each test process
     from schemathesis import Case
     from schemathesis.schemas import BaseSchema
 
@@ -49,9 +49,9 @@ NOT_FULLY_DESCRIBED = {
     "PUT /api/users/{user_id}/profile",
     "POST /api/admin/offers",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
-    "GET /api/admin/clusters",  # a cursor is valid only for one sort
-    "GET /api/uploads",  # a key excludes a tenant and a cursor
-    "POST /api/admin/variances/accept",  # both figures or neither
+    "GET /api/admin/clusters",  # a cursor is valid only for its sort order
+    "GET /api/uploads",  # `key` excludes `tenant` and `cursor`
+    "POST /api/admin/variances/accept",  # both amounts are required, or neither
     "POST /api/admin/variances/dispute",
 }
 """Operations with rules that a schema cannot express.
@@ -68,7 +68,7 @@ READ_AS_IDS = {
     f"DELETE {LETTERS}/purge",
     *BULK,
 }
-"""Operations whose last path segment GET reads as an id, so that GET returns 404 instead of 405."""
+"""Operations for which GET returns 404 instead of 405, because a GET route reads the last path segment as an id."""
 
 _known: dict[str, list[str]] = {}
 _answered: set[tuple[str, str, int]] = set()
@@ -77,7 +77,7 @@ _answered: set[tuple[str, str, int]] = set()
 
 @pytest.fixture(scope="module")
 def described_api() -> Iterator["BaseSchema"]:
-    """Schema from the API description that the API returns."""
+    """Schemathesis schema of the API description that the API returns."""
     import schemathesis
 
     with pytest.MonkeyPatch.context() as environment:
@@ -173,7 +173,7 @@ def _parameters(query: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # signature of Schemathesis hooks
+def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # signature required by Schemathesis
     """Replace values of a valid request with existing tenants, ids, task types and cursors."""
     from schemathesis import GenerationMode
 
@@ -182,7 +182,7 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
     documents = _known["document_id"]
     own: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
-        if name == "number":  # page number; the file has two pages
+        if name == "number":  # the file has two pages
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
         is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
@@ -230,7 +230,7 @@ def test_changes_match_the_description(label: str, described_api: "BaseSchema", 
 
 
 def operation_checks(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield each operation's label and check."""
+    """Yield each operation's label and a function that checks its responses."""
     from schemathesis.core.result import Ok
     from schemathesis.pytest.lazy import get_all_tests
 
@@ -241,13 +241,13 @@ def operation_checks(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], N
 
 
 def assert_reached() -> None:
-    """Assert that each operation and kind had a valid request that succeeded or conflicted."""
+    """Assert that valid requests reached each operation and kind: at least one succeeded or conflicted."""
     permitted = {(label, kind) for label, kind, status in _answered if status < 500 and status != 403}
     assert permitted == {(label, kind) for label, kind, status in _answered if status < 300 or status == 409}
 
 
 def _is_valid_as_sent(case: "Case[Any]") -> bool:
-    """Return True if an invalid case is sent as a valid request.
+    """Return True if a case generated as invalid is valid when sent.
 
     HEADERS adds a missing token, and parameters with empty values are not sent.
     """
@@ -289,7 +289,7 @@ def validate_response(case: "Case[Any]") -> None:
 
 
 @pytest.mark.parametrize(("label", "operation"), OPERATIONS, ids=[label for label, _ in OPERATIONS])
-def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[str, Any]) -> None:
+def test_error_formats_of_api_and_gateway_are_described(label: str, operation: dict[str, Any]) -> None:
     """The gateway's own errors have the format of an AWS HTTP API."""
     content_types = {
         status: {
@@ -319,4 +319,4 @@ def test_schema_has_every_operation(described_api: "BaseSchema") -> None:
     }
 
     generated = {result.ok().label for result in described_api.get_all_operations() if isinstance(result, Ok)}
-    assert described - generated == {"GET /api/openapi.json"}  # the description itself
+    assert described - generated == {"GET /api/openapi.json"}  # the route that returns the description

@@ -1,6 +1,6 @@
 """Attacks: injection, mass assignment, traversal, forged requests, methods, bodies and names.
 
-The cases come from the API description, so that new routes are covered.
+Test cases are generated from the API description, so new routes are covered automatically.
 """
 
 import json
@@ -189,7 +189,7 @@ def test_unknown_body_fields_are_rejected(call_api: CallApi, sample_tenant: Samp
 
 
 def schema_names(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the schemas that a body may have."""
+    """Yield the names of the schemas in a body's schema."""
     for name in ("anyOf", "oneOf", "allOf"):
         for schema_ in schema.get(name, ()):
             yield from schema_names(schema_)
@@ -247,7 +247,7 @@ def test_unsupported_method_returns_405_with_allow(call_api: CallApi, resources:
     for operation, permission in PERMISSIONS.items():
         request = permission.request(resources)
         has = {method.upper() for method in templates[method_and_path(operation)[1]]}
-        as_an_id = {  # methods of routes that read the last segment as an id
+        as_an_id = {  # methods of routes on which the last segment is an id
             method.upper()
             for path, methods in templates.items()
             if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.path)
@@ -404,7 +404,7 @@ def test_similar_tenant_name_grants_no_access(call_api: CallApi, sample_tenant: 
         request = permission.request(resources)
         for name in SIMILAR_NAMES:
             if "{tenant}" in operation:
-                if name == "acme\n":  # the router drops a line break at the end of a path
+                if name == "acme\n":  # the router ignores a line break at the end of a path
                     continue
                 path = request.path.replace(f"/tenants/{resources.slug}", f"/tenants/{name}", 1)
                 response = send(call_api, operation, request, path=path, groups=ADMIN)

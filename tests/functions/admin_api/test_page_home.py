@@ -1,4 +1,4 @@
-"""The console's first view."""
+"""Start page of the console."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""View that the console selects for a URL path."""
+"""View that the console shows for a URL path."""
 
 from pathlib import Path
 

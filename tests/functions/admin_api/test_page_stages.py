@@ -5,5 +5,5 @@ from pathlib import Path
 from tests.functions.admin_api.node_tests import run_tests
 
 
-def test_stages_decide_when_a_document_is_done(tmp_path: Path) -> None:
+def test_stages_determine_whether_document_is_done(tmp_path: Path) -> None:
     assert run_tests("stages", tmp_path, STAGES_MODULE="documents/stages") == 8

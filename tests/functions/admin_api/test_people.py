@@ -140,7 +140,7 @@ def test_person_is_removed(call_api: CallApi, pool: FakeUserPool, admin: Connect
 
 
 @pytest.mark.usefixtures("acme")
-def test_people_at_other_issuers_are_managed_there(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_cannot_be_managed_with_external_issuer(call_api: CallApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OIDC", json.dumps(SIGN_IN | {"pool": None}))
     settings.cache_clear()
     response = add(call_api)
@@ -158,7 +158,7 @@ def make_change(call_api: CallApi, tenant: str = "acme", groups: str = ADMIN, *,
 
 
 @pytest.mark.usefixtures("pool")
-def test_email_of_changes_author_is_found(call_api: CallApi) -> None:
+def test_email_of_change_author_is_found(call_api: CallApi) -> None:
     assert look_up_emails(call_api, "ann", "bob", "matching") == {}
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "bob", "email": "bob@acme.example", "email_verified": "true"})
@@ -167,7 +167,7 @@ def test_email_of_changes_author_is_found(call_api: CallApi) -> None:
 
 
 @pytest.mark.usefixtures("pool")
-def test_persons_latest_email_is_found(call_api: CallApi) -> None:
+def test_latest_email_of_change_author_is_found(call_api: CallApi) -> None:
     make_change(call_api, claims={"sub": "ann", "email": "ann@acme.example"})
     make_change(call_api, claims={"sub": "ann", "email": "ann.lee@acme.example"})
 
@@ -185,7 +185,7 @@ def test_unverified_or_invalid_email_is_not_stored(
 
 
 @pytest.mark.usefixtures("pool")
-def test_email_is_visible_only_to_changed_tenant(call_api: CallApi) -> None:
+def test_author_email_is_visible_only_to_changed_tenant(call_api: CallApi) -> None:
     make_change(call_api, "acme", PLATFORM_ADMIN, claims={"sub": "kim", "email": "kim@example.com"})
     add(call_api, PLATFORM_ADMIN, tenants=["*"], claims={"sub": "zoe", "email": "zoe@example.com"})
 

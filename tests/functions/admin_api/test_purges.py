@@ -59,7 +59,7 @@ def undo(call_api: CallApi) -> Callable[..., ApiResponse]:
 
 @pytest.fixture
 def dead_letter_ids(add_dead_letter: MakeDeadLetter, set_status: Callable[[UUID, str], None]) -> list[UUID]:
-    """Ids of dead letters, one for each status. The last dead letter is pending."""
+    """Ids of four dead letters: retried, resolved, ignored and pending."""
     job_ids = [add_dead_letter(minute=minute) for minute in range(4)]
     for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
         set_status(job_id, status)
@@ -138,7 +138,7 @@ def test_changed_count_after_preview_rejects_the_purge(
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
-def test_wrong_confirmation_purges_nothing(
+def test_incorrect_confirmation_purges_nothing(
     confirm: str, purge: Purge, dead_letter_ids: list[UUID], admin: Connection
 ) -> None:
     response = purge(confirm)
@@ -159,7 +159,7 @@ def test_purge_requires_a_date(call_api: CallApi, acme: UUID) -> None:
 
 
 def test_default_statuses_are_resolved_and_ignored(call_api: CallApi, dead_letter_ids: list[UUID]) -> None:
-    query = {"before_date": "2026-03-03"}  # the day after the failures
+    query = {"before_date": "2026-03-03"}  # the day after the dead letters were created
     plan, purged = (
         call_api(
             "",
@@ -222,7 +222,7 @@ def test_large_purge_continues_after_the_request(
     assert listed_ids(get(call_api)) == [str(dead_letter_ids[3])]
 
 
-def test_watchdog_repeats_a_failed_step(
+def test_step_continues_purge_after_database_outage(
     purge: Purge, dead_letter_ids: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, call_api: CallApi
 ) -> None:
     def unavailable(*_: object) -> engine.StepResult:

@@ -106,7 +106,7 @@ def switch(call_api: CallApi) -> Switch:
         **options: Any,
     ) -> ApiResponse:
         return call_api(
-            {"reason": "The model is being exchanged"} if body is None else body,
+            {"reason": "The model is being replaced"} if body is None else body,
             path=f"{PATH}/{worker}/{action}",
             groups=groups,
             headers={} if if_match is None else {"if-match": if_match},
@@ -292,7 +292,7 @@ def test_platform_admin_pauses_a_queue_with_a_reason(
     assert lambda_.calls == [(MAPPING, False), (OTHER, False)]
     tasks = queue_status(get_queues())
     assert (tasks["is_paused"], tasks["version"]) == (True, 1)
-    assert (tasks["paused"]["by"], tasks["paused"]["reason"]) == (USER, "The model is being exchanged")
+    assert (tasks["paused"]["by"], tasks["paused"]["reason"]) == (USER, "The model is being replaced")
     assert not queue_status(get_queues(), "matching")["is_paused"]
     assert admin.execute("SELECT tenant_id, actor, action, targets FROM audit_entry").fetchall() == [
         (None, USER, "queue-paused", ["tasks"])
@@ -323,7 +323,7 @@ def test_only_platform_viewers_see_author_of_pause(switch: Switch, get_queues: C
     (own_queue,) = response.body["queues"]
     assert (own_queue["worker"], own_queue["reason"], own_queue["paused"]) == (
         "tasks",
-        "The model is being exchanged",
+        "The model is being replaced",
         None,
     )
     assert USER not in response.text

@@ -125,7 +125,7 @@ def test_token_with_unstorable_character_is_rejected(text: str, claim: str, call
     }
 
 
-def test_irrelevant_group_may_have_any_character(call_api: CallApi) -> None:
+def test_irrelevant_group_may_contain_any_character(call_api: CallApi) -> None:
     assert get(call_api, groups="[operator tenant:acme other\x00]").status == 200
 
 
@@ -144,7 +144,7 @@ def test_task_is_accepted_and_its_message_sent(call_api: CallApi, queue: FakeSqs
     assert rows(admin, "outbox")[0]["sent_at"] is not None
 
 
-def test_repeated_key_returns_first_task_and_result(call_api: CallApi, queue: FakeSqs, admin: Connection) -> None:
+def test_repeated_idempotency_key_returns_first_task(call_api: CallApi, queue: FakeSqs, admin: Connection) -> None:
     task_input = ECHO | {"idempotency_key": "k"}
     first = submit(call_api, task_input)
     admin.execute("UPDATE task SET status = 'succeeded', result = '{\"said\": 1}', ended_at = %s", [NOW])
@@ -158,7 +158,7 @@ def test_repeated_key_returns_first_task_and_result(call_api: CallApi, queue: Fa
     assert len(queue.sent["counterfoil-tasks"]) == 1
 
 
-def test_generated_key_is_returned_and_finds_the_task(call_api: CallApi, queue: FakeSqs) -> None:
+def test_generated_idempotency_key_is_returned_and_reusable(call_api: CallApi, queue: FakeSqs) -> None:
     first = submit(call_api, ECHO)
 
     repeated = submit(call_api, ECHO | {"idempotency_key": first.body["idempotency_key"]})
@@ -167,7 +167,7 @@ def test_generated_key_is_returned_and_finds_the_task(call_api: CallApi, queue: 
     assert get(call_api, f"/{first.body['job_id']}").body["idempotency_key"] == first.body["idempotency_key"]
 
 
-def test_different_payload_or_user_under_key_conflicts(call_api: CallApi, admin: Connection) -> None:
+def test_idempotency_key_with_other_payload_or_user_conflicts(call_api: CallApi, admin: Connection) -> None:
     submit(call_api, ECHO | {"idempotency_key": "k"})
 
     assert submit(call_api, {"task_type": "echo", "payload": {}, "idempotency_key": "k"}).status == 409
@@ -296,7 +296,7 @@ def test_task_is_accepted_while_sqs_is_unavailable(call_api: CallApi, queue: Fak
 # Lists and details
 
 
-def test_only_the_last_attempts_are_shown(call_api: CallApi, admin: Connection, acme: UUID) -> None:
+def test_only_latest_attempts_are_shown(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     job_id = submit(call_api).body["job_id"]
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, started_at, ended_at, outcome, error) "
@@ -333,7 +333,7 @@ def test_task_is_shown_with_result_and_attempts(call_api: CallApi, admin: Connec
     ]
 
 
-def test_users_manage_own_tasks_and_admins_all(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
+def test_users_access_own_tasks_and_admins_all(call_api: CallApi, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     job_id = submit(call_api).body["job_id"]
 
@@ -378,7 +378,7 @@ def test_pages_have_no_gaps(call_api: CallApi) -> None:
     assert (listed, page["next_cursor"]) == (job_ids[::-1], None)
 
 
-def test_list_is_filtered(call_api: CallApi, admin: Connection) -> None:
+def test_task_list_is_filtered(call_api: CallApi, admin: Connection) -> None:
     first, second = submit(call_api).body, submit(call_api).body
     cancel(call_api, first["job_id"])
     admin.execute("UPDATE task SET created_at = created_at - interval '1 day' WHERE id = %s", [first["job_id"]])
@@ -433,7 +433,7 @@ def test_cancel_is_idempotent_and_rejected_after_failure(call_api: CallApi, admi
 # General
 
 
-def test_description_is_openapi_with_all_schemas_used(call_api: CallApi) -> None:
+def test_openapi_description_references_every_schema(call_api: CallApi) -> None:
     response = call_api("", method="GET", path="/api/openapi.json", groups=None)
 
     assert (response.status, response.body["openapi"]) == (200, "3.1.0")

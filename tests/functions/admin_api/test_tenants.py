@@ -70,7 +70,7 @@ def test_new_tenant_is_added_with_its_setup(call_api: CallApi, admin: Connection
     assert admin.execute("SELECT count(*) FROM audit_entry WHERE detail::text LIKE '%globex%'").fetchone() == (0,)
 
 
-def test_existing_tenant_gets_the_missing_setup(call_api: CallApi, acme: UUID) -> None:
+def test_adding_existing_tenant_adds_only_missing_setup(call_api: CallApi, acme: UUID) -> None:
     response = add(call_api, "acme", name="Another name", admins=["ann@acme.example"])
     assert (response.status, response.body["is_new"], response.body["id"]) == (200, False, str(acme))
     assert (response.body["name"], response.body["admins"]) == ("acme", ["ann@acme.example"])

@@ -84,7 +84,7 @@ def test_concurrent_profile_change_is_rejected(users: Users) -> None:
 
 
 @pytest.mark.parametrize(("condition", "status"), [("", 428), ("*", 428), ('"1"', 412), ('W/"1"', 412)])
-def test_wrong_if_match_leaves_the_profile_unchanged(users: Users, condition: str, status: int) -> None:
+def test_outdated_or_invalid_if_match_changes_no_profile(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
     response = users("PUT", "profile", profile(max_distance_km=60), headers={"if-match": condition})
@@ -110,7 +110,7 @@ def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
     assert users("GET", "profile").status == 404
 
 
-def test_profile_version_grows_despite_clock_skew(users: Users, admin: Connection) -> None:
+def test_profile_version_increases_despite_clock_skew(users: Users, admin: Connection) -> None:
     users("PUT", "profile", PROFILE)
     admin.execute("UPDATE profile SET updated_at = now() + interval '1 minute'")
     stored = users("GET", "profile")

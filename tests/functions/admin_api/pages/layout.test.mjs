@@ -28,7 +28,7 @@ function points(path) {
 
 const isInside = ([x, y], { x: left, y: top }) => x > left && x < left + BOX.width && y > top && y < top + BOX.height;
 
-test("columns follow the order of business, unknown document types last", () => {
+test("columns follow the order of the business process, with unknown document types last", () => {
   const { columns } = layoutNodes([...TRADE, doc("x", "other")], []);
   assert.deepEqual(
     columns.map((column) => column.type),

@@ -1,5 +1,5 @@
 // Sign-in to the console with a fake issuer: validation, renewal, storage and sign-out.
-// Run by test_session.py, which bundles the module under test as it is bundled for browsers.
+// Run by test_session.py, which bundles the session module as for browsers.
 
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
@@ -171,7 +171,7 @@ test("a failed renewal ends the session and clears storage", async () => {
   assert.deepEqual(browser.storedKeys(), []);
 });
 
-test("a reload keeps the session until sign-out", async () => {
+test("the session survives a reload until sign-out", async () => {
   const session = await openSession();
   await finishSignIn(session, callback(await startSignIn(session)));
   assert.equal((await openSession()).state, "signed-in");
@@ -182,7 +182,7 @@ test("a reload keeps the session until sign-out", async () => {
   assert.equal((await openSession()).state, "signed-out");
 });
 
-test("an unreachable issuer fails only when it is needed", async () => {
+test("an unreachable issuer fails only calls that need it", async () => {
   const session = await openSession();
   await finishSignIn(session, callback(await startSignIn(session)));
   issuer.reached = false;

@@ -41,7 +41,7 @@ for (const text of [
   '{"a": {"a": 1}, "b": {"a": 1}}',
   '{"": "", "ä": "😀"}',
 ]) {
-  test(`${JSON.stringify(text)} is a JSON object`, () => {
+  test(`${JSON.stringify(text)} is accepted as a JSON object`, () => {
     JSON.parse(text);
     assert.equal(findJsonError(text), null);
   });
@@ -66,7 +66,7 @@ for (const [text, at, says] of [
   ['{"a": 1} {}', 9, /after the end/],
   ['{"a": 1', 7, /comma or }/],
 ]) {
-  test(`${JSON.stringify(text)} is wrong at ${at}`, () => {
+  test(`${JSON.stringify(text)} is invalid at ${at}`, () => {
     assert.throws(() => assert.ok(typeof JSON.parse(text) === "object" && !Array.isArray(JSON.parse(text))));
     const found = findJsonError(text);
     assert.equal(found.at, at);
