@@ -37,7 +37,7 @@ GOAL_MS = 200.0
 
 # Failures of three workers with several hundred error messages. As in production, a few error messages account for
 # most dead letters, and most old dead letters are closed.
-_LETTERS = """
+_INSERT_DEAD_LETTERS = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                          fingerprint, dlq_reason, dlq_timestamp, status)
 SELECT gen_random_uuid(), (%(tenants)s::uuid[])[CASE WHEN random() < %(largest)s THEN 1
@@ -156,7 +156,7 @@ def load(url: str, total: int, now: datetime) -> float:
 def _load_batch(url: str, values: Mapping[str, object]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_IN_BULK)
-        connection.execute(_LETTERS, values)
+        connection.execute(_INSERT_DEAD_LETTERS, values)
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from counterfoil.dead_letters.search import STATUSES
 from tests.benchmarks import dead_letter_export, dead_letters
 from tests.benchmarks.scale import database as scale
 
-LETTERS = 20_000
+DEAD_LETTERS = 20_000
 
 
 @pytest.fixture(scope="module")
 def worker_url(postgres: Server) -> str:
     url = scale.prepare(postgres, "dead_letters", dead_letters.TENANTS)
-    dead_letters.load(url, LETTERS, datetime.now(UTC))
+    dead_letters.load(url, DEAD_LETTERS, datetime.now(UTC))
     return postgres.url("dead_letters", "counterfoil_worker")
 
 
@@ -33,7 +33,7 @@ def test_every_query_finds_rows(worker_url: str):
         ]
         found = {
             name: sum(bool(_content(call(connection))) for _ in range(20))
-            for name, call in dead_letters.calls(tenant, LETTERS, Random(2), fingerprints).items()
+            for name, call in dead_letters.calls(tenant, DEAD_LETTERS, Random(2), fingerprints).items()
         }
     database.close()
     assert found.pop("search, empty result") == 0
@@ -47,7 +47,7 @@ def test_generated_counts_match_the_dead_letters(worker_url: str):
         counted = sum(number for of in groups.stats(connection, tenant).values() for number in of.values())
         assert connection.execute("SELECT count(*) FROM dead_letter").fetchone() == (counted,)
     database.close()
-    assert 0.5 * LETTERS < counted < 0.7 * LETTERS
+    assert 0.5 * DEAD_LETTERS < counted < 0.7 * DEAD_LETTERS
 
 
 def test_exports_contain_each_dead_letter_once(

@@ -47,7 +47,7 @@ class _Folder:
         return {}
 
 
-class _Reading:
+class _FullPageOcr:
     """Fake OCR that returns a full page of words for every page."""
 
     name = "scripted"
@@ -74,7 +74,7 @@ def main() -> None:
     database = Database(arguments.url)
     attempt = TenantAttempt(arguments.document, arguments.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
     try:
-        outcome = ingest(attempt, ocr=lambda _: _Reading())
+        outcome = ingest(attempt, ocr=lambda _: _FullPageOcr())
     except PermanentError as error:
         error_type, message = type(error).__name__, str(error)
     else:

@@ -98,7 +98,7 @@ def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
     return totals
 
 
-def make_case(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
+def make_cluster(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
     """Store an order, its delivery note, and an invoice that bills two pieces too many."""
     return (
         harness.file(order("4711", lines=[line("A1")])),
@@ -117,7 +117,7 @@ def test_cluster_without_structured_data_is_skipped(harness: DiagnosticsHarness,
 
 
 def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
-    first, second, third = make_case(harness)
+    first, second, third = make_cluster(harness)
     messages = harness.match(first, second, third)
     harness.clock.advance(seconds=5)
     assert harness.compute(messages) == []
@@ -131,7 +131,7 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
 
 
 def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
-    ids = make_case(harness)
+    ids = make_cluster(harness)
     messages = harness.match(*ids)
     harness.clock.advance(seconds=5)
     harness.compute(messages)
@@ -165,7 +165,7 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
         computed.append(attempt.work_id)
         return diagnose(attempt)
 
-    first, *other_ids = make_case(harness)
+    first, *other_ids = make_cluster(harness)
     messages = harness.match(first)
     for number in range(5):
         later_id = harness.file(delivery(f"N{number}", po_reference="4711", lines=[line("A1", "0")]))
@@ -180,7 +180,7 @@ def test_burst_for_one_cluster_is_computed_once(harness: DiagnosticsHarness):
 def test_cluster_changed_during_computation_is_computed_again(
     harness: DiagnosticsHarness, metric_totals: dict[Metric, float]
 ):
-    first, second, third = make_case(harness)
+    first, second, third = make_cluster(harness)
     messages = harness.match(first, second)
     harness.clock.advance(seconds=5)
     later_messages: list[OutboxMessage] = []
@@ -210,7 +210,7 @@ def test_cluster_changed_during_computation_is_computed_again(
 
 
 def test_new_request_clears_attempts_and_error(harness: DiagnosticsHarness):
-    first, *_ = make_case(harness)
+    first, *_ = make_cluster(harness)
     messages = harness.match(first)
 
     def fail(attempt: TenantAttempt) -> Outcome:
@@ -256,7 +256,7 @@ def test_removed_cluster_loses_result_and_notifies_receivers(harness: Diagnostic
 
 
 def test_recreated_cluster_continues_revision_numbers(harness: DiagnosticsHarness):
-    first, *_ = make_case(harness)
+    first, *_ = make_cluster(harness)
     harness.compute(harness.match(first))
     harness.admin.execute("UPDATE document SET cluster_id = NULL")
     harness.compute(harness.request(first))
@@ -268,7 +268,7 @@ def test_recreated_cluster_continues_revision_numbers(harness: DiagnosticsHarnes
 
 def test_unchanged_result_is_not_delivered_again(harness: DiagnosticsHarness):
     factories.make_destination(harness.admin, harness.tenant_id)
-    ids = make_case(harness)
+    ids = make_cluster(harness)
     harness.compute(harness.match(*ids))
     harness.compute(harness.request(ids[0]))
     (job,) = rows(harness.admin, "output_job")
@@ -276,7 +276,7 @@ def test_unchanged_result_is_not_delivered_again(harness: DiagnosticsHarness):
 
 
 def test_tolerances_of_tenant_apply(harness: DiagnosticsHarness):
-    ids = make_case(harness)
+    ids = make_cluster(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type, article, upper_absolute) "
         "VALUES (%s, 'billed_quantity', 'A-1', 2)",
@@ -291,7 +291,7 @@ def test_tolerances_of_tenant_apply(harness: DiagnosticsHarness):
 
 
 def test_other_tenants_tolerances_do_not_apply(harness: DiagnosticsHarness, make_tenant: Callable[..., UUID]):
-    ids = make_case(harness)
+    ids = make_cluster(harness)
     harness.admin.execute(
         "INSERT INTO tolerance (tenant_id, variance_type) VALUES (%s, 'billed_quantity')", [make_tenant("other")]
     )
@@ -330,7 +330,7 @@ def test_concurrent_requests_of_same_clusters_do_not_deadlock(harness: Diagnosti
 
 
 def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
-    first, *_ = make_case(harness)
+    first, *_ = make_cluster(harness)
     messages = harness.match(first)
     harness.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
 
@@ -343,7 +343,7 @@ def test_dead_letter_names_the_failed_cluster(harness: DiagnosticsHarness):
 
 
 def test_recomputed_cluster_closes_its_dead_letter(harness: DiagnosticsHarness):
-    first, *_ = make_case(harness)
+    first, *_ = make_cluster(harness)
     messages = harness.match(first)
 
     def fail(attempt: TenantAttempt) -> Outcome:

@@ -184,16 +184,16 @@ def session(
 
 def test_only_unused_finished_conversations_are_purged(maintenance_database: Database, admin: Connection) -> None:
     old, recent = NOW - SESSION_RETENTION - A_DAY, NOW - SESSION_RETENTION + A_DAY
-    expired, send_times = set(), set()
+    expired, retained = set(), set()
     for tenant in (make_tenant(admin, "acme"), make_tenant(admin, "globex")):
         expired |= {session(admin, tenant, old), session(admin, tenant, old, "failed")}
-        send_times |= {session(admin, tenant, recent), session(admin, tenant, old, "pending")}
+        retained |= {session(admin, tenant, recent), session(admin, tenant, old, "pending")}
 
     assert purge(maintenance_database, lambda: NOW + 9 * A_DAY, batch_size=3) == replace(NOTHING, chat_session=3)
     assert purge(maintenance_database, lambda: NOW, batch_size=3) == replace(NOTHING, chat_session=1)
 
     for column in ("id FROM chat_session", "session_id FROM chat_message"):
-        assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == send_times
+        assert {id_ for (id_,) in admin.execute(f"SELECT {column}".encode())} == retained
 
 
 @pytest.mark.parametrize("status", ["failed", "succeeded", None])

@@ -78,7 +78,7 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
-def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
+def matched_cluster(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
     """Ids of a matched order and invoice. The invoice was extracted by the model, because rules could not."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
@@ -90,8 +90,10 @@ def matched_case(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[
     return order_id, scanned_id
 
 
-def test_model_extraction_survives_reprocessing_without_a_model(ingestion: Ingestion, matched_case: tuple[UUID, UUID]):
-    _, read = matched_case
+def test_model_extraction_survives_reprocessing_without_a_model(
+    ingestion: Ingestion, matched_cluster: tuple[UUID, UUID]
+):
+    _, read = matched_cluster
     before = ingestion.document(read)
     start_revision(ingestion.admin, "ingestion", [read], ingestion.clock())
     ingestion.redeliver(read)
@@ -138,9 +140,9 @@ def test_ocr_text_survives_reprocessing_without_ocr(ingestion: Ingestion):
 
 
 def test_document_reprocessed_as_unmatched_type_leaves_its_cluster(
-    ingestion: Ingestion, matched_case: tuple[UUID, UUID]
+    ingestion: Ingestion, matched_cluster: tuple[UUID, UUID]
 ):
-    order_id, document_id = matched_case
+    order_id, document_id = matched_cluster
     before = {row["id"]: row["revision"] for row in rows(ingestion.admin, "cluster_diagnostics")}
     start_revision(ingestion.admin, "ingestion", [document_id], ingestion.clock())
     ingestion.redeliver(document_id)

@@ -24,7 +24,7 @@ __all__ = ["pipeline"]
 
 DONE: dict[str, Any] = {"batchItemFailures": []}
 SHARED_MAIL, OWN_MAIL = "inbox/shared", "inbox/own"
-PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE l.tenant_id = p.tenant_id"
+PURGE_DEAD_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE l.tenant_id = p.tenant_id"
 
 
 class ErasureHarness:
@@ -239,7 +239,7 @@ def test_interrupted_erasure_is_resumed(harness: ErasureHarness, monkeypatch: py
 def test_many_purged_dead_letters_are_erased_in_steps(harness: ErasureHarness) -> None:
     for _ in range(2):
         harness.tenant.insert(harness.admin, "dead_letter")
-    harness.admin.execute(PURGE_LETTERS)
+    harness.admin.execute(PURGE_DEAD_LETTERS)
     harness.request()
 
     tenant_erasure.step(harness.maintenance, BUCKET, lambda: harness.now, lambda: 60.0, at_once=1)
@@ -248,7 +248,7 @@ def test_many_purged_dead_letters_are_erased_in_steps(harness: ErasureHarness) -
 
 
 def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_database_url: str) -> None:
-    harness.admin.execute(PURGE_LETTERS)
+    harness.admin.execute(PURGE_DEAD_LETTERS)
     harness.request()
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM dead_letter FOR UPDATE")

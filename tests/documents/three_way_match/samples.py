@@ -1,4 +1,4 @@
-"""Build a small case: an order with its delivery, receipt and invoice, which agree by default."""
+"""Build a small cluster: an order with its delivery, receipt and invoice, which agree by default."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ def make_document(
     received: int | None = None,
     **data: Any,
 ) -> Document:
-    """Return a document. `day` and `received` count days from the start of the case.
+    """Return a document. `day` and `received` count days from the start of the cluster.
 
     The id is derived from type and number. `data` overrides fields.
     """

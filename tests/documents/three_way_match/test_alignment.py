@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from counterfoil.documents.three_way_match.alignment import OrderLine, line_similarity, text_similarity
-from counterfoil.documents.three_way_match.case import _is_repeated
+from counterfoil.documents.three_way_match.cluster import _is_repeated
 from counterfoil.documents.three_way_match.decisions import _raise_limit
 from counterfoil.documents.three_way_match.tolerances import Limits
 from tests.documents.three_way_match.samples import codes, delivery, invoice, line, order, result

@@ -1,4 +1,4 @@
-"""Every three-way match has certain properties, which are checked with random cases."""
+"""Every three-way match has certain properties, which are checked with random clusters."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -55,35 +55,37 @@ def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> lis
 
 
 def random_documents(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[Document]:
-    """Return the documents of a case that may have many variances."""
-    case = [order(lines=priced_lines(goods_lines))]
+    """Return the documents of a cluster that may have many variances."""
+    documents = [order(lines=priced_lines(goods_lines))]
     for number in range(random.randint(0, 2)):
-        case.append(delivery(f"L{number}", random.randint(3, 9), lines=random_lines(random, goods_lines)))
+        documents.append(delivery(f"L{number}", random.randint(3, 9), lines=random_lines(random, goods_lines)))
         if random.random() < 0.5:
             more: dict[str, Any] = {"delivery_note_reference": f"L{number}"} if random.random() < 0.5 else {}
-            case.append(receipt(f"W{number}", random.randint(3, 9), lines=random_lines(random, goods_lines), **more))
-    case += [
+            documents.append(
+                receipt(f"W{number}", random.randint(3, 9), lines=random_lines(random, goods_lines), **more)
+            )
+    documents += [
         invoice(f"R{number}", random.randint(8, 20), lines=random_lines(random, goods_lines))
         for number in range(random.randint(1, 3))
     ]
     if random.random() < 0.4:
-        case.append(credit(lines=random_lines(random, goods_lines)))
-    return case
+        documents.append(credit(lines=random_lines(random, goods_lines)))
+    return documents
 
 
 few = settings(max_examples=40, deadline=None)
 
-cases = st.builds(random_documents, st.randoms(use_true_random=False), ordered)
+clusters = st.builds(random_documents, st.randoms(use_true_random=False), ordered)
 
 
 @few
-@given(cases, st.randoms(use_true_random=False))
-def test_result_does_not_depend_on_input_order(case: list[Document], random: Random):
-    edges = links(case)
-    before = find_variances(case, edges).record
-    random.shuffle(case)
+@given(clusters, st.randoms(use_true_random=False))
+def test_result_does_not_depend_on_input_order(documents: list[Document], random: Random):
+    edges = links(documents)
+    before = find_variances(documents, edges).record
+    random.shuffle(documents)
     random.shuffle(edges)
-    assert find_variances(case, [pair[::-1] for pair in edges]).record == before
+    assert find_variances(documents, [pair[::-1] for pair in edges]).record == before
 
 
 @few
@@ -99,17 +101,17 @@ def test_agreeing_documents_are_always_matched(goods: dict[str, tuple[int, int]]
 def test_delivery_and_invoice_of_remainder_complete_the_match(goods: dict[str, tuple[int, int]], random: Random):
     part = {name: (random.randint(1, quantity), cents) for name, (quantity, cents) in goods.items()}
     rest = {n: (goods[n][0] - quantity, cents) for n, (quantity, cents) in part.items() if goods[n][0] > quantity}
-    case = [
+    documents = [
         order(lines=priced_lines(goods)),
         delivery("L1", 4, lines=priced_lines(part)),
         invoice("R1", 8, lines=priced_lines(part)),
     ]
     if rest:
-        before = set(codes(result(*case)))
-        case += [delivery("L2", 9, lines=priced_lines(rest))]
-        assert set(codes(result(*case))) <= before
-        case += [invoice("R2", 12, lines=priced_lines(rest))]
-    assert (codes(result(*case)), result(*case).outcome) == ([], ThreeWayMatchStatus.MATCHED)
+        before = set(codes(result(*documents)))
+        documents += [delivery("L2", 9, lines=priced_lines(rest))]
+        assert set(codes(result(*documents))) <= before
+        documents += [invoice("R2", 12, lines=priced_lines(rest))]
+    assert (codes(result(*documents)), result(*documents).outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
 @few
@@ -140,29 +142,29 @@ def same_limits(limits: Any) -> Tolerances:
 
 
 @few
-@given(cases)
-def test_wider_tolerance_never_opens_variances(case: list[Document]):
+@given(clusters)
+def test_wider_tolerance_never_opens_variances(documents: list[Document]):
     layers = [NO_DIFFERENCE, *(symmetric_limits(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
-    open_ = [codes(result(*case, tolerances=same_limits(limits))) for limits in layers]
+    open_ = [codes(result(*documents, tolerances=same_limits(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
         assert set(wide) <= set(narrow)
         assert len(wide) <= len(narrow)
 
 
 @few
-@given(cases)
-def test_extreme_tolerances_accept_no_or_every_difference(case: list[Document]):
-    strict, lenient = (result(*case, tolerances=same_limits(limits)) for limits in (NO_DIFFERENCE, Limits()))
+@given(clusters)
+def test_extreme_tolerances_accept_no_or_every_difference(documents: list[Document]):
+    strict, lenient = (result(*documents, tolerances=same_limits(limits)) for limits in (NO_DIFFERENCE, Limits()))
     assert not any(variance.is_tolerated for variance in strict.variances)
     assert all(variance.limits is None for variance in lenient.variances if variance.is_open)
 
 
 @few
-@given(cases)
-def test_every_variance_has_a_sentence_and_document(case: list[Document]):
-    match_result = result(*case)
+@given(clusters)
+def test_every_variance_has_a_sentence_and_document(documents: list[Document]):
+    match_result = result(*documents)
     for variance in match_result.variances:
-        assert variance.document in case
+        assert variance.document in documents
         assert variance.message[0].isupper() or variance.message[0] == "'"
         assert variance.message.endswith(".")
         assert "None" not in variance.message
@@ -170,9 +172,9 @@ def test_every_variance_has_a_sentence_and_document(case: list[Document]):
 
 
 @few
-@given(cases)
-def test_row_quantities_are_the_sums_of_their_parts(case: list[Document]):
-    for row in result(*case).rows:
+@given(clusters)
+def test_row_quantities_are_the_sums_of_their_parts(documents: list[Document]):
+    for row in result(*documents).rows:
         for role, total in (("delivered", row.delivered), ("received", row.received), ("billed", row.billed)):
             parts = [part.quantity for part in row.parts if part.role == role and part.quantity is not None]
             assert (total or 0) == sum(parts)
@@ -211,9 +213,9 @@ def arbitrary_document(draw: Any) -> Document:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(arbitrary_document(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
-def test_arbitrary_documents_always_have_a_status(case: list[Document], random: Random):
-    edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
-    assert find_variances(case, edges).record["outcome"] in set(ThreeWayMatchStatus)
+def test_arbitrary_documents_always_have_a_status(documents: list[Document], random: Random):
+    edges = [(a.id, b.id) for a in documents for b in documents if a.id < b.id and random.random() < 0.6]
+    assert find_variances(documents, edges).record["outcome"] in set(ThreeWayMatchStatus)
 
 
 @pytest.mark.parametrize("size", [300])

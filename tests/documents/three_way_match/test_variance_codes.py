@@ -1,4 +1,4 @@
-"""Small cases have the expected variances, or none."""
+"""Small clusters have the expected variances, or none."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -8,7 +8,15 @@ from uuid import UUID
 import pytest
 
 from counterfoil.documents.matching import normalize, rules
-from counterfoil.documents.three_way_match import Key, Limits, Result, ThreeWayMatchStatus, Tolerance, Tolerances, case
+from counterfoil.documents.three_way_match import (
+    Key,
+    Limits,
+    Result,
+    ThreeWayMatchStatus,
+    Tolerance,
+    Tolerances,
+    cluster,
+)
 from tests.documents.three_way_match.samples import (
     TWO,
     codes,
@@ -504,10 +512,10 @@ def test_only_orders_sharing_a_number_are_compared(monkeypatch: pytest.MonkeyPat
         return is_same(first, second)
 
     monkeypatch.setattr(normalize, "document", record_read)
-    monkeypatch.setattr(case, "is_same_document", record_pair)
+    monkeypatch.setattr(cluster, "is_same_document", record_pair)
     forms = [order(day=day) for day in range(3)]
     forms = [replace(form, id=UUID(int=form.id.int + day)) for day, form in enumerate(forms)]
-    result_ = case.ClusterDocuments([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
+    result_ = cluster.ClusterDocuments([*forms, *(order(str(number)) for number in range(5000, 5040))], [])
     assert result_.superseded_orders == {forms[0].id: forms[2], forms[1].id: forms[2]}
     assert len(compared) == 3
     assert sorted(read) == sorted(form.id for form in forms)

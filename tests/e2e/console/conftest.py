@@ -11,7 +11,8 @@ Example of a test:
         check_page(page, "dead-letters-found")                    # Check axe rules, phones and 4K screens.
 
 - A test that changes dead letters uses the new tenant `tenant` and creates its own dead letters. A test that only reads
-  uses a shared tenant: `failed_tenant` has dead letters of every kind, and `matched_case.tenant` has a matched case.
+  uses a shared tenant: `failed_tenant` has dead letters of every kind, and `matched_cluster.tenant` has one matched
+  cluster.
 - `console.open(role, tenant, path)` opens the console for this tenant, signed in as a user with access to all tenants.
   Tests share one sign-in per role. With `own_context=True`, the user has access to this tenant only, which requires
   another sign-in. `console.open_signed_out(path)` opens the console without signing in, and `console_users.sign_in`
@@ -222,29 +223,29 @@ def failed_tenant(cloud: Cloud, failures: FailureFactory, tmp_path_factory: pyte
 
 
 @dataclass(frozen=True)
-class MatchedCase:
-    """A tenant with one case's matched documents."""
+class MatchedCluster:
+    """A tenant with one cluster of matched documents."""
 
     tenant: Tenant
     order: str
     """Number of the purchase order."""
 
 
-CASE_FILES = 3
+CLUSTER_FILES = 3
 """Number of documents: a purchase order, a delivery note, and a PDF invoice for more than was delivered."""
 
 
 @pytest.fixture(scope="session")
-def matched_case(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> MatchedCase:
-    """A matched case for tests that only read documents and clusters."""
+def matched_cluster(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> MatchedCluster:
+    """A matched cluster for tests that only read documents and clusters."""
     tenant = add_tenant(cloud, f"matched-{uuid4().hex[:6]}")[0]
-    folder = tmp_path_factory.mktemp("case")
-    files = generate_cases(SEED).files()[:CASE_FILES]
+    folder = tmp_path_factory.mktemp("cluster")
+    files = generate_cases(SEED).files()[:CLUSTER_FILES]
     for name, content in files:
         (folder / name).write_bytes(content)
     uploaded = list(upload(cloud, tenant, [folder / name for name, _ in files]))
     assert all(outcome.state.is_final for outcome in wait_for(cloud, uploaded, 120))
-    return MatchedCase(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
+    return MatchedCluster(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
 
 
 @pytest.hookimpl(wrapper=True)

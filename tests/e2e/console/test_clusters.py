@@ -4,15 +4,15 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
-from tests.e2e.console.conftest import Console, MatchedCase
+from tests.e2e.console.conftest import Console, MatchedCluster
 from tests.e2e.console.locators import rows
 from tests.e2e.console.page_checks import NARROW, WIDE, check_page
 
 pytestmark = pytest.mark.e2e
 
 
-def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_case: MatchedCase) -> None:
-    page = console.open("operator", matched_case.tenant, "", own_context=True)
+def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_cluster: MatchedCluster) -> None:
+    page = console.open("operator", matched_cluster.tenant, "", own_context=True)
     expect(page).to_have_url(f"{console.url}/clusters")
     expect(rows(page, "Clusters")).to_have_count(1)
     expect(rows(page, "Clusters")).to_contain_text("Exception")
@@ -22,18 +22,18 @@ def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
-    rows(page, "Clusters").get_by_role("link", name=matched_case.order).click()
+    rows(page, "Clusters").get_by_role("link", name=matched_cluster.order).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Exception")
 
     page.get_by_role("link", name="Documents", exact=True).click()
     expect(rows(page, "Documents").first).to_contain_text("Exception")
 
 
-def test_list_is_filtered_by_status(console: Console, matched_case: MatchedCase) -> None:
-    page = console.open("viewer", matched_case.tenant, "clusters?status=matched")
+def test_list_is_filtered_by_status(console: Console, matched_cluster: MatchedCluster) -> None:
+    page = console.open("viewer", matched_cluster.tenant, "clusters?status=matched")
     expect(page.get_by_role("heading", name="No clusters")).to_be_visible()
     page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
-    expect(rows(page, "Clusters")).to_contain_text(matched_case.order)
+    expect(rows(page, "Clusters")).to_contain_text(matched_cluster.order)
 
 
 def test_status_counts_fit_their_boxes(console: Console, tenant: Tenant) -> None:

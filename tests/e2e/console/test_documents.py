@@ -4,16 +4,16 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.local.tenants import Tenant
-from tests.e2e.console.conftest import CASE_FILES, Console, MatchedCase
+from tests.e2e.console.conftest import CLUSTER_FILES, Console, MatchedCluster
 from tests.e2e.console.locators import rows
 from tests.e2e.console.page_checks import check_page, size_on_huge_screen
 
 pytestmark = pytest.mark.e2e
 
 
-def test_document_is_shown_beside_its_page_image(console: Console, matched_case: MatchedCase) -> None:
-    page = console.open("viewer", matched_case.tenant, "documents")
-    expect(rows(page, "Documents")).to_have_count(CASE_FILES)
+def test_document_is_shown_beside_its_page_image(console: Console, matched_cluster: MatchedCluster) -> None:
+    page = console.open("viewer", matched_cluster.tenant, "documents")
+    expect(rows(page, "Documents")).to_have_count(CLUSTER_FILES)
     check_page(page, "documents")
     page.get_by_label("Type").select_option("Invoice")
     expect(rows(page, "Documents")).to_have_count(1)
@@ -21,16 +21,16 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched_case:
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Invoice")
     expect(page.get_by_role("img", name="Page 1 of Invoice")).to_be_visible()
-    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched_case.order)
+    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched_cluster.order)
     expect(page.get_by_role("region", name="History")).to_contain_text("received")
     check_page(page, "document")
     assert size_on_huge_screen(page, ".page-scroller")[1] > 60  # nearly the whole page is visible
 
 
-def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_case: MatchedCase) -> None:
-    page = console.open("operator", matched_case.tenant, f"documents?search={matched_case.order}")
+def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_cluster: MatchedCluster) -> None:
+    page = console.open("operator", matched_cluster.tenant, f"documents?search={matched_cluster.order}")
     rows(page, "Documents").first.get_by_role("link", name="cluster").click()
-    expect(page.locator(".graph a")).to_have_count(CASE_FILES)
+    expect(page.locator(".graph a")).to_have_count(CLUSTER_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)
     page.get_by_role("region", name="Documents and matches").get_by_role("button").first.click()
     page.get_by_text("How sure?").click()

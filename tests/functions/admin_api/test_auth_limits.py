@@ -23,7 +23,7 @@ from tests.functions.admin_api.conftest import ApiResponse, CallApi, begin_sessi
 from tests.functions.admin_api.permissions import PROFILE
 from tests.functions.admin_api.user_pool import PEOPLE
 
-FIVE = RateLimiter(per_second=0.5, burst=5)
+BURST_OF_FIVE = RateLimiter(per_second=0.5, burst=5)
 """Rate limit for a tenant. One user gets at most 80% of it: a burst of 4 and 0.4 per second."""
 ANN, BOB = "ann", "bob"
 ADMIN, ADMIN_OF_ALL = "[admin tenant:acme]", "[admin tenant:*]"
@@ -37,7 +37,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 def take(database: Database, tenant: UUID | None, at: datetime = NOW, user: str = ANN) -> bool:
     try:
-        FIVE.consume(database, tenant, user, at)
+        BURST_OF_FIVE.consume(database, tenant, user, at)
     except RateLimitedError:
         return False
     return True
@@ -45,7 +45,7 @@ def take(database: Database, tenant: UUID | None, at: datetime = NOW, user: str 
 
 def rejection(database: Database, tenant: UUID, user: str, at: datetime) -> tuple[int, str]:
     with pytest.raises(RateLimitedError) as error:
-        FIVE.consume(database, tenant, user, at)
+        BURST_OF_FIVE.consume(database, tenant, user, at)
     return error.value.retry_after, str(error.value)
 
 

@@ -36,11 +36,11 @@ bounded = settings(
 """Settings for the random examples of an operation, in addition to Schemathesis's edge cases."""
 UUID_LENGTH = 36
 STATES = ("pending", "succeeded", "failed", None)
-LETTERS = "/api/admin/dlq"
-BULK = [f"POST {LETTERS}/bulk-{word}" for word in ("retry", "resolve", "ignore")]
+DEAD_LETTERS = "/api/admin/dlq"
+BULK = [f"POST {DEAD_LETTERS}/bulk-{word}" for word in ("retry", "resolve", "ignore")]
 NOT_FULLY_DESCRIBED = {
-    *("POST /api/tasks", "POST /api/uploads", f"GET {LETTERS}", f"PATCH {LETTERS}/{{job_id}}/payload"),
-    *(f"POST {LETTERS}/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")),
+    *("POST /api/tasks", "POST /api/uploads", f"GET {DEAD_LETTERS}", f"PATCH {DEAD_LETTERS}/{{job_id}}/payload"),
+    *(f"POST {DEAD_LETTERS}/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")),
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
     *BULK,
     "POST /api/admin/operations",
@@ -65,7 +65,7 @@ NOT_FULLY_DESCRIBED = {
 """
 READ_AS_IDS = {
     *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split")),
-    f"DELETE {LETTERS}/purge",
+    f"DELETE {DEAD_LETTERS}/purge",
     *BULK,
 }
 """Operations for which GET returns 404 instead of 405, because a GET route reads the last path segment as an id."""
@@ -185,8 +185,8 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
         if name == "number":  # the file has two pages
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
-        is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
-        ids = _known.get("dead_letter" if is_letter else name, [])
+        is_dead_letter = case.operation.path.startswith(DEAD_LETTERS) and name != "operation_id"
+        ids = _known.get("dead_letter" if is_dead_letter else name, [])
         text = case.path_parameters[name]
         if ids and isinstance(text, str) and len(text) == UUID_LENGTH and text[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(text[0], 16) % len(ids)]

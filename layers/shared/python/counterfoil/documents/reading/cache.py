@@ -22,7 +22,7 @@ from counterfoil.validation import validate
 
 _FIND = "SELECT cache_key, answer FROM page_reading_cache WHERE document_id = %(id)s AND cache_key = ANY(%(questions)s)"
 
-_KEEP = """
+_INSERT = """
 INSERT INTO page_reading_cache (tenant_id, document_id, cache_key, answer, provider, created_at)
 VALUES (%(tenant)s, %(id)s, %(question)s, %(answer)s, %(by)s, %(now)s)
 ON CONFLICT (document_id, cache_key) DO NOTHING
@@ -60,7 +60,7 @@ class AnswerCache:
             "now": self._now(),
         }
         with self._database.tenant(self._tenant_id) as connection:
-            connection.execute(_KEEP, values)
+            connection.execute(_INSERT, values)
         self.added += 1
 
 

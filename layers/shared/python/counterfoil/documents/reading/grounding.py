@@ -34,7 +34,7 @@ _LONGEST = 24
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _LABEL = re.compile(r"[:;,()\[\]=#*\"|]|(?<=[^\W\d_])\.")
 """Characters that end a label or number even if no space follows: `No.4711`, `PO:4711,4712`."""
-_SHORTEST_SYLLABLE = 4
+_MIN_JOINED_WORD_LENGTH = 4
 """Minimum length of a word that is also searched for within and across other words, because a line break may split
 it."""
 
@@ -176,7 +176,7 @@ class _Tokens:
 
     def has(self, word: str) -> bool:
         """Return whether a word occurs, possibly within or across other words."""
-        return word in self._set or (len(word) >= _SHORTEST_SYLLABLE and word.isalpha() and word in self._joined)
+        return word in self._set or (len(word) >= _MIN_JOINED_WORD_LENGTH and word.isalpha() and word in self._joined)
 
 
 def _tokens(text: str) -> Iterator[str]:

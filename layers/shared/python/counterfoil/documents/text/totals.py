@@ -26,7 +26,7 @@ _CENT = Decimal("0.01")
 _HALF = Decimal("0.5")
 _ONE = Decimal(1)
 _HUNDRED = Decimal(100)
-_SEARCHED_LINES = 14
+_MAX_SEARCHED_LINES = 14
 """Maximum number of line items for an exhaustive search of subsets by tax rate. 2^14 sums take milliseconds."""
 
 
@@ -77,7 +77,7 @@ def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...
 
     Also returns None for more than 14 amounts.
     """
-    if len(amounts) > _SEARCHED_LINES:
+    if len(amounts) > _MAX_SEARCHED_LINES:
         return None
     subsets: list[tuple[int, ...]] = []
     for size in range(1, len(amounts) + 1):

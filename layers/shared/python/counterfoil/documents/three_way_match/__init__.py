@@ -1,6 +1,6 @@
 """Three-way match: the variances between the documents of a cluster, and its status.
 
-`find_variances` is pure: the same documents, links and tolerances give the same result, in any order. `case` selects
+`find_variances` is pure: the same documents, links and tolerances give the same result, in any order. `cluster` selects
 the documents that count, `alignment` pairs line items for the same item, and `ledger` collects the quantities of each
 item. `checks` finds variances within or beyond `tolerances`, and the documents that resolve them. `decisions` applies
 reviewers' decisions and suggests tolerances from them. `summary` describes a cluster for lists, and `model` defines the

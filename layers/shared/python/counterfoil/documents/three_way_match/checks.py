@@ -7,7 +7,7 @@ from uuid import UUID
 
 from counterfoil.documents.matching.normalize import Reference
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match.case import (
+from counterfoil.documents.three_way_match.cluster import (
     ClusterDocuments,
     Edges,
     canceled_duplicates,
@@ -453,13 +453,15 @@ def find_variances(
     documents with an open review, and `confirmed_ids` the documents with a confirmed match.
     """
     limits = tolerances or Tolerances()
-    case = ClusterDocuments(sorted(documents, key=lambda document: document.sort_key), edges)
-    ledger = build_ledger(case.active_documents, case.anchors, case.reference_documents, case.paired_deliveries)
-    invoices = case.active_of(DocumentType.INVOICE)
+    cluster = ClusterDocuments(sorted(documents, key=lambda document: document.sort_key), edges)
+    ledger = build_ledger(
+        cluster.active_documents, cluster.anchors, cluster.reference_documents, cluster.paired_deliveries
+    )
+    invoices = cluster.active_of(DocumentType.INVOICE)
     variances = [
-        *_duplicates(case),
-        *_missing_orders(case, ledger, invoices),
-        *_missing_deliveries(case, ledger, invoices),
+        *_duplicates(cluster),
+        *_missing_orders(cluster, ledger, invoices),
+        *_missing_deliveries(cluster, ledger, invoices),
         *currency_variances(ledger, invoices),
         *quantity_variances(ledger, limits),
         *_unordered_items(ledger, invoices),
@@ -470,21 +472,21 @@ def find_variances(
     ]
     decided = list(apply_decisions(variances, decisions))
     decided.sort(key=lambda variance: (variance.is_tolerated, variance.decided_by is not None, *_sort_key(variance)))
-    outcome, reasons = _outcome(case, ledger, decided)
+    outcome, reasons = _outcome(cluster, ledger, decided)
     rows = tuple(_rows(ledger))
-    review = list(_for_review(case, ambiguous_ids, confirmed_ids))
+    review = list(_for_review(cluster, ambiguous_ids, confirmed_ids))
     summary = summarize(
-        case,
+        cluster,
         rows,
         decided,
         outcome,
         incomparable=bool(ledger.incomparable),
         needs_review=bool(review),
-        unordered=[invoice for invoice in invoices if _is_unordered(case, ledger, invoice)],
+        unordered=[invoice for invoice in invoices if _is_unordered(cluster, ledger, invoice)],
     )
     if summary.status is ClusterStatus.NEEDS_REVIEW:
         reasons = review + reasons
-    return Result(outcome, tuple(reasons), tuple(decided), rows, tuple(_remarks(case, ledger)), summary)
+    return Result(outcome, tuple(reasons), tuple(decided), rows, tuple(_remarks(cluster, ledger)), summary)
 
 
 def _sort_key(variance: Variance) -> tuple[object, ...]:
@@ -494,10 +496,10 @@ def _sort_key(variance: Variance) -> tuple[object, ...]:
 # -- duplicate and missing documents ----------------------------------------------------------------------------------
 
 
-def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
-    by_id = {document.id: document for document in case.documents}
-    cancellations = canceled_duplicates(case)
-    for id_, original in case.duplicates.items():
+def _duplicates(cluster: ClusterDocuments) -> Iterator[Variance]:
+    by_id = {document.id: document for document in cluster.documents}
+    cancellations = canceled_duplicates(cluster)
+    for id_, original in cluster.duplicates.items():
         duplicate = by_id[id_]
         number, original_number = duplicate.reference, original.reference
         same_number = (
@@ -518,8 +520,8 @@ def _duplicates(case: ClusterDocuments) -> Iterator[Variance]:
         )
 
 
-def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
-    orders = case.documents_of(DocumentType.PURCHASE_ORDER)
+def _missing_orders(cluster: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+    orders = cluster.documents_of(DocumentType.PURCHASE_ORDER)
     for invoice in invoices:
         invoice_orders = [
             candidate
@@ -545,13 +547,13 @@ def _missing_orders(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[D
             )
 
 
-def _missing_deliveries(case: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
+def _missing_deliveries(cluster: ClusterDocuments, ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
     for invoice in invoices:
         for order in ledger.orders_by_document.get(invoice.id, ()):
             billed = [item for item in ledger.items_of(order) if item.is_goods and _billed_quantity(item, invoice) > 0]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
-            if any(order in ledger.orders_by_document.get(delivery.id, ()) for delivery in case.lineless_documents):
+            if any(order in ledger.orders_by_document.get(delivery.id, ()) for delivery in cluster.lineless_documents):
                 continue  # a delivery has unreadable line items
             first_item = (
                 f"{format_quantity(_billed_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
@@ -630,7 +632,7 @@ def _over_ordered_totals(ledger: Ledger, invoices: Sequence[Document], tolerance
 
 
 def _outcome(
-    case: ClusterDocuments, ledger: Ledger, variances: Sequence[Variance]
+    cluster: ClusterDocuments, ledger: Ledger, variances: Sequence[Variance]
 ) -> tuple[ThreeWayMatchStatus, list[str]]:
     """Return the status and its reasons, most important first."""
     exceptions = [variance.message for variance in variances if variance.is_open and not variance.is_waiting]
@@ -640,7 +642,7 @@ def _outcome(
         for variance in variances
         if variance.is_open and variance.is_waiting
     ]
-    waiting += _missing_messages(case, ledger)
+    waiting += _missing_messages(cluster, ledger)
     tolerated = [f"{variance.message[:-1]} (within the tolerance)." for variance in variances if variance.is_tolerated]
     decided = [
         f"{variance.message} {variance.decided_by}"
@@ -659,10 +661,10 @@ def _outcome(
 
 
 def _for_review(
-    case: ClusterDocuments, ambiguous_ids: Collection[UUID], confirmed_ids: Collection[UUID]
+    cluster: ClusterDocuments, ambiguous_ids: Collection[UUID], confirmed_ids: Collection[UUID]
 ) -> Iterator[str]:
     """Yield a sentence for each document that a reviewer must decide about."""
-    for document in case.documents:
+    for document in cluster.documents:
         if document.type is DocumentType.CONTRACT:
             continue
         if document.id in ambiguous_ids:
@@ -678,17 +680,17 @@ def _incomparable_message(entry: LedgerEntry) -> str:
     )
 
 
-def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
+def _missing_messages(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
     """Yield sentences about missing documents and quantities for which there is no variance."""
-    invoices = case.active_of(DocumentType.INVOICE)
-    orders = case.active_of(DocumentType.PURCHASE_ORDER)
+    invoices = cluster.active_of(DocumentType.INVOICE)
+    orders = cluster.active_of(DocumentType.PURCHASE_ORDER)
     if not invoices:
         yield "The invoice is missing."
         return
     for invoice in invoices:
-        if _is_unordered(case, ledger, invoice) and not referenced_orders(invoice):
+        if _is_unordered(cluster, ledger, invoice) and not referenced_orders(invoice):
             yield f"{invoice.heading} names no order, and no matching order was found."
-    for delivery in case.lineless_documents:
+    for delivery in cluster.lineless_documents:
         yield f"{delivery.heading} has no line items, so the delivered quantities are unknown."
     for item in ledger.items:
         if item.is_goods and ledger.delivered_quantity(item) is None:
@@ -715,9 +717,9 @@ def _missing_messages(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
             )
 
 
-def _is_unordered(case: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
+def _is_unordered(cluster: ClusterDocuments, ledger: Ledger, invoice: Document) -> bool:
     """Return True for an invoice with neither an order nor a contract."""
-    linked = {document.type for document in case.documents if document.id in case.neighbors.get(invoice.id, ())}
+    linked = {document.type for document in cluster.documents if document.id in cluster.neighbors.get(invoice.id, ())}
     return not ledger.orders_by_document.get(invoice.id) and DocumentType.CONTRACT not in linked
 
 
@@ -734,16 +736,16 @@ def _unnamed_item_message(invoice: Document, order: Document) -> str:
     return f"{invoice.heading} names no line item of {order.title}: {amount} cannot be split by line item."
 
 
-def _remarks(case: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
-    by_id = {document.id: document for document in case.documents}
-    for id_, latest in case.superseded_orders.items():
+def _remarks(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
+    by_id = {document.id: document for document in cluster.documents}
+    for id_, latest in cluster.superseded_orders.items():
         yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_date_suffix(latest)}."
-    for id_, original in case.repeated_documents.items():
+    for id_, original in cluster.repeated_documents.items():
         yield f"{by_id[id_].heading} was received more than once, and counts once{_date_suffix(original)}."
-    for credit in case.active_of(DocumentType.CREDIT_NOTE):
+    for credit in cluster.active_of(DocumentType.CREDIT_NOTE):
         amount = format_money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {amount}."
-    for invoice in case.active_of(DocumentType.INVOICE):
+    for invoice in cluster.active_of(DocumentType.INVOICE):
         extra_lines = _unordered_charges(ledger, invoice)
         if extra_lines:
             amount = format_money(

@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match.case import ClusterDocuments
+from counterfoil.documents.three_way_match.cluster import ClusterDocuments
 from counterfoil.documents.three_way_match.model import (
     ClusterStatus,
     Document,
@@ -36,7 +36,7 @@ _BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 
 
 def summarize(
-    case: ClusterDocuments,
+    cluster: ClusterDocuments,
     rows: Sequence[LineComparison],
     variances: Sequence[Variance],
     outcome: ThreeWayMatchStatus,
@@ -50,8 +50,8 @@ def summarize(
     `incomparable`: the unit of a quantity cannot be converted. `needs_review`: a reviewer must decide about a document.
     `unordered`: active invoices with neither an order nor a contract.
     """
-    documents = [document for document in case.documents if document.type is not DocumentType.CONTRACT]
-    invoices, orders = case.active_of(DocumentType.INVOICE), case.active_of(DocumentType.PURCHASE_ORDER)
+    documents = [document for document in cluster.documents if document.type is not DocumentType.CONTRACT]
+    invoices, orders = cluster.active_of(DocumentType.INVOICE), cluster.active_of(DocumentType.PURCHASE_ORDER)
     currency = next((document.currency for document in (*invoices, *orders, *documents) if document.currency), None)
     first_bill = min((document.received_at for document in documents if document.type in _BILLS), default=None)
     return Summary(
@@ -63,7 +63,7 @@ def summarize(
         currency=currency,
         ordered=_sum(_net(document) for document in orders if document.currency in (None, currency)),
         delivered=_sum(_delivered(row) for row in rows if row.currency in (None, currency)),
-        billed=_billed(case, currency),
+        billed=_billed(cluster, currency),
         at_stake=_at_stake(rows, variances, unordered, currency),
         waiting_since=first_bill or min((document.received_at for document in documents), default=None),
         documents=len(documents),
@@ -115,9 +115,9 @@ def _delivered(row: LineComparison) -> Decimal | None:
     return _EXACT.multiply(quantity - (row.rejected or 0), row.price)
 
 
-def _billed(case: ClusterDocuments, currency: str | None) -> Decimal | None:
+def _billed(cluster: ClusterDocuments, currency: str | None) -> Decimal | None:
     invoices, credits_ = (
-        [_net(document) for document in case.active_of(type_) if document.currency in (None, currency)]
+        [_net(document) for document in cluster.active_of(type_) if document.currency in (None, currency)]
         for type_ in _BILLS
     )
     billed = _sum(invoices)

@@ -296,25 +296,25 @@ def quantity_credit(item: Item, excess: Decimal) -> str | None:
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None
 
 
-def canceled_duplicates(case: ClusterDocuments) -> dict[UUID, str]:
+def canceled_duplicates(cluster: ClusterDocuments) -> dict[UUID, str]:
     """Return the duplicates that a credit note for the whole amount cancels, each with a sentence.
 
     A credit note for the original also cancels one of its duplicates.
     """
     duplicates_by_original: dict[UUID, list[UUID]] = {}
-    for id_, original in case.duplicates.items():
+    for id_, original in cluster.duplicates.items():
         duplicates_by_original.setdefault(original.id, []).append(id_)
-    by_id = {document.id: document for document in case.documents}
+    by_id = {document.id: document for document in cluster.documents}
     sentences: dict[UUID, str] = {}
     for original_id, duplicates in duplicates_by_original.items():
         open_duplicates = [by_id[id_] for id_ in duplicates]
-        for credit in case.active_of(DocumentType.CREDIT_NOTE):
+        for credit in cluster.active_of(DocumentType.CREDIT_NOTE):
             canceled_duplicate = next(
-                (duplicate for duplicate in open_duplicates if _covers_invoice(case, credit, duplicate)), None
+                (duplicate for duplicate in open_duplicates if _covers_invoice(cluster, credit, duplicate)), None
             )
             if canceled_duplicate is not None:
                 sentences[canceled_duplicate.id] = f"{credit.heading} credits all of it."
-            elif open_duplicates and _covers_invoice(case, credit, by_id[original_id]):
+            elif open_duplicates and _covers_invoice(cluster, credit, by_id[original_id]):
                 canceled_duplicate = open_duplicates[0]
                 sentences[canceled_duplicate.id] = f"{credit.heading} credits all of {by_id[original_id].title}."
             if canceled_duplicate is not None:
@@ -322,8 +322,8 @@ def canceled_duplicates(case: ClusterDocuments) -> dict[UUID, str]:
     return sentences
 
 
-def _covers_invoice(case: ClusterDocuments, credit: Document, invoice: Document) -> bool:
+def _covers_invoice(cluster: ClusterDocuments, credit: Document, invoice: Document) -> bool:
     """Return whether a credit note credits the whole amount of an invoice."""
-    if credit.id not in case.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
+    if credit.id not in cluster.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)
