@@ -525,7 +525,8 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
 
 
 EMBEDDING_TIMEOUT_SECONDS = 10.0
-"""Timeout of an embedding call, which usually takes a fraction of a second. Matching can continue without embeddings."""
+"""Timeout of an embedding call. A call usually takes a fraction of a second. Matching can continue without embeddings.
+"""
 MAX_DIMENSIONS = 16_000
 """Maximum number of dimensions that pgvector's halfvec supports."""
 
