@@ -58,7 +58,9 @@ def test_late_message_at_deferral_limit_fails_work_item(run: Run, task: Task, ad
     assert len(sent_messages(sqs, QUEUE) + sent_messages(sqs)) == 1
 
 
-def test_early_message_at_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
+def test_early_message_at_deferral_limit_fails_work_item(
+    run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
+):
     message = task(attempts=1, send_number=MAX_MESSAGES_PER_REVISION, next_attempt_at=clock.now + timedelta(seconds=20))
     assert run(succeed, message, arn=RETRY_ARN) == []
     assert task_row(admin, message)["status"] == "failed"
