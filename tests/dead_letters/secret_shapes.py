@@ -396,7 +396,7 @@ BLIND_SHAPES = (
 
 WORDED_SECRET = "Wq7xLd93Rt"
 WORDED_SHAPES = (
-    # Written by the author of the rules for `BLIND_SHAPES`, before testing them. At first, the rules hid 30 of 44 secrets.
+    # Written by the author of the rules for `BLIND_SHAPES`, before testing them. At first, they hid 30 of 44 secrets.
     Shape("terraform variable", 'variable "db_password" {\n  default = "' + WORDED_SECRET + '"\n}', WORDED_SECRET),
     Shape("hcl assignment", 'resource x { master_password = "' + WORDED_SECRET + '" }', WORDED_SECRET),
     Shape("php array", "$config['db']['password'] = '" + WORDED_SECRET + "';", WORDED_SECRET),

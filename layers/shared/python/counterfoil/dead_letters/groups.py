@@ -49,7 +49,7 @@ class DeadLetterGroup:
 
     @property
     def state(self) -> State:
-        """Decision about the whole group. A new dead letter opens the group again."""
+        """State of the whole group. A new dead letter reopens it."""
         if self.closed_as is None or self.closed_at is None or self.last_seen >= self.closed_at:
             return "open"
         return self.closed_as

@@ -430,7 +430,7 @@ class _Query:
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
         """Read the newest `max_rows` dead letters with `word`.
 
-        Returns the ids of those that contain all `words`, and the last cursor read if there may be more.
+        Returns the ids of dead letters that contain all `words`, and the last cursor read if there may be more.
         """
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
         cursors = [PageCursor(*row) for row in self.rows(scan, word=word, max_rows=max_rows)]

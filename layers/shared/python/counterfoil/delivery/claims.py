@@ -123,7 +123,7 @@ class Claims:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
     def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
-        """Insert the messages' work items in the order in which claims lock them. Returns the time after that."""
+        """Insert the messages' work items in the order in which claims lock them. Returns the current time."""
         for parsed in sorted(parsed_messages, key=lambda message: message.messages[0].work_id):
             if parsed.register is not None:
                 parsed.register(connection, self._clock())

@@ -112,7 +112,7 @@ def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: date
     """Write a dead letter, or reopen an existing one with its history.
 
     Also writes an audit entry and a notification. A second call for the same revision or unreadable message has no
-    effect, because it would reopen a dead letter that an operator may have closed.
+    effect. Otherwise it could reopen a dead letter that an operator has closed.
     """
     failure = dead_letter.failure
     context = {"worker": dead_letter.worker, "attempt": dead_letter.attempts}

@@ -206,6 +206,6 @@ def _replace_escapes(text: str) -> str:
 
 
 def preview(text: str) -> str:
-    """Return the beginning of a text on one line, without invisible characters and apostrophes."""
+    """Return the start of a text on one line, with invisible characters and apostrophes replaced."""
     visible = "".join(character if character.isprintable() else " " for character in text[:PREVIEW_CHARS])
     return visible.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
