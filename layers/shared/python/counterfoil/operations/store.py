@@ -294,7 +294,7 @@ ORDER BY number LIMIT %(limit)s
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
 ) -> list[OperationItem]:
-    """Return at most `limit` items with numbers greater than `after`. With `result`, filter by it."""
+    """Return at most `limit` items numbered above `after`, optionally filtered by `result`."""
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
     return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 

@@ -55,7 +55,7 @@ _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receip
 _SAFE = r"\w'(\[{<#/§€$£"
 """Safe first characters, which no spreadsheet treats as the start of a formula. An apostrophe marks a cell as text."""
 _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
-"""Position before an unsafe first character of a cell, or of a part that some spreadsheets treat as a cell."""
+"""Matches before an unsafe first character of a cell, or of a part that some spreadsheets treat as a cell."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class OutputJob:
     schema_version: int
     requested_at: datetime
     payload: str
-    """JSON text from PostgreSQL. It is not parsed, because parsing could round numbers."""
+    """JSON text from PostgreSQL. It is delivered without parsing, because parsing could round numbers."""
 
     @property
     def key(self) -> str:
